@@ -43,14 +43,17 @@ fn archive(name: &str) -> Option<PathBuf> {
 /// Before glibc 2.34 threads had an archive of their own, of which a static program gets too little. It is empty since.
 fn has_threads_in_libc() -> bool {
     const EMPTY: u64 = 8;
-    archive("libpthread.a").and_then(|path| fs::metadata(path).ok()).is_none_or(|file| file.len() <= EMPTY)
+    archive("libpthread.a")
+        .and_then(|path| fs::metadata(path).ok())
+        .is_none_or(|file| file.len() <= EMPTY)
 }
 
 /// Puts the archives where the linker looks first, under the names that it is asked for.
 fn link_statically(archives: &[PathBuf]) -> io::Result<()> {
     let dir = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("static");
     fs::create_dir_all(&dir)?;
-    let paths: Vec<String> = archives.iter().map(|path| format!("\"{}\"", path.display())).collect();
+    let paths: Vec<String> =
+        archives.iter().map(|path| format!("\"{}\"", path.display())).collect();
     for name in ASKED_FOR {
         fs::write(dir.join(name), format!("GROUP({})\n", paths.join(" ")))?;
     }

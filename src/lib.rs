@@ -101,7 +101,10 @@
 //! | a column | a migration, `store/schema.rs`, `store/row.rs` |
 
 // A fault of one request must not end the daemon, which holds the queue.
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
 
 mod actors;
 mod args;

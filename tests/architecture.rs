@@ -31,8 +31,8 @@ const LAYERS: [(&str, &[&str]); 16] = [
     (
         "commands",
         &[
-            "model", "args", "client", "spec", "render", "protocol", "sys", "daemon", "exec", "jobmgr", "manager",
-            "screen",
+            "model", "args", "client", "spec", "render", "protocol", "sys", "daemon", "exec",
+            "jobmgr", "manager", "screen",
         ],
     ),
 ];
@@ -121,7 +121,8 @@ fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
         let mut lines = text.lines().map(str::trim);
         while let Some(line) = lines.next() {
             if line == "#[cfg(test)]"
-                && let Some(module) = lines.next().and_then(|l| l.split("mod ").nth(1)?.strip_suffix(';'))
+                && let Some(module) =
+                    lines.next().and_then(|l| l.split("mod ").nth(1)?.strip_suffix(';'))
             {
                 found.insert(dir.join(format!("{module}.rs")));
             }
@@ -134,7 +135,8 @@ fn code(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        let next_is_tests = lines.peek().is_some_and(|next| next.trim_start().starts_with("mod tests {"));
+        let next_is_tests =
+            lines.peek().is_some_and(|next| next.trim_start().starts_with("mod tests {"));
         if line.trim() == "#[cfg(test)]" && next_is_tests {
             break;
         }
@@ -159,7 +161,11 @@ fn sources() -> Vec<Source> {
         .filter_map(|path| {
             let inside = path.strip_prefix(src()).unwrap();
             let layer = inside.parent()?.components().next()?.as_os_str().to_str()?.to_owned();
-            Some(Source { layer, text: code(&fs::read_to_string(&path).unwrap()), path: inside.to_owned() })
+            Some(Source {
+                layer,
+                text: code(&fs::read_to_string(&path).unwrap()),
+                path: inside.to_owned(),
+            })
         })
         .collect();
     assert!(sources.len() > 50, "the source was not found: {} files", sources.len());
@@ -204,24 +210,32 @@ fn identifier(text: &str) -> String {
 
 /// The crates of `use` lines.
 fn crates(text: &str) -> BTreeSet<String> {
-    let lines = text.lines().map(|line| line.trim().trim_start_matches("pub ").trim_start_matches("pub(super) "));
+    let lines = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("pub ").trim_start_matches("pub(super) "));
     lines
         .filter_map(|line| line.strip_prefix("use "))
         .map(identifier)
-        .filter(|name| !["crate", "self", "super", "std", "core"].contains(&name.as_str()) && !name.is_empty())
+        .filter(|name| {
+            !["crate", "self", "super", "std", "core"].contains(&name.as_str()) && !name.is_empty()
+        })
         .collect()
 }
 
 /// It names the crate in any way.
 fn names(text: &str, name: &str) -> bool {
-    text.match_indices(&format!("{name}::"))
-        .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"'))
+    text.match_indices(&format!("{name}::")).any(|(at, _)| {
+        !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"')
+    })
 }
 
 /// What is in a folder of this package, by file name.
 fn files_in(folder: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 /// A program without a harness, which runs as long as it is told to: no module of `all`.
@@ -238,13 +252,22 @@ fn what_the_readme_says_is_shown_by_a_test_is_one() {
                 folders.push(path);
             } else if path.extension().is_some_and(|kind| kind == "rs") {
                 let text = fs::read_to_string(path).unwrap();
-                let tests = text.split("#[test]\n").skip(1).filter_map(|rest| rest.trim_start().strip_prefix("fn "));
+                let tests = text
+                    .split("#[test]\n")
+                    .skip(1)
+                    .filter_map(|rest| rest.trim_start().strip_prefix("fn "));
                 known.extend(tests.filter_map(|rest| rest.split('(').next()).map(str::to_owned));
             }
         }
     }
     let readme = include_str!("../README.md");
-    let rows = readme.split("| shown by |").nth(1).unwrap().lines().skip(2).take_while(|line| line.starts_with('|'));
+    let rows = readme
+        .split("| shown by |")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
     let mut named = 0;
     for name in rows.flat_map(|row| row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2)) {
         assert!(known.contains(name), "README.md names the test {name}, which is none");
@@ -258,7 +281,9 @@ fn every_file_of_tests_is_run_and_is_a_program_of_its_own() {
     let files = files_in("tests");
     let topics: BTreeSet<&str> =
         files.iter().filter_map(|file| file.strip_suffix(".rs")).filter(|t| *t != "all").collect();
-    let modules = include_str!("all.rs").lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let modules = include_str!("all.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
     let together = topics.iter().copied().filter(|topic| *topic != APART);
     assert_eq!(modules.collect::<BTreeSet<_>>(), together.collect(), "tests/all.rs");
     let manifest = include_str!("../Cargo.toml");
@@ -287,12 +312,15 @@ fn the_map_in_the_crate_root_names_every_module_and_says_which_are_pure() {
         .map_while(|line| line.strip_prefix("//! | `"))
         .map(|row| (row.split('`').next().unwrap(), row.trim_end().ends_with("| yes |")))
         .collect();
-    let declared =
-        root.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
-    let declared: BTreeSet<(&str, bool)> = declared.map(|name| (name, PURE.contains(&name))).collect();
+    let declared = root
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    let declared: BTreeSet<(&str, bool)> =
+        declared.map(|name| (name, PURE.contains(&name))).collect();
     assert!(declared.len() > 10, "the modules were not found: {declared:?}");
     // The frames of the protocol compute too, but the text of an I/O error is part of its errors.
-    let mapped: BTreeSet<_> = mapped.into_iter().map(|(name, pure)| (name, pure && name != "protocol")).collect();
+    let mapped: BTreeSet<_> =
+        mapped.into_iter().map(|(name, pure)| (name, pure && name != "protocol")).collect();
     assert_eq!(mapped, declared);
 }
 
@@ -301,7 +329,8 @@ fn each_layer_uses_only_what_the_table_allows() {
     let layers: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
     let mut wrong = Vec::new();
     for source in sources() {
-        let allowed = LAYERS.iter().find(|(name, _)| *name == source.layer).map_or(&[][..], |(_, a)| a);
+        let allowed =
+            LAYERS.iter().find(|(name, _)| *name == source.layer).map_or(&[][..], |(_, a)| a);
         for used in uses(&source.text) {
             let is_layer = layers.contains(used.as_str());
             let fine = used == source.layer || allowed.contains(&used.as_str());
@@ -330,7 +359,9 @@ fn the_pure_layers_reach_no_file_process_socket_environment_or_clock() {
 fn the_pure_layers_need_no_crate_that_does_more_than_compute() {
     let mut wrong = Vec::new();
     for source in sources() {
-        let Some((_, allowed)) = PURE_CRATES.iter().find(|(name, _)| *name == source.layer) else { continue };
+        let Some((_, allowed)) = PURE_CRATES.iter().find(|(name, _)| *name == source.layer) else {
+            continue;
+        };
         for name in crates(&source.text) {
             // A `use` may also begin with a module or a type of its own.
             let foreign = dependencies().contains(&name);
@@ -359,8 +390,10 @@ fn a_crate_with_one_home_is_used_there_alone() {
 fn the_daemon_reads_its_variables_in_one_place() {
     let mut wrong = Vec::new();
     for source in sources() {
-        let inside_daemon = ["actors", "daemon", "store", "exec", "sched"].contains(&source.layer.as_str());
-        if inside_daemon && (source.text.contains("env::var") || source.text.contains("env::vars")) {
+        let inside_daemon =
+            ["actors", "daemon", "store", "exec", "sched"].contains(&source.layer.as_str());
+        if inside_daemon && (source.text.contains("env::var") || source.text.contains("env::vars"))
+        {
             wrong.push(source.path);
         }
     }
@@ -384,17 +417,25 @@ fn no_unfinished_code_and_no_hidden_dead_code() {
 fn every_file_says_what_it_is_for() {
     let mut all = Vec::new();
     files(&src(), &mut all);
-    let mute: Vec<&PathBuf> =
-        all.iter().filter(|path| !fs::read_to_string(path).unwrap().trim_start().starts_with("//!")).collect();
+    let mute: Vec<&PathBuf> = all
+        .iter()
+        .filter(|path| !fs::read_to_string(path).unwrap().trim_start().starts_with("//!"))
+        .collect();
     assert!(mute.is_empty(), "without a module comment: {mute:#?}");
 }
 
 /// Names of the dependencies as code spells them.
 fn dependencies() -> BTreeSet<String> {
-    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
-    let lines =
-        manifest.lines().skip_while(|line| *line != "[dependencies]").take_while(|l| !l.starts_with("[profile"));
-    lines.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.trim().replace('-', "_")).collect()
+    let manifest =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let lines = manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .take_while(|l| !l.starts_with("[profile"));
+    lines
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name.trim().replace('-', "_"))
+        .collect()
 }
 
 #[test]

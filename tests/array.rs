@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 #[test]
 fn each_task_is_a_record_with_its_own_number_and_index() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-a", "1-3"], "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID");
+    let job =
+        slotd.wrap(&["-a", "1-3"], "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID");
     let tasks = slotd.wait_array(job, 3);
     assert!(tasks.iter().all(|task| task.state() == "COMPLETED"));
     let ids: BTreeSet<u32> = tasks.iter().map(slotd_kit::Record::id).collect();
@@ -14,7 +15,10 @@ fn each_task_is_a_record_with_its_own_number_and_index() {
     // As in Slurm the array's own number is the last task's.
     assert_eq!(tasks[2].id(), job);
     for (index, task) in (1..).zip(&tasks) {
-        assert_eq!(slotd.read(&format!("slurm-{job}_{index}.out")), format!("{job} {index} {}\n", task.id()));
+        assert_eq!(
+            slotd.read(&format!("slurm-{job}_{index}.out")),
+            format!("{job} {index} {}\n", task.id())
+        );
     }
 }
 
@@ -33,7 +37,8 @@ fn every_form_of_the_book_is_understood() {
         ("0-3%", vec![0, 1, 2, 3]),
     ] {
         let job = slotd.wrap(&["-a", spec, "-o", "/dev/null", "--mem", "1"], "true");
-        let found: Vec<u64> = slotd.wait_array(job, tasks.len()).iter().filter_map(slotd_kit::Record::task).collect();
+        let found: Vec<u64> =
+            slotd.wait_array(job, tasks.len()).iter().filter_map(slotd_kit::Record::task).collect();
         assert_eq!(found, tasks, "-a {spec}");
     }
     let plain = slotd.job(slotd.wrap(&["-a", ""], "true"));
@@ -63,19 +68,24 @@ fn the_limit_of_an_array_is_never_passed() {
 fn a_limited_array_says_why_the_rest_waits() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "1-5%1"], "exec sleep 1000");
-    slotd.wait("the first task", || slotd.records(job).iter().any(|r| r.state() == "RUNNING").then_some(()));
+    slotd.wait("the first task", || {
+        slotd.records(job).iter().any(|r| r.state() == "RUNNING").then_some(())
+    });
     slotd.wait_reason(job, "JobArrayTaskLimit");
     let other = slotd.wrap(&[], "true");
     slotd.wait_state(other, "COMPLETED");
     slotd.cancel(job);
-    slotd.wait("the end", || slotd.records(job).iter().all(slotd_kit::Record::is_over).then_some(()));
+    slotd.wait("the end", || {
+        slotd.records(job).iter().all(slotd_kit::Record::is_over).then_some(())
+    });
 }
 
 #[test]
 fn tasks_fail_for_themselves() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-3"], "exit $((SLURM_ARRAY_TASK_ID % 2))");
-    let states: Vec<String> = slotd.wait_array(job, 4).iter().map(slotd_kit::Record::state).collect();
+    let states: Vec<String> =
+        slotd.wait_array(job, 4).iter().map(slotd_kit::Record::state).collect();
     assert_eq!(states, ["COMPLETED", "FAILED", "COMPLETED", "FAILED"]);
 }
 
@@ -83,7 +93,8 @@ fn tasks_fail_for_themselves() {
 fn two_arrays_take_turns() {
     let slotd = Slotd::start();
     let running = slotd.endless(&["-c", "4"]);
-    let submit = |name: &str| slotd.wrap(&["-a", "0-3", "-c", "4"], &format!("echo {name} >> order"));
+    let submit =
+        |name: &str| slotd.wrap(&["-a", "0-3", "-c", "4"], &format!("echo {name} >> order"));
     let (first, second) = (submit("a"), submit("b"));
     slotd.cancel(running);
     slotd.wait_array(first, 4);
@@ -105,7 +116,8 @@ fn a_million_tasks_are_one_record() {
 fn single_tasks_can_be_cancelled() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H", "-a", "1-9"], "true");
-    let shown = || slotd.cmd("squeue", &["-h", "-o", "%i", "-j", &job.to_string()]).ok().text().to_owned();
+    let shown =
+        || slotd.cmd("squeue", &["-h", "-o", "%i", "-j", &job.to_string()]).ok().text().to_owned();
     assert_eq!(shown(), format!("{job}_[1-9]"));
     slotd.cmd("scancel", &[format!("{job}_[1-3]")]).ok();
     assert_eq!(shown(), format!("{job}_[4-9]"));
@@ -125,7 +137,11 @@ fn a_running_task_can_be_cancelled_alone() {
     slotd.wait("both tasks", || (running() == 2).then_some(()));
     slotd.cmd("scancel", &[format!("{job}_1")]).ok();
     slotd.wait("the end of the first", || {
-        slotd.records(job).iter().any(|r| r.task() == Some(1) && r.state() == "CANCELLED").then_some(())
+        slotd
+            .records(job)
+            .iter()
+            .any(|r| r.task() == Some(1) && r.state() == "CANCELLED")
+            .then_some(())
     });
     assert_eq!(running(), 1);
 }

@@ -11,7 +11,11 @@ use slotd_kit::{Out, Setup, Slotd};
 #[track_caller]
 fn refuses(slotd: &Slotd, args: &[&str], code: i32, text: &str) -> Out {
     let out = slotd.cmd("sbatch", args).fails(code);
-    assert!(out.stderr.contains(text), "sbatch {args:?} should say {text:?}, and said {:?}", out.stderr);
+    assert!(
+        out.stderr.contains(text),
+        "sbatch {args:?} should say {text:?}, and said {:?}",
+        out.stderr
+    );
     assert_eq!(out.stdout, "", "sbatch {args:?}");
     assert!(slotd.all_records().is_empty(), "sbatch {args:?} left a job");
     out
@@ -30,16 +34,24 @@ fn an_unknown_option_is_an_error_at_once() {
     let out = refuses(&slotd, &["--tim=5", "--wrap", "true"], 255, "");
     assert_eq!(
         out.stderr,
-        format!("sbatch: option '--tim=5' is ambiguous; possibilities: '--time' '--time-min'\n{hint}")
+        format!(
+            "sbatch: option '--tim=5' is ambiguous; possibilities: '--time' '--time-min'\n{hint}"
+        )
     );
 }
 
 #[test]
 fn an_unknown_option_of_the_other_commands_is_an_error_too() {
     let slotd = Slotd::start();
-    for (command, code) in
-        [("srun", 255), ("salloc", 255), ("squeue", 1), ("sacct", 1), ("sinfo", 1), ("scancel", 1), ("scontrol", 1)]
-    {
+    for (command, code) in [
+        ("srun", 255),
+        ("salloc", 255),
+        ("squeue", 1),
+        ("sacct", 1),
+        ("sinfo", 1),
+        ("scancel", 1),
+        ("scontrol", 1),
+    ] {
         let out = slotd.cmd(command, &["--nosuch", "true"]).fails(code);
         assert!(out.stderr.contains("--nosuch"), "{command}: {}", out.stderr);
         assert!(out.stderr.starts_with(&format!("{command}: ")), "{command}: {}", out.stderr);
@@ -56,7 +68,11 @@ fn an_unknown_partition_is_named() {
         "sbatch: error: invalid partition specified: nopart\n\
          sbatch: error: Batch job submission failed: Invalid partition name specified\n  hint: partitions: cpu\n"
     );
-    assert!(refuses(&slotd, &["-p", "cup", "--wrap", "true"], 1, "").stderr.ends_with("\n  hint: did you mean cpu?\n"));
+    assert!(
+        refuses(&slotd, &["-p", "cup", "--wrap", "true"], 1, "")
+            .stderr
+            .ends_with("\n  hint: did you mean cpu?\n")
+    );
 }
 
 #[test]
@@ -139,7 +155,12 @@ fn what_is_no_batch_script_is_refused() {
 fn a_script_beside_wrap_is_refused() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\n");
-    refuses(&slotd, &["--wrap", "true", "job.sh"], 1, "Script arguments not permitted with --wrap option");
+    refuses(
+        &slotd,
+        &["--wrap", "true", "job.sh"],
+        1,
+        "Script arguments not permitted with --wrap option",
+    );
 }
 
 #[test]
@@ -159,21 +180,34 @@ fn more_than_the_host_has_is_refused_at_submission() {
         refuses(&slotd, &[args[0], args[1], "--wrap", "true"], 1, &text);
     }
     for args in [["-G", "3"], ["--gres", "gpu:3"]] {
-        refuses(&slotd, &[args[0], args[1], "--wrap", "true"], 1, "3 GPUs requested, 2 on this host");
+        refuses(
+            &slotd,
+            &[args[0], args[1], "--wrap", "true"],
+            1,
+            "3 GPUs requested, 2 on this host",
+        );
     }
 }
 
 #[test]
 fn gpus_without_gpus_are_refused() {
     let slotd = Slotd::start();
-    refuses(&slotd, &["-G", "1", "--wrap", "true"], 1, "Invalid generic resource (gres) specification");
+    refuses(
+        &slotd,
+        &["-G", "1", "--wrap", "true"],
+        1,
+        "Invalid generic resource (gres) specification",
+    );
 }
 
 #[test]
 fn memory_options_exclude_each_other() {
     let slotd = Slotd::start();
     let out = refuses(&slotd, &["--mem", "100", "--mem-per-cpu", "50", "--wrap", "true"], 1, "");
-    assert_eq!(out.stderr, "sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.\n");
+    assert_eq!(
+        out.stderr,
+        "sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.\n"
+    );
 }
 
 #[test]
@@ -201,7 +235,11 @@ fn srun_and_salloc_refuse_alike() {
     ] {
         let out = slotd.cmd(command, &args).fails(code);
         assert!(out.stderr.contains(text), "{command} {args:?}: {}", out.stderr);
-        assert!(out.stderr.starts_with(&format!("{command}: error: ")), "{command} {args:?}: {}", out.stderr);
+        assert!(
+            out.stderr.starts_with(&format!("{command}: error: ")),
+            "{command} {args:?}: {}",
+            out.stderr
+        );
     }
     assert!(slotd.all_records().is_empty());
 }
@@ -230,7 +268,11 @@ fn without_a_daemon_the_error_names_the_socket_and_how_to_start_it() {
         ("scontrol", vec!["show", "job", "1"]),
     ] {
         let out = slotd.cmd(command, &args).fails(1);
-        assert!(out.stderr.starts_with(&format!("{command}: error: ")), "{command}: {}", out.stderr);
+        assert!(
+            out.stderr.starts_with(&format!("{command}: error: ")),
+            "{command}: {}",
+            out.stderr
+        );
         assert!(out.stderr.contains(socket.to_str().unwrap()), "{command}: {}", out.stderr);
         assert!(out.stderr.contains("slotd daemon"), "{command}: {}", out.stderr);
         assert_eq!(out.stdout, "", "{command}");

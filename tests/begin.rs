@@ -62,7 +62,10 @@ fn squeue_start_shows_when_it_will_start() {
     let row = slotd.cmd("squeue", &["--start", "--noheader", "-j", &id]).ok();
     let cells: Vec<&str> = row.text().split('|').map(str::trim).collect();
     assert_eq!(cells[5], "2097-01-01T10:00:00", "{}", row.stdout);
-    assert_eq!(slotd.cmd("squeue", &["-h", "-j", &id, "-o", "%S %r"]).ok().text(), "2097-01-01T10:00:00 BeginTime");
+    assert_eq!(
+        slotd.cmd("squeue", &["-h", "-j", &id, "-o", "%S %r"]).ok().text(),
+        "2097-01-01T10:00:00 BeginTime"
+    );
 }
 
 #[test]
@@ -88,7 +91,14 @@ fn an_array_begins_as_one() {
 #[track_caller]
 fn begins(slotd: &Slotd, begin: &str) -> i64 {
     let mut command = slotd.command("sbatch");
-    command.env("TZ", "America/New_York").args(["--parsable", "--hold", "--begin", begin, "--wrap", "true"]);
+    command.env("TZ", "America/New_York").args([
+        "--parsable",
+        "--hold",
+        "--begin",
+        begin,
+        "--wrap",
+        "true",
+    ]);
     let id: u32 = slotd.run(command).ok().text().parse().unwrap();
     slotd.job(id).0["request"]["begin"].as_i64().unwrap() / 1_000_000
 }
@@ -119,9 +129,13 @@ fn begin_date_and_time() {
 #[test]
 fn begin_now_plus_duration() {
     let slotd = Slotd::start();
-    for (begin, secs) in
-        [("now+00:10:00", 600), ("now+1hour", 3600), ("now+60", 60), ("now+2days", 172_800), ("now+5minutes", 300)]
-    {
+    for (begin, secs) in [
+        ("now+00:10:00", 600),
+        ("now+1hour", 3600),
+        ("now+60", 60),
+        ("now+2days", 172_800),
+        ("now+5minutes", 300),
+    ] {
         let before = now();
         let at = begins(&slotd, begin);
         assert!((before + secs..=now() + secs).contains(&at), "{begin}: {}", at - before);
@@ -131,7 +145,17 @@ fn begin_now_plus_duration() {
 #[test]
 fn begin_in_all_forms_of_slurm() {
     let slotd = Slotd::start();
-    for begin in ["16:00", "16:00:30", "4:00PM", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"] {
+    for begin in [
+        "16:00",
+        "16:00:30",
+        "4:00PM",
+        "tomorrow",
+        "midnight",
+        "noon",
+        "elevenses",
+        "fika",
+        "teatime",
+    ] {
         let at = begins(&slotd, begin);
         assert!((now()..=now() + 2 * 86_400).contains(&at), "{begin}");
     }

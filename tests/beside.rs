@@ -44,7 +44,8 @@ fn cpus_that_others_use_are_not_sold_until_they_are_left() {
     tell(&slotd, "0 70\n1 40\n2 90\n3 10\n");
     let wide = slotd.wrap(&["-c3"], "true");
     slotd.wait_reason(wide, "Resources");
-    let words = "processes that are no job's use 2.10 CPUs, so that 2 CPUs of the host's 4 are taken";
+    let words =
+        "processes that are no job's use 2.10 CPUs, so that 2 CPUs of the host's 4 are taken";
     assert_eq!(slotd.system_comment(wide), words);
     assert!(node(&slotd).contains("CPUForeignLoad=2.10 CPUForeign=2\n"), "{}", node(&slotd));
     // It keeps nobody else from starting, who gets what is left.
@@ -70,8 +71,9 @@ fn where_it_is_not_set_so_others_do_not_count() {
 fn a_busy_loop_beside_the_queue_takes_a_seat() {
     let slotd = avoiding().set("SLOTD_CPUS", "100%").start();
     let there: u32 = slotd.line("sinfo -h -o %c").ok().text().parse().unwrap();
-    let loops: Vec<Busy> =
-        (0..there).map(|_| Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())).collect();
+    let loops: Vec<Busy> = (0..there)
+        .map(|_| Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap()))
+        .collect();
     let job = slotd.wrap(&["-c", &there.to_string()], "true");
     slotd.wait_reason(job, "Resources");
     let words = slotd.system_comment(job);

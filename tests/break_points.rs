@@ -90,11 +90,18 @@ fn check(slotd: &Slotd, what: &str, cost: Cost) {
     let ran = slotd.read("log").lines().count();
     match cost {
         Cost::Nothing => assert_eq!((exit.as_str(), ran), ("3:0", 1), "{what}: {}", slotd.dump()),
-        Cost::TheEnd => assert!(ran <= 1 && ["0:9", "3:0"].contains(&exit.as_str()), "{what}: {exit}, ran {ran} times"),
+        Cost::TheEnd => assert!(
+            ran <= 1 && ["0:9", "3:0"].contains(&exit.as_str()),
+            "{what}: {exit}, ran {ran} times"
+        ),
     }
     assert_eq!(slotd.cmd("sinfo", &["-h", "-o", "%C"]).ok().text(), "0/4/0/4", "{what}");
     slotd.wait(what, || {
-        slotd.processes().iter().all(|pid| !slotd_kit::proc::cmdline(*pid).contains("sleep")).then_some(())
+        slotd
+            .processes()
+            .iter()
+            .all(|pid| !slotd_kit::proc::cmdline(*pid).contains("sleep"))
+            .then_some(())
     });
 }
 
@@ -143,7 +150,10 @@ fn points_in(folder: &Path, found: &mut BTreeSet<String>) {
             points_in(&path, found);
         } else {
             let text = fs::read_to_string(&path).unwrap();
-            let names = text.split("break_point::reach(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            let names = text
+                .split("break_point::reach(\"")
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next());
             found.extend(names.map(str::to_owned));
         }
     }

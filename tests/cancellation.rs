@@ -23,7 +23,8 @@ fn a_running_job_is_terminated() {
     assert_eq!(ended.reason(), "CancelledByUser");
     let output = slotd.output(job);
     assert!(
-        output.starts_with(&format!("slurmstepd: error: *** JOB {job} ON ")) && output.ends_with(" ***\n"),
+        output.starts_with(&format!("slurmstepd: error: *** JOB {job} ON "))
+            && output.ends_with(" ***\n"),
         "{output}"
     );
 }
@@ -42,7 +43,8 @@ fn it_goes_through_completing_and_the_grace_to_the_kill() {
 #[test]
 fn a_job_that_ends_by_itself_in_the_grace_is_cancelled_all_the_same() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
-    let job = slotd.wrap(&[], "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
+    let job =
+        slotd.wrap(&[], "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
@@ -76,7 +78,10 @@ fn a_step_of_a_cancelled_job_has_the_grace_to_save_and_hears_of_its_end_once() {
 #[test]
 fn a_step_that_a_script_leaves_behind_has_the_same_grace() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
-    let job = slotd.wrap(&[], &format!("{} & until grep -q ready log; do sleep 0.02; done; exit 3", saves(&slotd)));
+    let job = slotd.wrap(
+        &[],
+        &format!("{} & until grep -q ready log; do sleep 0.02; done; exit 3", saves(&slotd)),
+    );
     slotd.wait_text("log", "TERM");
     slotd.open("may-save");
     assert_eq!(slotd.wait_end(job).exit(), "3:0");
@@ -110,7 +115,9 @@ fn no_process_of_the_job_is_left() {
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
-    let left = |pid: &i32| ["sleep 1000", "helper"].iter().any(|name| proc::cmdline(*pid).starts_with(name));
+    let left = |pid: &i32| {
+        ["sleep 1000", "helper"].iter().any(|name| proc::cmdline(*pid).starts_with(name))
+    };
     assert!(!slotd.processes().iter().any(left));
 }
 
@@ -120,7 +127,8 @@ fn what_a_finished_script_left_in_the_background_is_ended_with_it() {
     let job = slotd.wrap(&[], "setsid sleep 1000 & exit 0");
     slotd.wait_end(job);
     slotd.wait("the end of its processes", || {
-        (!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000")))
+            .then_some(())
     });
 }
 
@@ -134,7 +142,11 @@ fn an_unknown_or_finished_job_is_passed_over_in_silence() {
         assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
     }
     let out = slotd.cmd("scancel", &["-v", "999999"]);
-    assert!(out.stderr.contains("Kill job error on job id 999999: Invalid job id specified"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("Kill job error on job id 999999: Invalid job id specified"),
+        "{}",
+        out.stderr
+    );
     assert_eq!(slotd.state(done), "COMPLETED");
 }
 
@@ -153,7 +165,9 @@ fn a_malformed_id_is_an_error() {
 fn several_jobs_may_be_named() {
     let slotd = Slotd::start();
     let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["-H"], "true")).collect();
-    slotd.cmd("scancel", &[format!("{},{}", jobs[0], jobs[1]), "999999".into(), jobs[2].to_string()]).ok();
+    slotd
+        .cmd("scancel", &[format!("{},{}", jobs[0], jobs[1]), "999999".into(), jobs[2].to_string()])
+        .ok();
     for job in jobs {
         assert_eq!(slotd.state(job), "CANCELLED");
     }
@@ -185,7 +199,8 @@ fn jobs_may_be_chosen_by_what_they_are() {
 #[test]
 fn a_signal_reaches_a_job_without_steps() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&[], "trap 'echo told; exit 9' USR1; echo ready; while :; do sleep 0.05; done");
+    let job =
+        slotd.wrap(&[], "trap 'echo told; exit 9' USR1; echo ready; while :; do sleep 0.05; done");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cmd("scancel", &["-s", "USR1", &job.to_string()]).ok();
     assert_eq!(slotd.wait_state(job, "FAILED").exit(), "9:0");
@@ -228,7 +243,8 @@ fn a_signal_goes_to_the_steps_and_not_to_the_batch_shell() {
 #[test]
 fn one_step_can_be_cancelled() {
     let slotd = Slotd::start();
-    let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000' 2> err\necho rc=$?\n");
+    let job = slotd
+        .script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000' 2> err\necho rc=$?\n");
     slotd.wait_text("inner", "");
     slotd.cmd("scancel", &[format!("{job}.0")]).ok();
     slotd.wait_state(job, "COMPLETED");
@@ -257,18 +273,25 @@ fn an_unknown_signal_is_refused() {
     let out = slotd.cmd("scancel", &["-s", "FOO", &job.to_string()]).fails(1);
     assert!(out.stderr.contains("FOO"), "{}", out.stderr);
     let out = slotd.cmd("scancel", &["-s", "USR1", "999999"]).fails(1);
-    assert_eq!(out.stderr, "scancel: error: Kill job error on job id 999999: Invalid job id specified\n");
+    assert_eq!(
+        out.stderr,
+        "scancel: error: Kill job error on job id 999999: Invalid job id specified\n"
+    );
     let over = slotd.wrap(&["-H"], "true");
     slotd.cancel(over);
     let out = slotd.cmd("scancel", &["-s", "USR1", &over.to_string()]).fails(1);
-    assert_eq!(out.stderr, format!("scancel: error: Kill job error on job id {over}: Invalid job id specified\n"));
+    assert_eq!(
+        out.stderr,
+        format!("scancel: error: Kill job error on job id {over}: Invalid job id specified\n")
+    );
     assert_eq!(slotd.state(job), "RUNNING");
 }
 
 #[test]
 fn many_stubborn_jobs_are_cancelled_side_by_side() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
-    let jobs = [0, 1, 2, 3].map(|i| slotd.wrap(&["--mem", "1", "-o", &format!("log{i}")], "exec helper ignore 15"));
+    let jobs = [0, 1, 2, 3]
+        .map(|i| slotd.wrap(&["--mem", "1", "-o", &format!("log{i}")], "exec helper ignore 15"));
     for i in 0..jobs.len() {
         slotd.wait_text(&format!("log{i}"), "ready");
     }
@@ -304,7 +327,8 @@ fn nothing_is_cancelled_interactively_without_a_yes() {
         command.args(args);
         slotd.feed(command, answers)
     };
-    let question = |id: u32, name: &str| format!("Cancel job_id={id} name={name} partition=cpu [y/n]? ");
+    let question =
+        |id: u32, name: &str| format!("Cancel job_id={id} name={name} partition=cpu [y/n]? ");
     // No answer is a no, also where a filter alone says which jobs.
     let out = asks(&["-i", "-n", "grp"], "").ok();
     assert_eq!(out.stdout, question(first, "grp") + &question(second, "grp"));
@@ -316,7 +340,8 @@ fn nothing_is_cancelled_interactively_without_a_yes() {
     assert_eq!(slotd.state(other), "CANCELLED");
     // One that is over is no question.
     let out = asks(&["-i", &other.to_string()], "y\n").fails(1);
-    let error = format!("scancel: error: Kill job error on job id {other}: Invalid job id specified\n");
+    let error =
+        format!("scancel: error: Kill job error on job id {other}: Invalid job id specified\n");
     assert_eq!((out.stdout, out.stderr), (String::new(), error));
 }
 
@@ -344,7 +369,8 @@ fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job
     let plain = slotd.endless(&[]);
     slotd.cmd("scancel", &[&plain.to_string(), "--signal", "SIGUSR1"]).ok();
     assert_eq!(slotd.wait_state(plain, "FAILED").exit(), "0:10");
-    let steps = slotd.wrap(&["-o", "steps"], "srun sh -c 'echo ready; exec sleep 1000'; echo code $?");
+    let steps =
+        slotd.wrap(&["-o", "steps"], "srun sh -c 'echo ready; exec sleep 1000'; echo code $?");
     slotd.wait_text("steps", "ready");
     slotd.cmd("scancel", &["-s", "USR1", &steps.to_string()]).ok();
     slotd.wait_state(steps, "COMPLETED");
@@ -384,7 +410,10 @@ fn terminal_states_stay() {
 fn a_step_that_is_none_is_named_by_scancel() {
     let slotd = Slotd::start();
     let out = slotd.cmd("scancel", &["7.3"]).fails(1);
-    assert_eq!(out.stderr, "scancel: error: Kill job error on job step id 7.3: Invalid job id specified\n");
+    assert_eq!(
+        out.stderr,
+        "scancel: error: Kill job error on job step id 7.3: Invalid job id specified\n"
+    );
 }
 
 #[test]
@@ -393,7 +422,8 @@ fn a_filter_cancels_of_an_array_what_it_names_and_no_more() {
     let array = slotd.wrap(&["-H", "-a", "0-1"], "exec sleep 1000");
     // The held task gets a record of its own; the one that runs keeps the number of the array.
     slotd.cmd("scontrol", &["release", &format!("{array}_1")]).ok();
-    let task = |task: u64| slotd.records(array).into_iter().find(|record| record.task() == Some(task));
+    let task =
+        |task: u64| slotd.records(array).into_iter().find(|record| record.task() == Some(task));
     slotd.wait("its start", || task(1).filter(|record| record.state() == "RUNNING"));
     slotd.cmd("scancel", &["-t", "RUNNING", "--me"]).ok();
     slotd.wait("its end", || task(1).filter(|record| record.state() == "CANCELLED"));

@@ -40,14 +40,21 @@ fn delegated() -> Option<&'static Path> {
 }
 
 fn read(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display())).trim().to_owned()
+    fs::read_to_string(&path)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
+        .trim()
+        .to_owned()
 }
 
 /// Waits until no job has a cgroup, and gives the base back.
 #[track_caller]
 fn nothing_is_left(base: &Path) {
     let left = || fs::read_dir(base).unwrap().flatten().filter(|e| e.path().is_dir()).count();
-    assert!(until(|| (left() == 0).then_some(())).is_some(), "{:?}", fs::read_dir(base).unwrap().collect::<Vec<_>>());
+    assert!(
+        until(|| (left() == 0).then_some(())).is_some(),
+        "{:?}",
+        fs::read_dir(base).unwrap().collect::<Vec<_>>()
+    );
     fs::remove_dir(base).unwrap();
 }
 
@@ -74,8 +81,10 @@ fn steps_of_a_client_are_in_the_job_s_cgroup_with_limits_of_their_own() {
     let Some((slotd, base)) = start("steps") else { return };
     let show = format!("{OWN}; cat $({OWN})/memory.max $({OWN})/../memory.max");
     slotd.write("show.sh", &show);
-    let out =
-        slotd.cmd("salloc", &["--mem", "64M", "sh", "-c", "sh show.sh; srun --mem 20M sh show.sh; srun sh show.sh"]);
+    let out = slotd.cmd(
+        "salloc",
+        &["--mem", "64M", "sh", "-c", "sh show.sh; srun --mem 20M sh show.sh; srun sh show.sh"],
+    );
     let out = out.ok();
     let (job, whole) = (base.join("job_1"), 64 << 20);
     let step = |name: &str| job.join(name).display().to_string();
@@ -95,18 +104,22 @@ fn steps_of_a_client_are_in_the_job_s_cgroup_with_limits_of_their_own() {
 #[test]
 fn more_than_mem_is_out_of_memory_whatever_the_script_makes_of_it() {
     let Some((slotd, base)) = start("oom") else { return };
-    for (script, then) in [(format!("exec {HOG}"), ""), (format!("{HOG}; echo after $?; exit 0"), "after 137\n")] {
+    for (script, then) in
+        [(format!("exec {HOG}"), ""), (format!("{HOG}; echo after $?; exit 0"), "after 137\n")]
+    {
         let job = slotd.wrap(&["--mem", "64M"], &script);
         assert_eq!(slotd.wait_state(job, "OUT_OF_MEMORY").reason(), "OutOfMemory");
         assert_eq!(slotd.sacct(job, "ExitCode"), "0:125");
         let output = slotd.output(job);
-        let line = format!("slurmstepd: error: Detected 1 oom-kill event(s) in StepId={job}.batch.");
+        let line =
+            format!("slurmstepd: error: Detected 1 oom-kill event(s) in StepId={job}.batch.");
         assert!(output.contains(then) && output.contains(&line), "{output}");
     }
     let again = slotd.wrap(&["--mem", "64M", "--requeue"], HOG);
     assert_eq!(slotd.wait_state(again, "OUT_OF_MEMORY").restarts(), 1);
     // The next run of the job would be out of memory too if it were told what the first one did.
-    let better = slotd.wrap(&["--mem", "64M", "--requeue"], &format!("[ -n \"$SLURM_RESTART_COUNT\" ] || {HOG}"));
+    let better = slotd
+        .wrap(&["--mem", "64M", "--requeue"], &format!("[ -n \"$SLURM_RESTART_COUNT\" ] || {HOG}"));
     assert_eq!(slotd.wait_state(better, "COMPLETED").restarts(), 1);
     nothing_is_left(&base);
 }
@@ -120,9 +133,15 @@ fn a_step_out_of_memory_is_not_the_others() {
     let script = format!("srun --mem 20M sh -c '{HOG}'; srun true; exit 0");
     slotd.cmd("salloc", &["--mem", "64M", "sh", "-c", &script]).ok();
     slotd.wait_state(2, "COMPLETED");
-    let states = slotd.cmd("sacct", &["-n", "-P", "-o", "JobID,State,ExitCode,DerivedExitCode", "-j", "2"]).ok();
-    let wanted =
-        ["2|COMPLETED|0:0|0:125", "2.interactive|COMPLETED|0:0|", "2.0|OUT_OF_MEMORY|0:125|", "2.1|COMPLETED|0:0|"];
+    let states = slotd
+        .cmd("sacct", &["-n", "-P", "-o", "JobID,State,ExitCode,DerivedExitCode", "-j", "2"])
+        .ok();
+    let wanted = [
+        "2|COMPLETED|0:0|0:125",
+        "2.interactive|COMPLETED|0:0|",
+        "2.0|OUT_OF_MEMORY|0:125|",
+        "2.1|COMPLETED|0:0|",
+    ];
     assert_eq!(states.lines(), wanted);
     // The job's own limit is the job's affair, also where a step of it ran into it.
     let job = slotd.script(&["--mem", "64M"], &format!("#!/bin/sh\nsrun sh -c '{HOG}'\nexit 0\n"));
@@ -134,7 +153,8 @@ fn a_step_out_of_memory_is_not_the_others() {
 fn what_happens_while_the_daemon_is_away_is_true_afterwards() {
     let Some((mut slotd, base)) = start("away") else { return };
     let hog = slotd.begun(&["--mem", "64M"], "go", HOG);
-    let worker = slotd.begun(&[], "go", "head -c 60000000 /dev/zero | tail -c 30000000 >/dev/null; exit 3");
+    let worker =
+        slotd.begun(&[], "go", "head -c 60000000 /dev/zero | tail -c 30000000 >/dev/null; exit 3");
     slotd.kill9();
     let dir = base.join(format!("job_{hog}"));
     assert_eq!(read(dir.join("memory.max")), (64 << 20).to_string());
@@ -144,8 +164,10 @@ fn what_happens_while_the_daemon_is_away_is_true_afterwards() {
     slotd.start_daemon();
     slotd.wait_state(hog, "OUT_OF_MEMORY");
     slotd.wait_state(worker, "FAILED");
-    let used =
-        slotd.cmd("sacct", &["-n", "-P", "--noconvert", "-o", "MaxRSS,TotalCPU", "-j", &format!("{worker}.batch")]);
+    let used = slotd.cmd(
+        "sacct",
+        &["-n", "-P", "--noconvert", "-o", "MaxRSS,TotalCPU", "-j", &format!("{worker}.batch")],
+    );
     let used = used.ok();
     let (rss, cpu) = used.text().split_once('|').expect("two fields");
     let bytes: u64 = rss.trim_end_matches('K').parse().expect("a number");
@@ -193,7 +215,8 @@ fn a_client_that_is_killed_leaves_nothing() {
     srun.args(["sh", "-c", "echo began; setsid sleep 1000 & sleep 1000"]);
     let running = slotd.spawn(srun);
     let procs = base.join("job_1/step_0/cgroup.procs");
-    until(|| fs::read_to_string(&procs).ok().filter(|list| list.lines().count() >= 2)).expect("the tasks");
+    until(|| fs::read_to_string(&procs).ok().filter(|list| list.lines().count() >= 2))
+        .expect("the tasks");
     proc::signal(running.child.id() as i32, proc::KILL);
     slotd.wait_end(1);
     nothing_is_left(&base);
@@ -207,9 +230,19 @@ fn a_base_that_cannot_be_used_is_refused_with_the_reason() {
         let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start();
         let text = format!("cgroup {}: {why}", base.display());
         assert!(slotd.log().contains(&text), "{}", slotd.log());
-        assert!(slotd.cmd("sinfo", &["-h", "-o", "%E"]).ok().stdout.contains(&base.display().to_string()));
+        assert!(
+            slotd
+                .cmd("sinfo", &["-h", "-o", "%E"])
+                .ok()
+                .stdout
+                .contains(&base.display().to_string())
+        );
         let refused = slotd.cmd("sbatch", &["--wrap", "true"]).fails(1);
-        assert!(refused.stderr.contains(&text) && refused.stderr.contains("or auto"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains(&text) && refused.stderr.contains("or auto"),
+            "{}",
+            refused.stderr
+        );
     }
 }
 
@@ -241,14 +274,21 @@ fn what_was_made_below_an_earlier_base_is_cleaned() {
 fn a_fork_bomb_has_its_end_in_its_job() {
     let Some(root) = delegated() else { return };
     let base = root.join("bomb");
-    let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).set("SLOTD_MAX_PROCESSES", 40).start();
+    let slotd = Slotd::setup()
+        .set("SLOTD_CGROUP_BASE", base.display())
+        .set("SLOTD_MAX_PROCESSES", 40)
+        .start();
     let neighbour = slotd.begun(&[], "go", "for i in 1 2 3; do sh -c true || exit 1; done");
     slotd.program("bomb", "#!/bin/sh\nwhile :; do ./bomb & done 2>/dev/null\n");
     let bomb = slotd.wrap(&[], "./bomb; sleep 1000");
     let dir = base.join(format!("job_{bomb}"));
     assert!(
-        until(|| read_if(dir.join("pids.events"))?.strip_prefix("max ")?.parse::<u32>().ok().filter(|n| *n > 0))
-            .is_some()
+        until(|| read_if(dir.join("pids.events"))?
+            .strip_prefix("max ")?
+            .parse::<u32>()
+            .ok()
+            .filter(|n| *n > 0))
+        .is_some()
     );
     assert_eq!(read(dir.join("pids.max")), "40");
     slotd.open("go");
@@ -265,7 +305,8 @@ fn read_if(path: impl AsRef<Path>) -> Option<String> {
 #[test]
 fn a_suspended_job_is_frozen_and_may_be_killed() {
     let Some((slotd, base)) = start("frozen") else { return };
-    let job = slotd.wrap(&[], "trap 'echo told; exit' TERM; echo begun >began; while :; do sleep 0.1; done");
+    let job = slotd
+        .wrap(&[], "trap 'echo told; exit' TERM; echo begun >began; while :; do sleep 0.1; done");
     slotd.wait_text("began", "begun\n");
     let step = base.join(format!("job_{job}/step_batch"));
     let frozen = |wanted: &str| {
@@ -274,7 +315,11 @@ fn a_suspended_job_is_frozen_and_may_be_killed() {
     };
     slotd.cmd("scontrol", &["suspend", &job.to_string()]).ok();
     frozen("1").expect("it should stand still");
-    let pid: i32 = read(step.join("cgroup.procs")).lines().next().and_then(|pid| pid.parse().ok()).expect("a process");
+    let pid: i32 = read(step.join("cgroup.procs"))
+        .lines()
+        .next()
+        .and_then(|pid| pid.parse().ok())
+        .expect("a process");
     // SIGSTOP would be told to its parent, and SIGCONT to its handlers.
     assert!(!read(format!("/proc/{pid}/stat")).contains(") T "));
     slotd.cmd("scontrol", &["resume", &job.to_string()]).ok();
@@ -291,7 +336,10 @@ fn a_suspended_job_is_frozen_and_may_be_killed() {
 fn a_step_dies_as_a_whole_where_that_is_set() {
     let Some(root) = delegated() else { return };
     let base = root.join("whole");
-    let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).set("SLOTD_OOM_KILL_STEP", "yes").start();
+    let slotd = Slotd::setup()
+        .set("SLOTD_CGROUP_BASE", base.display())
+        .set("SLOTD_OOM_KILL_STEP", "yes")
+        .start();
     let job = slotd.wrap(&["--mem", "64M"], &format!("{HOG}; echo after"));
     slotd.wait_state(job, "OUT_OF_MEMORY");
     assert!(!slotd.output(job).contains("after"), "{}", slotd.output(job));

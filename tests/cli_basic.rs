@@ -138,7 +138,10 @@ fn the_quick_start_of_the_book_works() {
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     let sacct = slotd.cmd::<&str>("sacct", &[]).ok();
-    assert_eq!(words(sacct.lines()[0]), ["JobID", "Partition", "JobName", "User", "State", "ExitCode"]);
+    assert_eq!(
+        words(sacct.lines()[0]),
+        ["JobID", "Partition", "JobName", "User", "State", "ExitCode"]
+    );
     let row = words(sacct.lines()[1]);
     assert_eq!((row[0].as_str(), row[4].as_str(), row[5].as_str()), ("1", "COMPLETED", "0:0"));
     let show = slotd.cmd("scontrol", &["show", "job", "1"]).ok();

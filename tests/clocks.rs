@@ -6,9 +6,14 @@ const HOUR: i64 = 3600;
 
 /// Elapsed and what is left of the limit, seconds.
 fn times(slotd: &Slotd, job: u32) -> (i64, i64) {
-    let shown = slotd.line(&format!("squeue -h -j {job} -O TimeUsed,TimeLeft,StartTime,EndTime")).ok().stdout;
+    let shown = slotd
+        .line(&format!("squeue -h -j {job} -O TimeUsed,TimeLeft,StartTime,EndTime"))
+        .ok()
+        .stdout;
     let words: Vec<&str> = shown.split_whitespace().collect();
-    let secs = |text: &str| text.split(':').fold(0, |all, part| all * 60 + part.parse::<i64>().expect("a number"));
+    let secs = |text: &str| {
+        text.split(':').fold(0, |all, part| all * 60 + part.parse::<i64>().expect("a number"))
+    };
     (secs(words[0]), secs(words[1]))
 }
 

@@ -70,7 +70,8 @@ fn a_requeued_prerequisite_is_waited_for_until_its_last_end() {
     let slotd = Slotd::start();
     let first = slotd.wrap(&["--requeue"], "if [ -e once ]; then exit 0; fi; touch once; exit 1");
     let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
-    let (first, second) = (slotd.wait_state(first, "COMPLETED"), slotd.wait_state(second, "COMPLETED"));
+    let (first, second) =
+        (slotd.wait_state(first, "COMPLETED"), slotd.wait_state(second, "COMPLETED"));
     assert_eq!(first.restarts(), 1);
     assert!(second.start() >= first.end());
 }
@@ -109,6 +110,8 @@ fn a_queue_of_everything_drains() {
         };
         last = slotd.wrap(&args, "sleep 0.01; exit 0");
     }
-    slotd.wait("an empty queue", || slotd.all_records().iter().all(slotd_kit::Record::is_over).then_some(()));
+    slotd.wait("an empty queue", || {
+        slotd.all_records().iter().all(slotd_kit::Record::is_over).then_some(())
+    });
     assert!(slotd.all_records().iter().all(|job| job.state() == "COMPLETED"));
 }

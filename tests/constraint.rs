@@ -5,7 +5,8 @@ use slotd_kit::{Setup, Slotd};
 #[test]
 fn a_feature_of_the_host_is_met() {
     let slotd = Setup::default().set("SLOTD_FEATURES", "avx2,bigmem").start();
-    for constraint in ["avx2", "avx2&bigmem", "avx2|nosuch", "cpu", "avx2,bigmem", "[avx2|bigmem]"] {
+    for constraint in ["avx2", "avx2&bigmem", "avx2|nosuch", "cpu", "avx2,bigmem", "[avx2|bigmem]"]
+    {
         let job = slotd.wrap(&["--constraint", constraint], "true");
         slotd.wait_state(job, "COMPLETED");
     }
@@ -18,7 +19,11 @@ fn a_feature_that_nobody_has_is_refused() {
     let slotd = Setup::default().set("SLOTD_FEATURES", "avx2").start();
     for constraint in ["nosuch", "avx2&nosuch", "nosuch|other"] {
         let out = slotd.cmd("sbatch", &["-C", constraint, "--wrap", "true"]).fails(1);
-        assert!(out.stderr.contains("Batch job submission failed: Invalid feature specification"), "{}", out.stderr);
+        assert!(
+            out.stderr.contains("Batch job submission failed: Invalid feature specification"),
+            "{}",
+            out.stderr
+        );
     }
     slotd.cmd("srun", &["-C", "nosuch", "true"]).fails(1);
     assert!(slotd.all_records().is_empty());
@@ -28,7 +33,10 @@ fn a_feature_that_nobody_has_is_refused() {
 fn a_gpu_model_is_a_feature() {
     let slotd = Slotd::setup().unset("SLOTD_GPU_COUNT").prepare();
     let mut slotd = slotd;
-    slotd.program("../bin/nvidia-smi", "#!/bin/sh\necho '0, NVIDIA H200, GPU-a'\necho '1, NVIDIA H200, GPU-b'\n");
+    slotd.program(
+        "../bin/nvidia-smi",
+        "#!/bin/sh\necho '0, NVIDIA H200, GPU-a'\necho '1, NVIDIA H200, GPU-b'\n",
+    );
     slotd.start_daemon();
     let job = slotd.wrap(&["-C", "nvidia_h200", "-p", "gpu"], "true");
     slotd.wait_state(job, "COMPLETED");

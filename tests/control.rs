@@ -12,7 +12,8 @@ fn value(text: &str, key: &str) -> String {
 #[test]
 fn show_job_tells_everything_of_a_running_job() {
     let slotd = Slotd::start();
-    let job = slotd.endless(&["-J", "runner", "-c", "2", "--mem", "1G", "-t", "30", "--comment", "hi"]);
+    let job =
+        slotd.endless(&["-J", "runner", "-c", "2", "--mem", "1G", "-t", "30", "--comment", "hi"]);
     let text = slotd.cmd("scontrol", &["show", "job", &job.to_string()]).ok().stdout;
     assert!(text.starts_with(&format!("JobId={job} JobName=runner\n   UserId=")), "{text}");
     let work = slotd.work().display().to_string();
@@ -38,7 +39,8 @@ fn show_job_tells_everything_of_a_running_job() {
     ] {
         assert_eq!(value(&text, key), expected, "{key}\n{text}");
     }
-    for key in ["SubmitTime", "StartTime", "EndTime", "NodeList", "ReqTRES", "AllocTRES", "MaxRSS"] {
+    for key in ["SubmitTime", "StartTime", "EndTime", "NodeList", "ReqTRES", "AllocTRES", "MaxRSS"]
+    {
         value(&text, key);
     }
 }
@@ -46,12 +48,31 @@ fn show_job_tells_everything_of_a_running_job() {
 #[test]
 fn show_job_writes_every_line_of_a_held_array() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
-    let args = ["-H", "-J", "held", "-a", "1-3%2", "-n", "2", "-G", "1", "--mem", "1G", "-t", "30", "--comment", "hi"];
+    let args = [
+        "-H",
+        "-J",
+        "held",
+        "-a",
+        "1-3%2",
+        "-n",
+        "2",
+        "-G",
+        "1",
+        "--mem",
+        "1G",
+        "-t",
+        "30",
+        "--comment",
+        "hi",
+    ];
     let job = slotd.wrap(&[&args[..], &["-A", "lab", "--signal", "B:USR1@60"]].concat(), "true");
-    let shown = |what: &str| slotd.stable(&slotd.line(&format!("scontrol show {what}")).ok().stdout);
-    let recorded = |name: &str| expect_file![format!("{}/tests/recorded/{name}", env!("CARGO_MANIFEST_DIR"))];
+    let shown =
+        |what: &str| slotd.stable(&slotd.line(&format!("scontrol show {what}")).ok().stdout);
+    let recorded =
+        |name: &str| expect_file![format!("{}/tests/recorded/{name}", env!("CARGO_MANIFEST_DIR"))];
     recorded("show-job.txt").assert_eq(&shown(&format!("job {job}")));
-    recorded("show-partition.txt").assert_eq(&shown("partition").replace(&slotd_kit::host(), "{host}"));
+    recorded("show-partition.txt")
+        .assert_eq(&shown("partition").replace(&slotd_kit::host(), "{host}"));
 }
 
 #[test]
@@ -99,9 +120,17 @@ fn unknown_jobs_are_told_as_slurm_does() {
         assert!(out.stderr.contains("Invalid job id specified"), "{verb}: {}", out.stderr);
     }
     let out = slotd.cmd("scontrol", &["nosuch"]).fails(1);
-    assert!(out.stderr.starts_with("invalid keyword: nosuch\n  hint: commands: show, "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("invalid keyword: nosuch\n  hint: commands: show, "),
+        "{}",
+        out.stderr
+    );
     let out = slotd.cmd("scontrol", &["show", "nosuch"]).fails(1);
-    assert!(out.stderr.starts_with("invalid entity:nosuch for keyword:show \n  hint: entities: "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("invalid entity:nosuch for keyword:show \n  hint: entities: "),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
@@ -130,7 +159,9 @@ fn hold_and_release_in_both_forms() {
 fn several_jobs_may_be_named() {
     let slotd = Slotd::start();
     let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["-H"], "true")).collect();
-    slotd.cmd("scontrol", &["release", &format!("{},{}", jobs[0], jobs[1]), &jobs[2].to_string()]).ok();
+    slotd
+        .cmd("scontrol", &["release", &format!("{},{}", jobs[0], jobs[1]), &jobs[2].to_string()])
+        .ok();
     for job in jobs {
         slotd.wait_state(job, "COMPLETED");
     }
@@ -147,9 +178,11 @@ fn one_array_task_may_be_held() {
     slotd.cmd("scontrol", &["hold", &format!("{array}_2")]).ok();
     slotd.cancel(running);
     slotd.wait("two tasks", || {
-        (slotd.records(array).iter().filter(|r| r.state() == "COMPLETED").count() == 2).then_some(())
+        (slotd.records(array).iter().filter(|r| r.state() == "COMPLETED").count() == 2)
+            .then_some(())
     });
-    let held: Vec<_> = slotd.records(array).into_iter().filter(|r| r.state() == "PENDING").collect();
+    let held: Vec<_> =
+        slotd.records(array).into_iter().filter(|r| r.state() == "PENDING").collect();
     assert_eq!(held.len(), 1);
     slotd.cmd("scontrol", &["release", &format!("{array}_2")]).ok();
     slotd.wait_array(array, 3);
@@ -179,7 +212,10 @@ fn a_batch_script_can_be_read_back() {
     let slotd = Slotd::start();
     let text = "#!/bin/sh\n# my script\nexit 0\n";
     let job = slotd.script(&["-H"], text).to_string();
-    assert_eq!(slotd.cmd("scontrol", &["write", "batch_script", &job, "-"]).ok().stdout.trim_end(), text.trim_end());
+    assert_eq!(
+        slotd.cmd("scontrol", &["write", "batch_script", &job, "-"]).ok().stdout.trim_end(),
+        text.trim_end()
+    );
     slotd.cmd("scontrol", &["write", "batch_script", &job]).ok();
     assert_eq!(slotd.read(&format!("slurm-{job}.sh")).trim_end(), text.trim_end());
 }
@@ -215,7 +251,12 @@ fn scontrol_says_what_is_not_there_on_standard_output() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let host = slotd_kit::host();
-    slotd.expect(&format!("scontrol show step {job}.0"), 1, &format!("Job step {job}.0 not found\n"), "");
+    slotd.expect(
+        &format!("scontrol show step {job}.0"),
+        1,
+        &format!("Job step {job}.0 not found\n"),
+        "",
+    );
     slotd.expect(&format!("scontrol show job {job}_1"), 1, &format!("Job {job}_1 not found\n"), "");
     slotd.expect("scontrol show node nonode", 1, "Node nonode not found\n", "");
     slotd.expect("scontrol show part nopart", 1, "Partition nopart not found\n", "");
@@ -224,7 +265,12 @@ fn scontrol_says_what_is_not_there_on_standard_output() {
     slotd.expect("scontrol show res", 0, "No reservations in the system\n", "");
     slotd.expect("scontrol show licenses", 0, "No licenses configured in Slurm.\n", "");
     slotd.expect("scontrol show burst", 0, "", "");
-    slotd.expect("scontrol show topology", 0, "", "scontrol: error: No topology information available\n");
+    slotd.expect(
+        "scontrol show topology",
+        0,
+        "",
+        "scontrol: error: No topology information available\n",
+    );
     slotd.expect("scontrol show daemons", 0, "slurmctld slurmd\n", "");
     slotd.expect("scontrol ping", 0, &format!("Slurmctld(primary) at {host} is UP\n"), "");
     let unknown = "job script retrieval failed: ";
@@ -236,10 +282,15 @@ fn scontrol_says_what_is_not_there_on_standard_output() {
 fn scontrol_prompts_and_shows_what_it_read() {
     let slotd = Slotd::start();
     slotd.expect("scontrol", 0, "scontrol: \n", "");
-    let out = slotd.feed(slotd.command("scontrol"), "show hostnames a[1-2]\nquit\nshow nothing\n").ok();
+    let out =
+        slotd.feed(slotd.command("scontrol"), "show hostnames a[1-2]\nquit\nshow nothing\n").ok();
     assert_eq!(out.stdout, "scontrol: show hostnames a[1-2]\na1\na2\nscontrol: quit\n");
     let out = slotd.feed(slotd.command("scontrol"), "show nosuch\nping\n").fails(1);
-    assert!(out.stderr.starts_with("invalid entity:nosuch for keyword:show \n  hint: entities: "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("invalid entity:nosuch for keyword:show \n  hint: entities: "),
+        "{}",
+        out.stderr
+    );
     assert!(out.stdout.contains(" is UP\nscontrol: \n"), "{}", out.stdout);
 }
 
@@ -259,7 +310,12 @@ fn scontrol_hold_and_release_fail_as_slurm_does() {
         slotd.expect(&format!("scontrol {verb} {running}"), 0, "", "");
         slotd.expect(&format!("scontrol -Q {verb} 999999"), 1, "", "");
     }
-    slotd.expect("scontrol hold jobname=nosuch", 1, "", "scontrol: error: No jobs with name 'nosuch'\n");
+    slotd.expect(
+        "scontrol hold jobname=nosuch",
+        1,
+        "",
+        "scontrol: error: No jobs with name 'nosuch'\n",
+    );
     let text = format!("Job has already finished for job {over}\n");
     slotd.expect(&format!("scontrol suspend {over}"), 1, "", &text);
 }
@@ -269,7 +325,8 @@ fn what_scontrol_shows_as_data_is_a_document() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
     let document = |what: &str| -> serde_json::Value {
-        serde_json::from_str(&slotd.line(&format!("scontrol show {what} --json")).ok().stdout).unwrap()
+        serde_json::from_str(&slotd.line(&format!("scontrol show {what} --json")).ok().stdout)
+            .unwrap()
     };
     for what in ["step".to_owned(), format!("step {job}.batch")] {
         let steps = document(&what);
@@ -283,9 +340,18 @@ fn what_scontrol_shows_as_data_is_a_document() {
     assert_eq!(document("licenses")["licenses"], serde_json::json!([]));
     let yaml = slotd.line("scontrol show step --yaml").ok().stdout;
     assert!(yaml.starts_with("%YAML 1.1\n---\n") && yaml.contains("\nsteps:\n"), "{yaml}");
-    slotd.expect(&format!("scontrol show step {job}.7 --json"), 1, "", &format!("Job step {job}.7 not found\n"));
+    slotd.expect(
+        &format!("scontrol show step {job}.7 --json"),
+        1,
+        "",
+        &format!("Job step {job}.7 not found\n"),
+    );
     let refused = slotd.line("scontrol show hostnames a[1-2] --json");
-    assert!(refused.code == 1 && refused.stdout.is_empty() && refused.stderr.contains("--json"), "{}", refused.stderr);
+    assert!(
+        refused.code == 1 && refused.stdout.is_empty() && refused.stderr.contains("--json"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -295,9 +361,15 @@ fn listpids_names_the_processes_of_each_step() {
     let pid = slotd.wait_text("inner", "\n");
     let out = slotd.line(&format!("scontrol listpids {job}")).ok();
     assert_eq!(out.lines()[0], "PID      JOBID    STEPID   LOCALID GLOBALID");
-    let task =
-        out.lines().iter().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row[0] == pid.trim());
-    assert_eq!(task.unwrap_or_else(|| panic!("{}", out.stdout))[1..], [job.to_string().as_str(), "0", "0", "0"]);
+    let task = out
+        .lines()
+        .iter()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|row| row[0] == pid.trim());
+    assert_eq!(
+        task.unwrap_or_else(|| panic!("{}", out.stdout))[1..],
+        [job.to_string().as_str(), "0", "0", "0"]
+    );
     assert!(out.lines().iter().any(|line| line.contains(" batch ")), "{}", out.stdout);
     let only = slotd.line(&format!("scontrol listpids {job}.0")).ok();
     assert!(!only.stdout.contains("batch") && only.lines().len() > 1, "{}", only.stdout);
@@ -353,7 +425,11 @@ fn a_priority_starts_no_held_job() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let out = slotd.line(&format!("scontrol update JobId={job} Priority=9")).fails(1);
-    assert!(out.stderr.contains("Job is in held state, pending scheduler release"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("Job is in held state, pending scheduler release"),
+        "{}",
+        out.stderr
+    );
     slotd.wait_reason(job, "JobHeldUser");
     slotd.line(&format!("scontrol release {job}")).ok();
     slotd.wait_state(job, "COMPLETED");
@@ -364,12 +440,22 @@ fn what_one_host_need_not_know_may_be_updated_and_another_host_may_not() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let host = slotd_kit::host();
-    for change in
-        ["AdminComment=x", "MinCPUsNode=1", "Contiguous=1", "Switches=1", "Shared=0", &format!("ReqNodeList={host}")]
-    {
+    for change in [
+        "AdminComment=x",
+        "MinCPUsNode=1",
+        "Contiguous=1",
+        "Switches=1",
+        "Shared=0",
+        &format!("ReqNodeList={host}"),
+    ] {
         slotd.expect(&format!("scontrol update JobId={job} {change}"), 0, "", "");
     }
-    slotd.expect(&format!("scontrol update JobId={job} ReqNodeList=other"), 1, "", "Invalid node name specified\n");
+    slotd.expect(
+        &format!("scontrol update JobId={job} ReqNodeList=other"),
+        1,
+        "",
+        "Invalid node name specified\n",
+    );
     let why = "Requested node configuration is not available\n";
     slotd.expect(&format!("scontrol update JobId={job} ExcNodeList={host}"), 1, "", why);
 }
@@ -379,7 +465,8 @@ fn reasons_are_words_of_slurm_and_the_record_tells_more() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&[], "kill -9 $$");
     slotd.wait_state(job, "FAILED");
-    for words in ["squeue -h -t all -o %r", "squeue -h -t all -O Reason:.20", "sacct -nXPo reason"] {
+    for words in ["squeue -h -t all -o %r", "squeue -h -t all -O Reason:.20", "sacct -nXPo reason"]
+    {
         assert_eq!(slotd.line(words).ok().stdout.trim(), "NonZeroExitCode", "{words}");
     }
     assert_eq!(slotd.show(job, "Reason"), "NonZeroExitCode");
@@ -394,8 +481,18 @@ fn reasons_are_words_of_slurm_and_the_record_tells_more() {
 fn the_configuration_has_the_keys_that_programs_look_for() {
     let slotd = Slotd::start();
     let shown = slotd.line("scontrol show config").ok().stdout;
-    for key in ["ProctrackType", "SelectType", "SlurmctldHost", "MaxArraySize", "MpiDefault", "GresTypes", "TaskPlugin"]
-    {
-        assert!(shown.lines().any(|line| line.starts_with(key) && line.contains(" = ")), "{key}: {shown}");
+    for key in [
+        "ProctrackType",
+        "SelectType",
+        "SlurmctldHost",
+        "MaxArraySize",
+        "MpiDefault",
+        "GresTypes",
+        "TaskPlugin",
+    ] {
+        assert!(
+            shown.lines().any(|line| line.starts_with(key) && line.contains(" = ")),
+            "{key}: {shown}"
+        );
     }
 }

@@ -23,7 +23,8 @@ fn on_host(sockets: u32, cores: u32, threads: u32) -> Slotd {
         put(format!("node/node{socket}/cpulist"), cpus.join(","));
     }
     for cpu in 0..all * threads {
-        let siblings: Vec<String> = (0..threads).map(|thread| (cpu % all + thread * all).to_string()).collect();
+        let siblings: Vec<String> =
+            (0..threads).map(|thread| (cpu % all + thread * all).to_string()).collect();
         put(format!("cpu/cpu{cpu}/topology/thread_siblings_list"), siblings.join(","));
         put(format!("cpu/cpu{cpu}/topology/physical_package_id"), (cpu % all / cores).to_string());
     }
@@ -63,7 +64,12 @@ fn jobs_share_no_core_while_one_is_free_and_stay_in_one_socket() {
 #[test]
 fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
     let slotd = on_host(1, 4, 2);
-    for args in [&["--hint=nomultithread"][..], &["--threads-per-core=1"], &["--ntasks-per-core=1"], &["-B", "1:4:1"]] {
+    for args in [
+        &["--hint=nomultithread"][..],
+        &["--threads-per-core=1"],
+        &["--ntasks-per-core=1"],
+        &["-B", "1:4:1"],
+    ] {
         let job = slotd.endless(&[args, &["-n", "2", "--mem=1"]].concat());
         assert_eq!(cpus(&slotd, job), "0-1,4-5", "{args:?}");
         slotd.cancel(job);
@@ -77,7 +83,8 @@ fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
     ] {
         let out = slotd.cmd("sbatch", &[args, "--wrap", "true"]).fails(1);
         assert!(
-            out.stderr.contains(what) && out.stderr.contains("Requested node configuration is not available"),
+            out.stderr.contains(what)
+                && out.stderr.contains("Requested node configuration is not available"),
             "{out:?}"
         );
     }
@@ -89,13 +96,21 @@ fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
 fn what_is_said_of_the_layout_is_told_to_the_job_and_its_steps() {
     let slotd = Slotd::start();
     let told = "env | grep -E 'SLURM_(DIST|HINT|MEM_BIND|THREADS_PER|NTASKS_PER)' | sort";
-    let told_of = |args: &[&str]| slotd.ran(&[args, &["-n2"]].concat(), &format!("{told}; srun -n1 sh -c \"{told}\""));
+    let told_of = |args: &[&str]| {
+        slotd.ran(&[args, &["-n2"]].concat(), &format!("{told}; srun -n1 sh -c \"{told}\""))
+    };
     // srun says of each step how its tasks are laid out.
-    let both = |job: &[&str], step: &[&str]| job.iter().chain(step).map(|line| format!("{line}\n")).collect::<String>();
+    let both = |job: &[&str], step: &[&str]| {
+        job.iter().chain(step).map(|line| format!("{line}\n")).collect::<String>()
+    };
     let twice = |lines: &[&str]| both(lines, lines);
-    let and_laid_out = |lines: &[&str]| both(lines, &[&["SLURM_DISTRIBUTION=cyclic"], lines].concat());
+    let and_laid_out =
+        |lines: &[&str]| both(lines, &[&["SLURM_DISTRIBUTION=cyclic"], lines].concat());
     assert_eq!(told_of(&["-m", "cyclic:block"]), twice(&["SLURM_DISTRIBUTION=cyclic:block"]));
-    assert_eq!(told_of(&["-m", "plane=2"]), twice(&["SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=2"]));
+    assert_eq!(
+        told_of(&["-m", "plane=2"]),
+        twice(&["SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=2"])
+    );
     let hint = ["SLURM_HINT=nomultithread", "SLURM_THREADS_PER_CORE=1"];
     assert_eq!(told_of(&["--hint=nomultithread"]), and_laid_out(&hint));
     assert_eq!(told_of(&["--ntasks-per-socket=2"]), and_laid_out(&["SLURM_NTASKS_PER_SOCKET=2"]));
@@ -126,7 +141,13 @@ fn memory_is_bound_to_numa_nodes_or_the_step_is_refused() {
         assert_eq!(bound("none").ok().text(), "");
     }
     let out = bound("map_mem:900");
-    assert!(out.code != 0 && out.stderr.contains("could not bind memory to NUMA nodes 900"), "{out:?}");
+    assert!(
+        out.code != 0 && out.stderr.contains("could not bind memory to NUMA nodes 900"),
+        "{out:?}"
+    );
     let out = slotd.cmd("srun", &["--mem-bind", "verbose,map_mem:0", "true"]).ok();
-    assert!(out.stderr.contains("mem-bind=MAP - ") && out.stderr.contains(": mask 0x1 set"), "{out:?}");
+    assert!(
+        out.stderr.contains("mem-bind=MAP - ") && out.stderr.contains(": mask 0x1 set"),
+        "{out:?}"
+    );
 }

@@ -15,7 +15,8 @@ fn own_cpus() -> Vec<usize> {
         .collect()
 }
 
-const ASK: [&str; 3] = ["sh", "-c", "echo $SLURM_PROCID $(grep Cpus_allowed_list /proc/self/status | cut -f2)"];
+const ASK: [&str; 3] =
+    ["sh", "-c", "echo $SLURM_PROCID $(grep Cpus_allowed_list /proc/self/status | cut -f2)"];
 
 fn bound(slotd: &Slotd, args: &[&str]) -> Vec<String> {
     let out = slotd.cmd("srun", &[args, &ASK].concat()).ok();
@@ -44,7 +45,9 @@ fn two_jobs_of_one_cpu_each_have_no_cpu_in_common() {
     if own_cpus().len() < 2 {
         return;
     }
-    let begin = |name: &str| slotd.begun(&["-o", name], &format!("{name}.go"), &ASK[2].replace("$SLURM_PROCID ", ""));
+    let begin = |name: &str| {
+        slotd.begun(&["-o", name], &format!("{name}.go"), &ASK[2].replace("$SLURM_PROCID ", ""))
+    };
     let jobs = [begin("a"), begin("b")];
     for name in ["a.go", "b.go"] {
         slotd.open(name);
@@ -76,15 +79,23 @@ fn a_map_names_the_cpu_of_each_task() {
     let slotd = Setup::default().unset("SLOTD_CPUS").start();
     let cpus = own_cpus();
     let (first, last) = (cpus[0], *cpus.last().unwrap());
-    assert_eq!(bound(&slotd, &["--cpu-bind", &format!("map_cpu:{first},{last}")]), [format!("0 {first}")]);
+    assert_eq!(
+        bound(&slotd, &["--cpu-bind", &format!("map_cpu:{first},{last}")]),
+        [format!("0 {first}")]
+    );
     if cpus.len() > 1 {
         let expected = [format!("0 {last}"), format!("1 {first}")];
         assert_eq!(
-            bound(&slotd, &["--exclusive", "-n", "2", "--cpu-bind", &format!("map_cpu:{last},{first}")]),
+            bound(
+                &slotd,
+                &["--exclusive", "-n", "2", "--cpu-bind", &format!("map_cpu:{last},{first}")]
+            ),
             expected
         );
         let outside = slotd.cmd("srun", &["--cpu-bind", &format!("map_cpu:{last}"), "true"]);
-        let told = format!("CPU binding outside of job step allocation: CPU {last}; allocated CPUs are: {first}");
+        let told = format!(
+            "CPU binding outside of job step allocation: CPU {last}; allocated CPUs are: {first}"
+        );
         assert!(outside.stderr.contains(&told), "{}", outside.stderr);
         assert_ne!(outside.code, 0);
     }
@@ -120,8 +131,14 @@ fn a_cpu_that_does_not_exist_is_told() {
     let out = slotd.cmd("srun", &["--cpu-bind", "map_cpu:8999", "true"]);
     assert!(out.stderr.contains("CPU 8999; allocated CPUs are: 0"), "{}", out.stderr);
     // One that the job has, but not the machine; once for all tasks that it befalls.
-    let out = slotd.cmd("srun", &["--exclusive", "-n", "3", "--cpu-bind", "map_cpu:8999,8999,8998", "true"]);
+    let out = slotd
+        .cmd("srun", &["--exclusive", "-n", "3", "--cpu-bind", "map_cpu:8999,8999,8998", "true"]);
     let count = |text: &str| out.stderr.matches(text).count();
-    assert_eq!((count("could not bind to CPUs 8999"), count("could not bind to CPUs 8998")), (1, 1), "{}", out.stderr);
+    assert_eq!(
+        (count("could not bind to CPUs 8999"), count("could not bind to CPUs 8998")),
+        (1, 1),
+        "{}",
+        out.stderr
+    );
     assert!(out.stderr.contains("; could not bind"), "{}", out.stderr);
 }

@@ -47,7 +47,11 @@ fn a_damaged_database_is_refused_with_the_way_back() {
     assert!(ended.stderr.contains("slotd db restore FILE"), "{}", ended.stderr);
     fs::rename(slotd.path("copy.db"), slotd.root.join("lib/state.db.backup")).unwrap();
     let ended = slotd.run(slotd.daemon_command()).fails(1);
-    assert!(ended.stderr.contains("the last copy is ") && ended.stderr.contains("state.db.backup"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("the last copy is ") && ended.stderr.contains("state.db.backup"),
+        "{}",
+        ended.stderr
+    );
     let found = slotd.line("slotd db check").fails(1);
     assert!(found.stderr.contains("slotd db restore"), "{}{}", found.stdout, found.stderr);
     let copy = slotd.root.join("lib/state.db.backup");
@@ -97,7 +101,9 @@ fn a_submission_writes_few_pages() {
 #[test]
 fn the_end_of_a_job_and_the_start_of_the_next_are_one_write() {
     let slotd = Setup::default().set("SLOTD_CPUS", 1).start();
-    let tasks = |count: u32| drop(slotd.line(&format!("sbatch -W -a 1-{count} -o /dev/null --wrap true")).ok());
+    let tasks = |count: u32| {
+        drop(slotd.line(&format!("sbatch -W -a 1-{count} -o /dev/null --wrap true")).ok())
+    };
     tasks(1);
     let (one, many) = (least(&slotd, || tasks(1)).commits, least(&slotd, || tasks(11)).commits);
     // Eleven starts and eleven ends. One in three may be late.

@@ -107,7 +107,8 @@ fn singletons_of_one_name_run_one_at_a_time() {
     slotd.wait_reason(third, "Dependency");
     slotd.open("go");
     // Two that wait do not block each other.
-    let (second, third) = (slotd.wait_state(second, "COMPLETED"), slotd.wait_state(third, "COMPLETED"));
+    let (second, third) =
+        (slotd.wait_state(second, "COMPLETED"), slotd.wait_state(third, "COMPLETED"));
     slotd.wait_state(first, "COMPLETED");
     assert!(third.start() >= second.end());
 }
@@ -138,7 +139,10 @@ fn a_dependency_that_never_comes_may_end_the_job() {
 #[test]
 fn an_array_is_waited_for_as_a_whole() {
     let slotd = Slotd::start();
-    let array = slotd.wrap(&["-a", "0-2"], &format!("[ $SLURM_ARRAY_TASK_ID = 0 ] || {{ {}; }}", slotd.gate("go")));
+    let array = slotd.wrap(
+        &["-a", "0-2"],
+        &format!("[ $SLURM_ARRAY_TASK_ID = 0 ] || {{ {}; }}", slotd.gate("go")),
+    );
     let all = slotd.wrap(&["-d", &format!("afterok:{array}")], "true");
     let one = slotd.wrap(&["-d", &format!("afterok:{array}_0")], "true");
     slotd.wait_state(one, "COMPLETED");
@@ -162,10 +166,18 @@ fn one_failed_task_fails_afterok_of_its_array() {
 fn aftercorr_goes_task_by_task() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
-    let first = slotd.wrap(&["-a", "1-2", "--mem", "1"], &format!("[ $SLURM_ARRAY_TASK_ID = 1 ] || {{ {gate}; }}"));
-    let second = slotd.wrap(&["-a", "1-2", "--mem", "1", "-d", &format!("aftercorr:{first}")], "true");
-    let task = |index: u64| slotd.records(second).into_iter().find(|r| r.task() == Some(index)).map(|r| r.state());
-    slotd.wait("the first of the second array", || (task(1).as_deref() == Some("COMPLETED")).then_some(()));
+    let first = slotd.wrap(
+        &["-a", "1-2", "--mem", "1"],
+        &format!("[ $SLURM_ARRAY_TASK_ID = 1 ] || {{ {gate}; }}"),
+    );
+    let second =
+        slotd.wrap(&["-a", "1-2", "--mem", "1", "-d", &format!("aftercorr:{first}")], "true");
+    let task = |index: u64| {
+        slotd.records(second).into_iter().find(|r| r.task() == Some(index)).map(|r| r.state())
+    };
+    slotd.wait("the first of the second array", || {
+        (task(1).as_deref() == Some("COMPLETED")).then_some(())
+    });
     assert_ne!(task(2).as_deref(), Some("COMPLETED"));
     slotd.open("go");
     slotd.wait_array(second, 2);
@@ -197,7 +209,8 @@ fn depending(slotd: &Slotd, expression: &str) -> u32 {
 #[test]
 fn dependency_after_jobs() {
     let slotd = Slotd::start();
-    let later = [slotd.wrap(&["--hold"], &slotd.gate("go")), slotd.wrap(&["--hold"], &slotd.gate("go"))];
+    let later =
+        [slotd.wrap(&["--hold"], &slotd.gate("go")), slotd.wrap(&["--hold"], &slotd.gate("go"))];
     let [one, two] = later;
     let id = depending(&slotd, &format!("after:{one},{two}"));
     slotd.wait_reason(id, "Dependency");
@@ -242,7 +255,10 @@ fn dependency_jobs_are_separated_by_commas_or_colons() {
         let id = slotd.wrap(&["--hold", "-d", &format!("afterany:{good}{joint}{bad}")], "true");
         let shown = format!("afterany:{good}(unfulfilled),afterany:{bad}(unfulfilled)");
         assert_eq!(slotd.show(id, "Dependency"), shown);
-        assert_eq!(slotd.cmd("squeue", &["-h", "-j", &id.to_string(), "-o", "%E"]).ok().text(), shown);
+        assert_eq!(
+            slotd.cmd("squeue", &["-h", "-j", &id.to_string(), "-o", "%E"]).ok().text(),
+            shown
+        );
     }
 }
 
@@ -271,9 +287,14 @@ fn after_with_minutes_waits_so_long_after_the_start() {
 #[test]
 fn a_dependency_is_checked_at_submission() {
     let slotd = Slotd::start();
-    for expression in ["foo:1", "afterok:abc", "afterok", "afterok:", "after:1+x", "singleton:3", "afterok:99999"] {
+    for expression in
+        ["foo:1", "afterok:abc", "afterok", "afterok:", "after:1+x", "singleton:3", "afterok:99999"]
+    {
         let out = slotd.cmd("sbatch", &["-d", expression, "--wrap", "true"]).fails(1);
-        assert!(out.stderr.contains("sbatch: error: Batch job submission failed: Job dependency problem"));
+        assert!(
+            out.stderr
+                .contains("sbatch: error: Batch job submission failed: Job dependency problem")
+        );
         assert!(out.stderr.contains(expression), "{}", out.stderr);
     }
     assert!(slotd.all_records().is_empty());

@@ -87,13 +87,18 @@ fn every_example_has_a_test_and_a_line_in_the_readme() {
     let readme = fs::read_to_string(examples().join("README.md")).expect("the list of examples");
     let mut found: Vec<String> = fs::read_dir(examples())
         .expect("examples")
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".sh").map(str::to_owned))
+        .filter_map(|entry| {
+            entry.ok()?.file_name().to_str()?.strip_suffix(".sh").map(str::to_owned)
+        })
         .filter(|name| name != "lib")
         .collect();
     found.sort();
     assert_eq!(found, NAMES);
     for name in found {
-        assert!(readme.contains(&format!("[{name}.sh]({name}.sh)")), "examples/README.md does not list {name}.sh");
+        assert!(
+            readme.contains(&format!("[{name}.sh]({name}.sh)")),
+            "examples/README.md does not list {name}.sh"
+        );
     }
 }
 
@@ -121,7 +126,11 @@ fn the_pipeline_gives_the_same_where_the_daemon_is_killed_in_its_middle() {
     }
     let reduce = fs::read_to_string(out.join("job-ids")).expect("written by run.sh");
     let reduce = reduce.lines().last().expect("three ids").to_owned();
-    let state = || must(place.command("sacct").args(["-X", "-n", "-P", "-o", "State", "-j", &reduce]), || place.log());
+    let state = || {
+        must(place.command("sacct").args(["-X", "-n", "-P", "-o", "State", "-j", &reduce]), || {
+            place.log()
+        })
+    };
     wait_for(
         "reduce ends",
         || format!("{}\n{}", state(), place.log()),

@@ -25,9 +25,15 @@ fn watch(slotd: &Slotd, job: u32) -> impl Iterator<Item = String> + use<> {
 
 /// Lines `JobName|State` of the numbered steps of a job.
 fn steps(slotd: &Slotd, job: u32) -> Vec<String> {
-    let out = slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobID,JobName,State"]).ok();
-    let numbered = |line: &&str| line.split(['.', '|']).nth(1).is_some_and(|id| id.parse::<u32>().is_ok());
-    out.lines().into_iter().filter(numbered).map(|line| line.split_once('|').unwrap().1.to_owned()).collect()
+    let out =
+        slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobID,JobName,State"]).ok();
+    let numbered =
+        |line: &&str| line.split(['.', '|']).nth(1).is_some_and(|id| id.parse::<u32>().is_ok());
+    out.lines()
+        .into_iter()
+        .filter(numbered)
+        .map(|line| line.split_once('|').unwrap().1.to_owned())
+        .collect()
 }
 
 #[test]
@@ -52,15 +58,25 @@ fn a_gpu_out_of_use_is_replaced_by_another_as_soon_as_there_is_one() {
     slotd.open("leave");
     slotd.wait_text("ran", "on 1");
     let news = events.find(|line| line.contains("\"event\":\"resources\"")).unwrap();
-    assert!(news.contains("\"gpus\":1") && news.contains("what is out of use was replaced"), "{news}");
-    assert!(slotd.cmd("scontrol", &["show", "job", "-d", &job.to_string()]).ok().stdout.contains("(IDX:1)"));
+    assert!(
+        news.contains("\"gpus\":1") && news.contains("what is out of use was replaced"),
+        "{news}"
+    );
+    assert!(
+        slotd
+            .cmd("scontrol", &["show", "job", "-d", &job.to_string()])
+            .ok()
+            .stdout
+            .contains("(IDX:1)")
+    );
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job).lines().last(), Some("code 0"), "{}", slotd.output(job));
 }
 
 #[test]
-fn a_step_on_a_drained_gpu_saves_its_state_and_goes_on_with_another_also_over_a_kill_of_the_daemon() {
+fn a_step_on_a_drained_gpu_saves_its_state_and_goes_on_with_another_also_over_a_kill_of_the_daemon()
+{
     let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let saves = "trap 'echo saved $CUDA_VISIBLE_DEVICES >> ran; exit 3' USR1; echo on $CUDA_VISIBLE_DEVICES >> ran";
     let gate = slotd.gate("go");
@@ -76,9 +92,15 @@ fn a_step_on_a_drained_gpu_saves_its_state_and_goes_on_with_another_also_over_a_
     slotd.start_daemon();
     slotd.wait_text("ran", "on 1");
     assert_eq!(slotd.read("ran"), "on 0\nsaved 0\non 1\n");
-    assert!(events.any(|line| line.starts_with("{\"event\":\"out\",\"cpus\":[],\"gpus\":[0],\"why\":\"")));
+    assert!(
+        events
+            .any(|line| line.starts_with("{\"event\":\"out\",\"cpus\":[],\"gpus\":[0],\"why\":\""))
+    );
     let ended = events.find(|line| line.contains("\"event\":\"ended\"")).unwrap();
-    assert!(ended.contains("\"state\":\"NODE_FAIL\"") && ended.contains("\"exit_code\":3"), "{ended}");
+    assert!(
+        ended.contains("\"state\":\"NODE_FAIL\"") && ended.contains("\"exit_code\":3"),
+        "{ended}"
+    );
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job).lines().last(), Some("code 0"), "{}", slotd.output(job));
@@ -95,13 +117,18 @@ fn steps_that_have_nowhere_to_go_wait_until_their_cpu_is_resumed() {
     let slotd = Setup::default().set("SLOTD_CPUS", 2).start();
     slotd.write(
         "steps.toml",
-        format!("step = [{{ name = 'wide', cpus = 2, command = \"echo on >> ran; {}\" }}]", slotd.gate("go")),
+        format!(
+            "step = [{{ name = 'wide', cpus = 2, command = \"echo on >> ran; {}\" }}]",
+            slotd.gate("go")
+        ),
     );
     let job = slotd.wrap(&["-c2"], "sjobmgr run steps.toml; echo code $?");
     slotd.wait_text("ran", "on");
     update(&slotd, &["State=DRAIN", "Reason=hot", "CPUs=0"]);
     let row = || slotd.cmd("sjobmgr", &["list", "--jobid", &job.to_string()]).ok().stdout;
-    slotd.wait("a step that waits", || (row().contains("PENDING") && row().contains("Resources")).then_some(()));
+    slotd.wait("a step that waits", || {
+        (row().contains("PENDING") && row().contains("Resources")).then_some(())
+    });
     slotd.open("go");
     update(&slotd, &["State=RESUME", "CPUs=0"]);
     slotd.wait_state(job, "COMPLETED");
@@ -112,7 +139,9 @@ fn steps_that_have_nowhere_to_go_wait_until_their_cpu_is_resumed() {
 #[test]
 fn a_job_without_a_manager_on_a_drained_gpu_gets_the_signal_that_it_asked_for_and_another_none() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).start();
-    let script = |name: &str| format!("trap 'echo told >> {name}.told' USR1; touch {name}.ready; {}", slotd.gate("go"));
+    let script = |name: &str| {
+        format!("trap 'echo told >> {name}.told' USR1; touch {name}.ready; {}", slotd.gate("go"))
+    };
     let asks = slotd.wrap(&["-G1", "--signal=USR1@10", "-t60"], &script("asks"));
     slotd.wait_text("asks.ready", "");
     let not = slotd.wrap(&["-G1"], &script("not"));
@@ -134,13 +163,17 @@ fn a_job_without_a_manager_on_a_drained_gpu_gets_the_signal_that_it_asked_for_an
 #[test]
 fn a_step_on_a_gpu_that_vanishes_goes_on_with_another() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
-    slotd.program("../bin/nvidia-smi", "#!/bin/sh\ncase \"$*\" in *query-gpu*) cat \"$0.gpus\";; esac\n");
+    slotd.program(
+        "../bin/nvidia-smi",
+        "#!/bin/sh\ncase \"$*\" in *query-gpu*) cat \"$0.gpus\";; esac\n",
+    );
     let told = slotd.base.join("bin/nvidia-smi.gpus");
     let gpus = ["0, T4, GPU-a, 1, 1, 0, Disabled\n", "1, T4, GPU-b, 1, 1, 0, Disabled\n"];
     fs::write(&told, gpus.concat()).unwrap();
     slotd.start_daemon();
     let fit = format!("echo on $CUDA_VISIBLE_DEVICES >> ran; {}", slotd.gate("go"));
-    slotd.write("steps.toml", format!("step = [{{ name = 'fit', gpus = 1, command = \"{fit}\" }}]"));
+    slotd
+        .write("steps.toml", format!("step = [{{ name = 'fit', gpus = 1, command = \"{fit}\" }}]"));
     let job = slotd.wrap(&["-c2", "-G2"], "sjobmgr run steps.toml; echo code $?");
     slotd.wait_text("ran", "on 0");
     fs::write(told.with_extension("new"), gpus[1]).unwrap();
@@ -178,7 +211,11 @@ fn reasons(slotd: &Slotd) -> Vec<String> {
 fn a_cpu_and_memory_that_are_gone_are_given_to_nobody_until_they_are_back() {
     let mut slotd = Setup::default().unset("SLOTD_CPUS").unset("SLOTD_MEMORY_MB").prepare();
     let file = slotd.base.join("slotd.toml");
-    fs::write(&file, "[[partition]]\nname = \"all\"\n[[partition]]\nname = \"last\"\ncpus = \"3\"\n").unwrap();
+    fs::write(
+        &file,
+        "[[partition]]\nname = \"all\"\n[[partition]]\nname = \"last\"\ncpus = \"3\"\n",
+    )
+    .unwrap();
     slotd.reset_var("SLOTD_CONFIG", file.display());
     machine_has(&slotd, "0-3", 4000);
     slotd.reset_var("SLOTD_TEST_SYSFS", slotd.base.join("sysfs").display());

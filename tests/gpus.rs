@@ -60,7 +60,9 @@ fn a_job_waits_until_a_process_beside_the_queue_leaves_it_the_memory_that_it_ask
     tell(&slotd, "apps", &stranger.on_gpu(0, 35_000));
     let waits = slotd.wrap(&["--gres=gpumem:10G"], "echo $CUDA_VISIBLE_DEVICES");
     slotd.wait_reason(waits, "Resources");
-    slotd.wait("the reason in words", || slotd.system_comment(waits).contains("35000 MB of GPU 0").then_some(()));
+    slotd.wait("the reason in words", || {
+        slotd.system_comment(waits).contains("35000 MB of GPU 0").then_some(())
+    });
     // It keeps nobody else from starting: neither who needs no GPU, nor who needs less of it.
     slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
     slotd.wait_state(slotd.wrap(&["--gres=gpumem:4G"], "true"), "COMPLETED");
@@ -112,7 +114,11 @@ fn jobs_share_a_gpu_by_memory_and_their_own_use_of_it_is_not_counted_twice() {
     slotd.wait_reason(whole, "Priority");
     let node = slotd.cmd("scontrol", &["show", "node", "-d"]).ok();
     assert!(node.stdout.contains("AllocTRES=cpu=2,mem=1G,gres/gpumem=40000M\n"), "{}", node.stdout);
-    assert!(node.stdout.contains("CfgTRES=cpu=4,mem=8G,billing=4,gres/gpu=1,gres/gpumem=40000M\n"), "{}", node.stdout);
+    assert!(
+        node.stdout.contains("CfgTRES=cpu=4,mem=8G,billing=4,gres/gpu=1,gres/gpumem=40000M\n"),
+        "{}",
+        node.stdout
+    );
     assert!(node.stdout.contains("GresUsed=gpu:0,gpumem:40000M\n"), "{}", node.stdout);
     assert_eq!(slotd.show(second, "TresPerNode"), "gres:gpumem:20000M");
     tell(&slotd, "apps", "");
@@ -135,9 +141,12 @@ fn pid_of(slotd: &Slotd, job: u32) -> i32 {
 
 #[test]
 fn each_of_several_gpus_gives_the_memory_and_the_freest_go_first() {
-    let slotd =
-        host(Setup::default(), &[gpu(0, 10_000, 10_000), gpu(1, 30_000, 30_000), gpu(2, 20_000, 20_000)].concat());
-    let job = slotd.wrap(&["--gres=gpu:2,gpumem:10000M"], "echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE");
+    let slotd = host(
+        Setup::default(),
+        &[gpu(0, 10_000, 10_000), gpu(1, 30_000, 30_000), gpu(2, 20_000, 20_000)].concat(),
+    );
+    let job = slotd
+        .wrap(&["--gres=gpu:2,gpumem:10000M"], "echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "1,2 2\n");
 }
@@ -149,7 +158,11 @@ fn gpus_are_shared_by_parts() {
     let second = slotd.wrap(&["--gres=shard:2"], "echo $CUDA_VISIBLE_DEVICES");
     slotd.wait_reason(second, "Resources");
     let node = slotd.cmd("scontrol", &["show", "node"]).ok();
-    assert!(node.stdout.contains("Gres=gpu:nvidia_h200:1,gpumem:40000M,shard:4\n"), "{}", node.stdout);
+    assert!(
+        node.stdout.contains("Gres=gpu:nvidia_h200:1,gpumem:40000M,shard:4\n"),
+        "{}",
+        node.stdout
+    );
     assert!(node.stdout.contains(",gres/shard=3\n"), "{}", node.stdout);
     slotd.open("go");
     for id in [first, second] {
@@ -212,7 +225,10 @@ fn a_gpu_that_vanishes_is_not_given_out_and_the_others_keep_their_numbers() {
     slotd.wait("sinfo's word", || (reason() == "GPU 0 (GPU-0): not found any more").then_some(()));
     let rows = slotd.cmd("sinfo", &["-hR"]).ok();
     assert!(rows.stdout.starts_with("GPU 0 (GPU-0): not f"), "{}", rows.stdout);
-    assert_eq!(slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%G %t"]).ok().text(), "gpu:nvidia_h200:1,gpumem:1M mix");
+    assert_eq!(
+        slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%G %t"]).ok().text(),
+        "gpu:nvidia_h200:1,gpumem:1M mix"
+    );
     assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS"), "GPU-1 1\n");
     slotd.cmd("sbatch", &["-G2", "--wrap", "true"]).fails(1);
     assert_eq!(slotd.state(goes_on), "RUNNING");
@@ -231,7 +247,11 @@ fn over_a_restart_in_which_a_gpu_vanishes_the_others_keep_their_numbers() {
     let on_second = slotd.begun(&["-G1"], "go", "true");
     slotd.stop();
     // The driver counts anew.
-    tell(&slotd, "gpus", "0, NVIDIA H200, GPU-1, 1, 1, 0, Disabled\n1, NVIDIA H200, GPU-2, 1, 1, 0, Disabled\n");
+    tell(
+        &slotd,
+        "gpus",
+        "0, NVIDIA H200, GPU-1, 1, 1, 0, Disabled\n1, NVIDIA H200, GPU-2, 1, 1, 0, Disabled\n",
+    );
     slotd.start_daemon();
     let reason = || slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%E"]).ok().text().to_owned();
     slotd.wait("sinfo's word", || (reason() == "GPU 0 (GPU-0): not found any more").then_some(()));
@@ -273,7 +293,12 @@ fn series(slotd: &Slotd, job: u32) -> Vec<Value> {
 
 #[track_caller]
 fn wait_use(slotd: &Slotd, job: u32) {
-    let used = || slotd.cmd("sstat", &["-a", "-P", "-n", "-o", "TRESUsageInMax", "-j", &job.to_string()]).ok().stdout;
+    let used = || {
+        slotd
+            .cmd("sstat", &["-a", "-P", "-n", "-o", "TRESUsageInMax", "-j", &job.to_string()])
+            .ok()
+            .stdout
+    };
     slotd.wait("the use", || used().contains("gres/gpumem=8000M,gres/gpuutil=90,").then_some(()));
 }
 
@@ -284,7 +309,9 @@ fn what_a_job_uses_of_its_gpus_is_kept() {
     let pid = pid_of(&slotd, job);
     tell(&slotd, "apps", &format!("{pid}, GPU-0, 8000\n"));
     wait_use(&slotd, job);
-    let is_it = |span: &Value| span["gpus"]["busy_percent"] == 90.0 && span["gpus"]["mem_max"] == 8000u64 << 20;
+    let is_it = |span: &Value| {
+        span["gpus"]["busy_percent"] == 90.0 && span["gpus"]["mem_max"] == 8000u64 << 20
+    };
     slotd.wait("the use over time", || series(&slotd, job).last().is_some_and(is_it).then_some(()));
     assert!(
         series(&slotd, job)[0]["gpus"]["busy_percent"] == 90.0,
@@ -299,7 +326,10 @@ fn what_a_job_uses_of_its_gpus_is_kept() {
     slotd.wait_state(job, "COMPLETED");
     assert!(series(&slotd, job).iter().any(is_it), "{:?}", series(&slotd, job));
     let table = slotd.cmd("sstat", &["--series", "-P", "-j", &job.to_string()]).ok().stdout;
-    assert!(table.starts_with("JobID|Start|") && table.contains("|GPUs|MaxGPUMem|AveGPUMem\n"), "{table}");
+    assert!(
+        table.starts_with("JobID|Start|") && table.contains("|GPUs|MaxGPUMem|AveGPUMem\n"),
+        "{table}"
+    );
     assert!(table.contains("|0.90|"), "{table}");
     let kept = slotd.steps(job, "TRESUsageInMax");
     assert!(kept.contains("gres/gpumem=8000M,gres/gpuutil=90,"), "{kept}");

@@ -44,13 +44,17 @@ fn clean_tells_what_it_would_remove_and_removes_it() {
     assert_eq!(numbers(&slotd).len(), 4);
     assert!(slotd.line("slotd clean --older-than 1d").ok().stdout.starts_with("0 jobs "));
     let told = slotd.line("slotd clean --older-than 0s").ok().stdout;
-    assert!(told.starts_with("3 jobs ") && told.contains(" were removed; their directories freed "), "{told}");
+    assert!(
+        told.starts_with("3 jobs ") && told.contains(" were removed; their directories freed "),
+        "{told}"
+    );
     assert_eq!(numbers(&slotd), [held]);
     assert!(old.iter().all(|id| !lives(&slotd.job_dir(*id))) && lives(&slotd.job_dir(held)));
     slotd.line("slotd clean --older-than soon").fails(2);
     for age in ["99999999d", "106751991167d"] {
-        let said =
-            format!("slotd: error: Invalid --older-than specification: {age}\n  hint: no job ended before 1970\n");
+        let said = format!(
+            "slotd: error: Invalid --older-than specification: {age}\n  hint: no job ended before 1970\n"
+        );
         slotd.expect(&format!("slotd clean --older-than {age}"), 2, "", &said);
     }
 }
@@ -62,8 +66,10 @@ fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
     slotd.wait_state(first, "FAILED");
     let gate = slotd.begun(&[], "go", "true");
     let waits = slotd.wrap(&["-d", &format!("afternotok:{first},afterok:{gate}")], "true");
-    let array = slotd.wrap(&["-a", "0-1", "-o", "/dev/null"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || sleep 1000");
-    let task = slotd.wait("a task's end", || slotd.records(array).into_iter().find(slotd_kit::Record::is_over));
+    let array =
+        slotd.wrap(&["-a", "0-1", "-o", "/dev/null"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || sleep 1000");
+    let task = slotd
+        .wait("a task's end", || slotd.records(array).into_iter().find(slotd_kit::Record::is_over));
     let left = format!(
         "2 jobs are left, since a pending job depends on them, or their array has tasks that have not ended: {first} {}\n",
         task.id()
@@ -80,11 +86,16 @@ fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
     slotd.cancel(array);
     slotd.wait_array(array, 2);
     would_clean(&slotd, 5, "\n");
-    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("5 jobs "), "{}", slotd.dump());
+    assert!(
+        slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("5 jobs "),
+        "{}",
+        slotd.dump()
+    );
     slotd.reset_var("SLOTD_MIN_JOB_AGE", 300);
     slotd.crash();
     let last = ended(&slotd, 1)[0];
-    let left = format!("1 jobs are left, since squeue still shows them (SLOTD_MIN_JOB_AGE): {last}\n");
+    let left =
+        format!("1 jobs are left, since squeue still shows them (SLOTD_MIN_JOB_AGE): {last}\n");
     would_clean(&slotd, 0, &left);
     let told = slotd.line("slotd clean --older-than 0s").ok().stdout;
     assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");

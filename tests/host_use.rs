@@ -19,7 +19,9 @@ fn number(span: &Value, key: &str) -> u64 {
 
 /// Time of all spans, and what CPUs worked in it.
 fn sums(spans: &[Value]) -> (u64, u64) {
-    spans.iter().fold((0, 0), |(ms, us), span| (ms + number(span, "ms"), us + number(span, "cpu_us")))
+    spans
+        .iter()
+        .fold((0, 0), |(ms, us), span| (ms + number(span, "ms"), us + number(span, "cpu_us")))
 }
 
 #[test]
@@ -27,7 +29,10 @@ fn the_use_of_the_host_is_seen_while_a_job_runs_and_kept_over_a_crash_of_the_dae
     let mut slotd = Slotd::start();
     assert_eq!(spans(&slotd), [] as [Value; 0], "nothing is looked at while no job runs");
     let empty = slotd.cmd("slotd", &["report", "--host"]).ok().stdout;
-    assert!(empty.lines().count() == 1 && empty.contains(": jobs ran for 0.00 of 24.00 hours, "), "{empty}");
+    assert!(
+        empty.lines().count() == 1 && empty.contains(": jobs ran for 0.00 of 24.00 hours, "),
+        "{empty}"
+    );
     let job = slotd.begun(&[], "go", "true");
     slotd.cmd("srun", &["helper", "burn", "300"]).ok();
     // Also what is not written yet is told.
@@ -72,8 +77,14 @@ fn it_is_plotted_in_text_and_pictures() {
     slotd.cmd("slotd", &["report", "--host", "--html", "host.html", "--svg", "host.svg"]).ok();
     let (page, picture) = (slotd.read("host.html"), slotd.read("host.svg"));
     for text in [&page, &picture] {
-        assert!(text.contains("<svg") && text.contains("CPUs in use: ") && text.contains("<rect"), "{text}");
-        assert!(!text.contains("src=") && !text.contains("<script"), "it loads and runs nothing: {text}");
+        assert!(
+            text.contains("<svg") && text.contains("CPUs in use: ") && text.contains("<rect"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("src=") && !text.contains("<script"),
+            "it loads and runs nothing: {text}"
+        );
     }
     let told = told(&slotd, &["-S", "now-1hour"]);
     assert_eq!(told["to"].as_i64().unwrap() - told["from"].as_i64().unwrap(), 3600);
@@ -84,22 +95,32 @@ fn it_is_plotted_in_text_and_pictures() {
 #[test]
 fn gpus_are_part_of_it_while_jobs_have_some() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
-    slotd.program("../bin/nvidia-smi", "#!/bin/sh\ncase \"$*\" in *-L*|*compute-apps*) ;; *) cat \"$0.gpus\";; esac\n");
+    slotd.program(
+        "../bin/nvidia-smi",
+        "#!/bin/sh\ncase \"$*\" in *-L*|*compute-apps*) ;; *) cat \"$0.gpus\";; esac\n",
+    );
     let line = "0, NVIDIA H200, GPU-0, 40000, 30000, 60, Disabled\n1, NVIDIA H200, GPU-1, 40000, 40000, 0, Disabled\n";
     fs::write(slotd.base.join("bin/nvidia-smi.gpus"), line).unwrap();
     slotd.start_daemon();
     slotd.begun(&[], "go", "true");
     slotd.wait("a span", || (sums(&spans(&slotd)).0 > 0).then_some(()));
-    assert!(spans(&slotd).iter().all(|span| span["gpus"] == Value::Array(Vec::new())), "no job has one");
+    assert!(
+        spans(&slotd).iter().all(|span| span["gpus"] == Value::Array(Vec::new())),
+        "no job has one"
+    );
     slotd.begun(&["-G1"], "go", "true");
-    let gpus =
-        slotd.wait("a reading", || spans(&slotd).last()?["gpus"].as_array().filter(|gpus| !gpus.is_empty()).cloned());
-    let of = |i: usize| (gpus[i]["id"].as_u64(), gpus[i]["busy_percent"].as_f64(), gpus[i]["mem_max"].as_u64());
+    let gpus = slotd.wait("a reading", || {
+        spans(&slotd).last()?["gpus"].as_array().filter(|gpus| !gpus.is_empty()).cloned()
+    });
+    let of = |i: usize| {
+        (gpus[i]["id"].as_u64(), gpus[i]["busy_percent"].as_f64(), gpus[i]["mem_max"].as_u64())
+    };
     assert_eq!(of(0), (Some(0), Some(60.0), Some(10_000 << 20)));
     assert_eq!(of(1), (Some(1), Some(0.0), Some(0)));
     let text = slotd.cmd("slotd", &["report", "--host"]).ok().stdout;
     assert!(
-        text.contains("\nGPU 0: 60% busy, at most 60%\n") && text.contains("\nMemory of GPU 0: 9.8G of 39G, "),
+        text.contains("\nGPU 0: 60% busy, at most 60%\n")
+            && text.contains("\nMemory of GPU 0: 9.8G of 39G, "),
         "{text}"
     );
 }

@@ -47,7 +47,8 @@ esac
 fn build() -> &'static Path {
     static BUILD: LazyLock<PathBuf> = LazyLock::new(|| {
         let built = Path::new(program()).parent().expect("target/debug");
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(built.file_name().expect("a profile"));
+        let dir =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(built.file_name().expect("a profile"));
         fs::create_dir_all(&dir).expect("cargo's directory for tests");
         // Another run of the tests may do the same at this moment.
         let new = dir.join(format!("slotd.{}", std::process::id()));
@@ -80,9 +81,17 @@ impl Home {
 
     /// A program with this home, found as a login shell would after the installation; `SLOTD_ROOT` is not set.
     fn command(&self, program: impl AsRef<Path>) -> Command {
-        let path = format!("{}:{}:/usr/bin:/bin", self.path("stub").display(), self.path(".local/bin").display());
+        let path = format!(
+            "{}:{}:/usr/bin:/bin",
+            self.path("stub").display(),
+            self.path(".local/bin").display()
+        );
         let mut command = Command::new("/usr/bin/env");
-        command.env_clear().env("HOME", self.dir.path()).env("PATH", path).current_dir(self.dir.path());
+        command
+            .env_clear()
+            .env("HOME", self.dir.path())
+            .env("PATH", path)
+            .current_dir(self.dir.path());
         command.env("TMPDIR", self.dir.path()).stdin(Stdio::null()).arg(program.as_ref());
         command
     }
@@ -94,7 +103,8 @@ impl Home {
             "debug" => "dev",
             other => other,
         };
-        let mut command = self.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
+        let mut command =
+            self.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
         command.env("CARGO_TARGET_DIR", dir.parent().expect("target"));
         command.args(["--skip-build", "--profile", profile]).args(args);
         command
@@ -109,7 +119,8 @@ impl Home {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{args:?} was taken");
         // What the script refuses, and what the program does.
-        let is_error = said.starts_with("install.sh: error: ") || said.starts_with("slotd: error: ");
+        let is_error =
+            said.starts_with("install.sh: error: ") || said.starts_with("slotd: error: ");
         assert!(is_error, "{args:?}: {said}");
         said
     }
@@ -126,7 +137,10 @@ impl Home {
 
     /// Everything below the home but the stub, with the directories that `mkdir -p` leaves.
     fn left(&self) -> Vec<String> {
-        let found = must(self.command("find").args([".", "-mindepth", "1", "-not", "-path", "./stub*"]), String::new);
+        let found = must(
+            self.command("find").args([".", "-mindepth", "1", "-not", "-path", "./stub*"]),
+            String::new,
+        );
         found.lines().map(str::to_owned).collect()
     }
 }
@@ -154,7 +168,8 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
 
     let script = "echo begun; until [ -e go ]; do sleep 0.05; done; echo went on";
     let job = home.run("sbatch", &["--parsable", "-o", "out", "--wrap", script]);
-    let begun = || fs::read_to_string(home.path("out")).is_ok_and(|text| text == "begun\n").then_some(());
+    let begun =
+        || fs::read_to_string(home.path("out")).is_ok_and(|text| text == "begun\n").then_some(());
     wait_for("the job begins", || home.log(), begun);
     let before = home.run("slotd-daemon", &["status"]);
     let said = home.install(&[]);
@@ -163,20 +178,33 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
     let told = home.refused(&["--uninstall", "--purge-runtime"]);
     assert!(told.contains("running jobs, 1 of them") && told.contains("scancel"), "{told}");
     fs::write(home.path("go"), "").expect("ours");
-    home.run("sbatch", &["-W", "-o", "/dev/null", "-d", &format!("afterany:{}", job.trim()), "--wrap", "true"]);
+    home.run(
+        "sbatch",
+        &["-W", "-o", "/dev/null", "-d", &format!("afterany:{}", job.trim()), "--wrap", "true"],
+    );
     assert_eq!(fs::read_to_string(home.path("out")).expect("still there"), "begun\nwent on\n");
-    assert_eq!(home.run("sacct", &["-X", "-n", "-P", "-o", "State", "-j", job.trim()]), "COMPLETED\n");
+    assert_eq!(
+        home.run("sacct", &["-X", "-n", "-P", "-o", "State", "-j", job.trim()]),
+        "COMPLETED\n"
+    );
 
     home.install(&["--uninstall"]);
-    assert!(home.path(".local/share/slotd/lib/state.db").exists(), "state stays without --purge-runtime");
+    assert!(
+        home.path(".local/share/slotd/lib/state.db").exists(),
+        "state stays without --purge-runtime"
+    );
     assert!(!home.path(".local/bin/slotd").exists() && !home.path(".local/bin/sbatch").exists());
     assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1), "no page is left");
     home.install(&[]);
-    assert!(home.run("sacct", &["-X", "-n", "-P", "-o", "JobID"]).starts_with("1\n"), "the history is still there");
+    assert!(
+        home.run("sacct", &["-X", "-n", "-P", "-o", "JobID"]).starts_with("1\n"),
+        "the history is still there"
+    );
 
     home.install(&["--uninstall", "--purge-runtime"]);
     let kept = ["./.local", "./.local/bin", "./.local/share", "./.config", "./out", "./go"];
-    let left: Vec<String> = home.left().into_iter().filter(|path| !kept.contains(&path.as_str())).collect();
+    let left: Vec<String> =
+        home.left().into_iter().filter(|path| !kept.contains(&path.as_str())).collect();
     assert_eq!(left, [""; 0]);
     assert!(home.install(&["--uninstall", "--purge-runtime"]).contains("nothing is installed"));
 }
@@ -263,16 +291,27 @@ fn every_value_survives_exactly_into_the_environment_file() {
         home.install(&["--skip-systemd", "--notify-cmd", value]);
         assert_eq!(shown("SLOTD_NOTIFY_CMD"), value);
     }
-    home.install(&["--skip-systemd", "--notify-cmd=a=b", "--features=x,y", "--cgroup-base", "/sys/fs/cgroup/a b%c"]);
+    home.install(&[
+        "--skip-systemd",
+        "--notify-cmd=a=b",
+        "--features=x,y",
+        "--cgroup-base",
+        "/sys/fs/cgroup/a b%c",
+    ]);
     home.install(&["--skip-systemd", "--cpu-partitions", "long,short"]);
     assert_eq!(shown("SLOTD_NOTIFY_CMD"), "a=b", "an upgrade keeps what is not given anew");
     assert_eq!(shown("SLOTD_FEATURES"), "x,y");
     assert_eq!(shown("SLOTD_CGROUP_BASE"), "/sys/fs/cgroup/a b%c");
     assert_eq!(shown("SLOTD_CPU_PARTITIONS"), "long,short");
     assert_eq!(shown("SLOTD_GPU_PARTITIONS"), "gpu");
-    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600, "hooks hold secrets");
+    assert_eq!(
+        fs::metadata(&file).expect("it is there").permissions().mode() & 0o777,
+        0o600,
+        "hooks hold secrets"
+    );
 
-    let by_hand = format!("# mine\nSLOTD_GPU_COUNT='2'\n{}", fs::read_to_string(&file).expect("text"));
+    let by_hand =
+        format!("# mine\nSLOTD_GPU_COUNT='2'\n{}", fs::read_to_string(&file).expect("text"));
     fs::write(&file, &by_hand).expect("ours");
     home.install(&["--skip-systemd", "--features", "z"]);
     let after = fs::read_to_string(&file).expect("text");
@@ -318,7 +357,8 @@ fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
     let home = Home::new(A_MANAGER);
     let said = home.install(&["--features", "cpu"]);
     assert!(said.contains("COMPLETED"), "{said}");
-    let unit = fs::read_to_string(home.path(".config/systemd/user/slotd.service")).expect("the unit");
+    let unit =
+        fs::read_to_string(home.path(".config/systemd/user/slotd.service")).expect("the unit");
     for line in [
         format!(
             "ExecStart=\"{}\" daemon --env-file \"{}\"",
@@ -334,15 +374,23 @@ fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
         assert!(unit.lines().any(|l| l == line), "{line} is missing:\n{unit}");
     }
     let told = || fs::read_to_string(home.path("systemctl.log")).expect("it was called");
-    let socket = fs::read_to_string(home.path(".config/systemd/user/slotd.socket")).expect("its socket");
-    let listen = format!("ListenStream={}", home.path(".local/share/slotd/run/slotd.sock").display());
+    let socket =
+        fs::read_to_string(home.path(".config/systemd/user/slotd.socket")).expect("its socket");
+    let listen =
+        format!("ListenStream={}", home.path(".local/share/slotd/run/slotd.sock").display());
     assert!(socket.lines().any(|l| l == listen), "{socket}");
-    for call in
-        ["daemon-reload", "enable --quiet slotd.socket", "enable --quiet slotd.service", "restart slotd.service"]
-    {
+    for call in [
+        "daemon-reload",
+        "enable --quiet slotd.socket",
+        "enable --quiet slotd.service",
+        "restart slotd.service",
+    ] {
         assert!(told().lines().any(|l| l == call), "{call} is missing:\n{}", told());
     }
-    assert!(!home.path(".local/bin/slotd-daemon").exists(), "the manager starts it, and nothing else");
+    assert!(
+        !home.path(".local/bin/slotd-daemon").exists(),
+        "the manager starts it, and nothing else"
+    );
     home.install(&[]);
     home.install(&["--uninstall", "--purge-runtime"]);
     assert!(told().lines().any(|l| l == "disable --now slotd.service"), "{}", told());
@@ -358,7 +406,10 @@ fn with_skip_systemd_nothing_is_started_and_the_way_to_start_is_told() {
     assert!(said.contains("slotd-daemon start"), "{said}");
     assert!(!home.path("systemctl.log").exists(), "systemctl was called");
     assert!(!home.path(".config/systemd").exists());
-    assert!(home.command("sinfo").output().is_ok_and(|out| !out.status.success()), "a daemon answers");
+    assert!(
+        home.command("sinfo").output().is_ok_and(|out| !out.status.success()),
+        "a daemon answers"
+    );
 
     home.run("slotd-daemon", &["start"]);
     home.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
@@ -366,7 +417,10 @@ fn with_skip_systemd_nothing_is_started_and_the_way_to_start_is_told() {
     home.run("slotd-daemon", &["restart"]);
     home.run("sinfo", &[]);
     home.run("slotd-daemon", &["stop"]);
-    assert!(home.command("sinfo").output().is_ok_and(|out| !out.status.success()), "a daemon answers");
+    assert!(
+        home.command("sinfo").output().is_ok_and(|out| !out.status.success()),
+        "a daemon answers"
+    );
 }
 
 #[test]
@@ -390,9 +444,24 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
     }
     std::os::unix::fs::symlink("/usr", home.path("usr")).expect("a link");
     let link = home.path("usr");
-    let roots =
-        ["/", "//", "///", "/usr/", "/usr/lib", "/lib", "/tmp", "/home", "/etc", "/var/lib/", ".", "./x/..", "/tmp/.."];
-    for root in roots.into_iter().chain([own.as_str(), above.as_str(), link.to_str().expect("text")]) {
+    let roots = [
+        "/",
+        "//",
+        "///",
+        "/usr/",
+        "/usr/lib",
+        "/lib",
+        "/tmp",
+        "/home",
+        "/etc",
+        "/var/lib/",
+        ".",
+        "./x/..",
+        "/tmp/..",
+    ];
+    for root in
+        roots.into_iter().chain([own.as_str(), above.as_str(), link.to_str().expect("text")])
+    {
         // No directory can be made there: were the root taken, the installer would still stop before it makes anything.
         let said = home.refused(&["--install-bin-dir", "/dev/null/bin", "--runtime-root", root]);
         assert!(said.contains("the runtime root must"), "{root}: {said}");
@@ -406,10 +475,12 @@ fn a_missing_cargo_is_named() {
     let home = Home::new(NO_MANAGER);
     // Only what the installer needs so far, from wherever it is.
     for tool in ["bash", "dirname"] {
-        let found = must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
+        let found =
+            must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
         std::os::unix::fs::symlink(found.trim(), home.path("stub").join(tool)).expect("a link");
     }
-    let mut installer = home.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
+    let mut installer =
+        home.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
     let output = installer.env("PATH", home.path("stub")).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("cargo is not installed"), "{said}");
@@ -432,7 +503,9 @@ fn commands_are_linked_where_every_shell_finds_them() {
     fs::create_dir(home.path("everybodys")).expect("a fresh directory");
     let link_dir = format!("--link-dir={}", home.path("everybodys").display());
     // A later installation and the end of it know where the links are.
-    for options in [&["--skip-systemd", &link_dir][..], &["--skip-systemd", &link_dir], &["--skip-systemd"]] {
+    for options in
+        [&["--skip-systemd", &link_dir][..], &["--skip-systemd", &link_dir], &["--skip-systemd"]]
+    {
         home.install(options);
         for name in commands().iter().map(String::as_str).chain(["slotd"]) {
             let found = fs::read_link(home.path("everybodys").join(name)).expect(name);
@@ -441,7 +514,8 @@ fn commands_are_linked_where_every_shell_finds_them() {
     }
     home.script("everybodys/other", "#!/bin/sh\n");
     home.install(&["--uninstall"]);
-    let left: Vec<_> = fs::read_dir(home.path("everybodys")).expect("it is there").flatten().collect();
+    let left: Vec<_> =
+        fs::read_dir(home.path("everybodys")).expect("it is there").flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     home.script("everybodys/squeue", "#!/bin/sh\n");
     let told = home.refused(&["--skip-systemd", &link_dir]);
@@ -455,7 +529,10 @@ fn a_purge_leaves_what_slotd_did_not_make() {
     fs::create_dir(&root).expect("fresh");
     fs::write(root.join("thesis.tex"), "").expect("ours");
     let root = root.to_str().expect("text");
-    assert!(home.refused(&["--uninstall", "--purge-runtime", "--runtime-root", root]).contains("does not look like"));
+    assert!(
+        home.refused(&["--uninstall", "--purge-runtime", "--runtime-root", root])
+            .contains("does not look like")
+    );
     home.install(&["--runtime-root", root]);
     let said = home.install(&["--uninstall", "--purge-runtime"]);
     assert!(!said.contains("the runtime root there is no"), "{said}");
@@ -468,7 +545,12 @@ fn a_purge_leaves_what_slotd_did_not_make() {
 fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
     let home = Home::new(NO_MANAGER);
     let daemon = |action: &str| {
-        let output = home.command(program()).args(["daemon", action]).env("SLOTD_CPUS", "7").output().expect("it runs");
+        let output = home
+            .command(program())
+            .args(["daemon", action])
+            .env("SLOTD_CPUS", "7")
+            .output()
+            .expect("it runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
@@ -483,24 +565,42 @@ fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
     fs::write(&file, "SLOTD_LOG = 'loud'\n").expect("ours");
     let (code, _, said) = daemon("start");
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("SLOTD_LOG=\"loud\": expected error, warn, info, debug or trace"), "{said}");
+    assert!(
+        said.contains("SLOTD_LOG=\"loud\": expected error, warn, info, debug or trace"),
+        "{said}"
+    );
     assert!(said.contains("ended before it served") && said.contains("run/slotd.log"), "{said}");
     fs::write(&file, "SLOTD_CPUS=3\nexport SLOTD_LOG=info\n").expect("ours");
     let (code, _, said) = daemon("start");
-    assert_eq!((code, said.contains("slotd.env:2: no NAME=VALUE: export SLOTD_LOG=info")), (Some(1), true), "{said}");
+    assert_eq!(
+        (code, said.contains("slotd.env:2: no NAME=VALUE: export SLOTD_LOG=info")),
+        (Some(1), true),
+        "{said}"
+    );
 
     fs::write(&file, "SLOTD_CPUS=3\nSLOTD_CORES=3\n").expect("ours");
     let (code, told, said) = daemon("start");
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("SLOTD_CPUS of this shell has no effect"), "{said}");
-    let pid = told.split("(process ").nth(1).and_then(|rest| rest.split(',').next()).expect("its process");
+    let pid = told
+        .split("(process ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next())
+        .expect("its process");
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("a session");
+    let session =
+        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("a session");
     assert_eq!(session, pid, "it left the session of its caller");
     let (code, told, _) = daemon("status");
     let version = format!("version {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(code, Some(0));
-    assert!(told.contains(&format!("(process {pid})\n{version}socket {}/run/slotd.sock\n", root.display())), "{told}");
+    assert!(
+        told.contains(&format!(
+            "(process {pid})\n{version}socket {}/run/slotd.sock\n",
+            root.display()
+        )),
+        "{told}"
+    );
     let cpus = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c"]), || home.log());
     assert_eq!(cpus.trim(), "3", "the setting of the file");
     let log = home.log();
@@ -514,14 +614,16 @@ fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
         let output = home.command(program()).args(["scontrol", action]).output().expect("it runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    fs::write(&file, "SLOTD_CPUS=5\nSLOTD_FEATURES=fast\nSLOTD_KILL_WAIT=7\nSLOTD_CORES=3\n").expect("ours");
+    fs::write(&file, "SLOTD_CPUS=5\nSLOTD_FEATURES=fast\nSLOTD_KILL_WAIT=7\nSLOTD_CORES=3\n")
+        .expect("ours");
     let remarks = [
         "SLOTD_KILL_WAIT holds after the next start of the daemon",
         "SLOTD_CORES is no setting of slotd and has no effect",
     ]
     .map(|what| format!("scontrol: warning: {}: {what}\n", file.display()));
     assert_eq!(scontrol("reconfigure"), (Some(0), remarks.concat()));
-    let told = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
+    let told =
+        must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
     assert_eq!(told.trim(), "5 cpu,fast");
     let shown = must(home.command(program()).args(["scontrol", "show", "config"]), || home.log());
     let has = |key: &str, value: &str| {
@@ -531,8 +633,12 @@ fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
     fs::write(&file, "SLOTD_CPUS=many\nSLOTD_FEATURES=slow\n").expect("ours");
     let (code, said) = scontrol("reconfigure");
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.starts_with("slurm_reconfigure error: SLOTD_CPUS=\"many\": expected a number of CPUs"), "{said}");
-    let told = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
+    assert!(
+        said.starts_with("slurm_reconfigure error: SLOTD_CPUS=\"many\": expected a number of CPUs"),
+        "{said}"
+    );
+    let told =
+        must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
     assert_eq!(told.trim(), "5 cpu,fast", "all is as it was");
 
     assert_eq!(daemon("stop").1, "stopped; running jobs go on\n");

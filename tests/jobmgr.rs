@@ -12,7 +12,8 @@ fn steps(slotd: &Slotd, job: u32) -> Vec<Vec<String>> {
     let args = ["-nP", "-j", &job.to_string(), "-o", "JobID,JobName,State,ExitCode"];
     let out = slotd.cmd("sacct", &args).ok();
     let words = |line: &str| line.split('|').map(str::to_owned).collect::<Vec<_>>();
-    let is_numbered = |step: &Vec<String>| step[0].split('.').nth(1).is_some_and(|id| id.parse::<u32>().is_ok());
+    let is_numbered =
+        |step: &Vec<String>| step[0].split('.').nth(1).is_some_and(|id| id.parse::<u32>().is_ok());
     out.lines().into_iter().map(words).filter(is_numbered).collect()
 }
 
@@ -70,11 +71,13 @@ fn a_graph_gives_what_plain_shell_gives_and_each_step_has_its_record() {
     assert_eq!(slotd.read("all"), expected);
     let steps = steps(&slotd, job);
     assert_eq!(steps.len(), 67, "66 steps, one of them twice: {steps:?}");
-    let ends: Vec<&[String]> = steps.iter().filter(|step| step[1] == "square-7").map(|step| &step[2..]).collect();
+    let ends: Vec<&[String]> =
+        steps.iter().filter(|step| step[1] == "square-7").map(|step| &step[2..]).collect();
     assert_eq!(ends, [["FAILED", "3:0"], ["COMPLETED", "0:0"]]);
     assert_eq!((steps[0][1].as_str(), steps[66][1].as_str()), ("prepare", "reduce"));
     // The numbers that were not used are given again.
-    let next = slotd.wrap(&["-c", "2"], "sjobmgr run -Q - < /dev/null; srun -n1 sh -c 'echo $SLURM_STEP_ID'");
+    let next = slotd
+        .wrap(&["-c", "2"], "sjobmgr run -Q - < /dev/null; srun -n1 sh -c 'echo $SLURM_STEP_ID'");
     slotd.wait_state(next, "COMPLETED");
     assert_eq!(slotd.output(next), "0\n");
 }
@@ -84,12 +87,16 @@ fn a_step_that_the_daemon_was_not_told_of_yet_is_cancelled_and_signalled() {
     let slotd = Slotd::start();
     let own = "$SLURM_JOB_ID.$SLURM_STEP_ID";
     let cancels = format!("scancel {own} 2>> refused; exec sleep 1000");
-    let signals =
-        format!("trap 'echo told >> told; exit 0' USR1; scancel -s USR1 {own} 2>> refused; sleep 1000 & wait");
-    let lines: String = (0..8).map(|n| format!("{}\n", if n % 2 == 0 { &cancels } else { &signals })).collect();
+    let signals = format!(
+        "trap 'echo told >> told; exit 0' USR1; scancel -s USR1 {own} 2>> refused; sleep 1000 & wait"
+    );
+    let lines: String =
+        (0..8).map(|n| format!("{}\n", if n % 2 == 0 { &cancels } else { &signals })).collect();
     slotd.write("steps", format!("{lines}{}\n", slotd.gate("go")));
     let job = manage(&slotd, "-Q steps");
-    slotd.wait("eight ends", || (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(()));
+    slotd.wait("eight ends", || {
+        (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(())
+    });
     // Numbers that no step has, one of them the manager's.
     for number in [500, 1_000_000] {
         let refused = slotd.cmd("scancel", &[format!("{job}.{number}")]).fails(1);
@@ -122,7 +129,8 @@ fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
         for names in well 'bad-*' hopeless late nosuch ''; do sjobmgr wait $names; echo $names $?; done";
     let job = slotd.wrap(&["-c", "2"], script);
     slotd.wait_state(job, "COMPLETED");
-    let note = format!("sjobmgr: the manager of job {job} has ended: this is what its journal tells");
+    let note =
+        format!("sjobmgr: the manager of job {job} has ended: this is what its journal tells");
     let left = "(\"late\"): their manager has ended\n  hint: sjobmgr run --resume FILE runs them";
     let expected = format!(
         "sjobmgr: 1 steps were not run: sjobmgr run --resume FILE runs them\nrun 2\n{note}\n\
@@ -139,8 +147,10 @@ fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
     let out = slotd.cmd("sjobmgr", &["list", "--json", &format!("--jobid={job}")]).ok();
     assert_eq!(out.stderr, format!("{note}\n"));
     let rows: Vec<Value> = serde_json::from_str(&out.stdout).unwrap();
-    let mut rows: Vec<(&str, &str)> =
-        rows.iter().map(|row| (row["name"].as_str().unwrap(), row["state"].as_str().unwrap())).collect();
+    let mut rows: Vec<(&str, &str)> = rows
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["state"].as_str().unwrap()))
+        .collect();
     rows.sort_unstable();
     let states = ["FAILED", "FAILED", "SKIPPED", "PENDING", "FAILED", "COMPLETED"];
     let names = ["bad-1", "bad-2", "hopeless", "late", "stops", "well"];
@@ -170,11 +180,25 @@ fn a_running_step_is_a_step_of_its_job() {
     slotd.write("steps", format!("{}\nsleep 1000\n", slotd.gate("go")));
     let script = format!("sjobmgr run steps; echo code $?; {}", slotd.gate("over"));
     let job = slotd.wrap(&["-c", "2"], &script);
-    let numbers = |states: &str| slotd.cmd("squeue", &["-hs", "-j", states, "-o", "%i %j"]).ok().stdout;
-    slotd.wait("two steps", || numbers(&job.to_string()).contains(&format!("{job}.1 sleep-2")).then_some(()));
+    let numbers =
+        |states: &str| slotd.cmd("squeue", &["-hs", "-j", states, "-o", "%i %j"]).ok().stdout;
+    slotd.wait("two steps", || {
+        numbers(&job.to_string()).contains(&format!("{job}.1 sleep-2")).then_some(())
+    });
     let shown = slotd.cmd("scontrol", &["show", "step", &format!("{job}.1")]).ok().stdout;
-    assert!(shown.contains("State=RUNNING") && shown.contains("Name=sleep-2") && shown.contains("CPUs=1"), "{shown}");
-    let rss = || slotd.cmd("sstat", &["-nP", "-j", &format!("{job}.1"), "-o", "MaxRSS"]).ok().text().to_owned();
+    assert!(
+        shown.contains("State=RUNNING")
+            && shown.contains("Name=sleep-2")
+            && shown.contains("CPUs=1"),
+        "{shown}"
+    );
+    let rss = || {
+        slotd
+            .cmd("sstat", &["-nP", "-j", &format!("{job}.1"), "-o", "MaxRSS"])
+            .ok()
+            .text()
+            .to_owned()
+    };
     slotd.wait("its memory", || rss().strip_suffix('K')?.parse::<u64>().ok().filter(|kb| *kb > 0));
     // A step that wants something for itself waits until the manager is gone; one that shares does not.
     let mut srun = slotd.spawn({
@@ -183,15 +207,20 @@ fn a_running_step_is_a_step_of_its_job() {
         command
     });
     srun.wait_stderr("step creation temporarily disabled");
-    let shares = slotd.cmd("srun", &[&format!("--jobid={job}"), "-n1", "--overlap", "echo", "ours"]).ok();
+    let shares =
+        slotd.cmd("srun", &[&format!("--jobid={job}"), "-n1", "--overlap", "echo", "ours"]).ok();
     assert_eq!(shares.stdout, "ours\n");
     slotd.cmd("scancel", &[format!("{job}.1")]).ok();
     slotd.open("go");
     assert_eq!(srun.end().ok().stdout, "mine\n");
     slotd.open("over");
     slotd.wait_end(job);
-    let of =
-        |name: &str| steps(&slotd, job).into_iter().find(|step| step[1].starts_with(name)).map(|s| s[2..].to_vec());
+    let of = |name: &str| {
+        steps(&slotd, job)
+            .into_iter()
+            .find(|step| step[1].starts_with(name))
+            .map(|s| s[2..].to_vec())
+    };
     assert_eq!(of("sleep-2").unwrap(), ["CANCELLED", "0:15"]);
     assert_eq!(of("until-1").unwrap(), ["COMPLETED", "0:0"]);
     // As srun ends with that of a step that was cancelled.
@@ -247,7 +276,8 @@ fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_tw
     slotd.write("layers.toml", layers(count / LAYER, LAYER));
     let kills = 7;
     // One that finds nothing left to do does nothing.
-    let script = format!("for n in $(seq {}); do sjobmgr run -Q --resume layers.toml; done", kills + 2);
+    let script =
+        format!("for n in $(seq {}); do sjobmgr run -Q --resume layers.toml; done", kills + 2);
     let job = slotd.wrap(&["-c", "2"], &script);
     let mut moments: Vec<usize> = (0..kills).map(|_| random.usize(1..count as usize)).collect();
     moments.sort_unstable();
@@ -256,15 +286,24 @@ fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_tw
             let ran = std::fs::read_to_string(slotd.path("ran")).unwrap_or_default();
             (ran.lines().count() >= moment).then_some(())
         };
-        assert!(until_within(Duration::from_secs(600), progress).is_some(), "{}", slotd.output(job));
-        let choices: [&[Victim]; 5] = [&[Daemon], &[Manager], &[Launcher], &[Daemon, Manager], &[Daemon, Launcher]];
+        assert!(
+            until_within(Duration::from_secs(600), progress).is_some(),
+            "{}",
+            slotd.output(job)
+        );
+        let choices: [&[Victim]; 5] =
+            [&[Daemon], &[Manager], &[Launcher], &[Daemon, Manager], &[Daemon, Launcher]];
         let victims = random.choice(choices).unwrap();
         println!("at {moment} of {count}: {victims:?}");
         for victim in victims {
             match victim {
                 Daemon => slotd.kill9(),
-                Manager => managers_pid(&slotd, job).into_iter().for_each(|pid| proc::signal(pid, proc::KILL)),
-                Launcher => launchers_pid(&slotd, job).into_iter().for_each(|pid| proc::signal(pid, proc::KILL)),
+                Manager => managers_pid(&slotd, job)
+                    .into_iter()
+                    .for_each(|pid| proc::signal(pid, proc::KILL)),
+                Launcher => launchers_pid(&slotd, job)
+                    .into_iter()
+                    .for_each(|pid| proc::signal(pid, proc::KILL)),
             }
         }
         if matches!(victims, [Daemon, ..]) {
@@ -278,7 +317,8 @@ fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_tw
 
 /// The process that starts the manager's steps.
 fn launchers_pid(slotd: &Slotd, job: u32) -> Option<i32> {
-    proc::parent(managers_pid(slotd, job)?).filter(|pid| proc::cmdline(*pid).contains("sjobmgr run"))
+    proc::parent(managers_pid(slotd, job)?)
+        .filter(|pid| proc::cmdline(*pid).contains("sjobmgr run"))
 }
 
 /// The process of the manager, daemon or no daemon.
@@ -311,7 +351,9 @@ fn check_layers(slotd: &Slotd, job: u32, count: u32, kills: usize) {
         lost_unrun += usize::from(ran == 0);
         lost_all += lost;
     }
-    println!("{count} steps, {lost_all} runs lost to a kill, {lost_unrun} of them before the step did anything");
+    println!(
+        "{count} steps, {lost_all} runs lost to a kill, {lost_unrun} of them before the step did anything"
+    );
     // The job has two CPUs.
     assert!(lost_unrun <= lost_all && lost_all <= 2 * kills, "{lost_unrun} of {lost_all}");
 }
@@ -348,9 +390,16 @@ fn another_job_goes_on_where_the_last_one_ended() {
 #[test]
 fn what_makes_no_sense_is_told_and_nothing_starts() {
     let slotd = Slotd::start();
-    slotd.write("cycle.toml", "step=[{name='a',command='touch ran',after='b'},{name='b',command='x',after='a'}]");
-    slotd.write("key.toml", "[[step]]\nname = 'a'\ncommand = 'touch ran'\n[[step]]\ncomand = 'x'\n");
-    slotd.write("large.jsonl", "{\"name\":\"a\",\"command\":\"touch ran\"}\n{\"command\":\"x\",\"cpus\":3}\n");
+    slotd.write(
+        "cycle.toml",
+        "step=[{name='a',command='touch ran',after='b'},{name='b',command='x',after='a'}]",
+    );
+    slotd
+        .write("key.toml", "[[step]]\nname = 'a'\ncommand = 'touch ran'\n[[step]]\ncomand = 'x'\n");
+    slotd.write(
+        "large.jsonl",
+        "{\"name\":\"a\",\"command\":\"touch ran\"}\n{\"command\":\"x\",\"cpus\":3}\n",
+    );
     for (file, said) in [
         ("cycle.toml", "cycle.toml: line 1: the steps wait for each other: a after b after a"),
         ("key.toml", "key.toml: line 5: unknown key \"comand\"\n  hint: did you mean command?"),
@@ -364,16 +413,25 @@ fn what_makes_no_sense_is_told_and_nothing_starts() {
         // Nothing is submitted for it either.
         let before = slotd.all_records().len();
         let refused = slotd.cmd("sjobmgr", &["run", "-c", "2", file]).fails(1);
-        assert!(refused.stderr.starts_with("sjobmgr: error: ") && refused.stderr.contains(said), "{refused:?}");
+        assert!(
+            refused.stderr.starts_with("sjobmgr: error: ") && refused.stderr.contains(said),
+            "{refused:?}"
+        );
         assert_eq!(slotd.all_records().len(), before);
     }
     slotd.write("steps", "no-such-program-here\ntrue\n/etc\n");
     let job = manage(&slotd, "steps");
     assert_eq!(code(&slotd, job), "code 13");
-    let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
+    let ends: Vec<Vec<String>> =
+        steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
     assert_eq!(ends, [["FAILED", "2:0"], ["COMPLETED", "0:0"], ["FAILED", "13:0"]]);
     let out = slotd.output(job);
-    assert!(out.contains("slurmstepd: error: execve(): no-such-program-here: No such file or directory"), "{out}");
+    assert!(
+        out.contains(
+            "slurmstepd: error: execve(): no-such-program-here: No such file or directory"
+        ),
+        "{out}"
+    );
 }
 
 #[test]
@@ -382,12 +440,18 @@ fn outside_of_a_job_one_is_submitted() {
     slotd.write("steps", "echo one $SLURM_CPUS_ON_NODE\n");
     let out = slotd.cmd("sjobmgr", &["run", "-c", "2", "-Q", "steps"]).ok();
     assert_eq!(out.stdout, "Submitted batch job 1\n");
-    assert_eq!(out.stderr, "sjobmgr: this is not within a job: a job is submitted that runs the steps\n");
+    assert_eq!(
+        out.stderr,
+        "sjobmgr: this is not within a job: a job is submitted that runs the steps\n"
+    );
     slotd.wait_state(1, "COMPLETED");
     assert_eq!(slotd.output(1), "one 1\n");
     assert_eq!(slotd.job(1).tres().0, 2);
     let refused = slotd.cmd("sjobmgr", &["list"]).fails(1);
-    assert!(refused.stderr.starts_with("sjobmgr: error: this is not within a job\n"), "{refused:?}");
+    assert!(
+        refused.stderr.starts_with("sjobmgr: error: this is not within a job\n"),
+        "{refused:?}"
+    );
     // Standard input by name: a file has another one, and a pipe has none.
     slotd.sh("sjobmgr run -Q /dev/stdin < steps").ok();
     slotd.wait_state(2, "COMPLETED");
@@ -398,7 +462,10 @@ fn outside_of_a_job_one_is_submitted() {
     assert_eq!(refused.stderr, said);
     slotd.write("steps", "# nothing yet\n\n");
     let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
-    assert_eq!(refused.stderr, "sjobmgr: error: steps: there is no step in it: no job is submitted\n");
+    assert_eq!(
+        refused.stderr,
+        "sjobmgr: error: steps: there is no step in it: no job is submitted\n"
+    );
     slotd.write("steps", format!("true\necho '{}'\n", "x".repeat(200_000)));
     let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
     let said = "sjobmgr: error: steps: line 2: step \"echo-2\": a word of its command of 200007 bytes is too long";
@@ -416,11 +483,15 @@ fn names_that_are_made_are_nobody_elses_and_a_shells_brackets_are_a_shells() {
     slotd.write("steps", "{ echo x; } >> ran\n\nsjobmgr run more && sjobmgr submit -- true && sjobmgr run - < more\n");
     let job = manage(&slotd, "-Q steps");
     assert_eq!(code(&slotd, job), "code 0", "{}", slotd.output(job));
-    let mut names: Vec<String> = steps(&slotd, job).into_iter().map(|step| step[1].clone()).collect();
+    let mut names: Vec<String> =
+        steps(&slotd, job).into_iter().map(|step| step[1].clone()).collect();
     names.sort();
     assert_eq!(names, ["sh-1", "sh-4", "sh-5", "sh-7", "sh-8", "sjobmgr-3", "true-6"]);
     let refused = slotd.sh("sjobmgr run --resume - < more").fails(1);
-    assert!(refused.stderr.starts_with("sjobmgr: error: standard input has no name to go on with\n"), "{refused:?}");
+    assert!(
+        refused.stderr.starts_with("sjobmgr: error: standard input has no name to go on with\n"),
+        "{refused:?}"
+    );
     let piped = manage(&slotd, "-Q -j 0 - < more");
     assert_eq!(code(&slotd, piped), "code 0", "{}", slotd.output(piped));
     assert_eq!(
@@ -433,16 +504,25 @@ fn names_that_are_made_are_nobody_elses_and_a_shells_brackets_are_a_shells() {
 fn a_step_that_kills_its_manager_leaves_nothing_behind() {
     let slotd = Slotd::start();
     slotd.write("steps", "echo $$ > pid; exec sleep 1000\n");
-    let job = slotd.wrap(&["-c", "2"], "sjobmgr run steps; echo code $?; sjobmgr run --resume steps; echo code $?");
+    let job = slotd.wrap(
+        &["-c", "2"],
+        "sjobmgr run steps; echo code $?; sjobmgr run --resume steps; echo code $?",
+    );
     let pid: i32 = slotd.wait_text("pid", "\n").trim().parse().unwrap();
     proc::signal(manager(&slotd, job), proc::KILL);
     slotd.wait_state(job, "COMPLETED");
     assert!(!proc::is_alive(pid), "the step ends with its manager");
     let out = slotd.output(job);
-    assert!(out.contains("the manager was killed by signal 9, and 1 running steps with it"), "{out}");
+    assert!(
+        out.contains("the manager was killed by signal 9, and 1 running steps with it"),
+        "{out}"
+    );
     let codes: Vec<&str> = out.lines().filter(|line| line.starts_with("code")).collect();
     assert_eq!(codes, ["code 137", "code 137"], "it ran once, and asked for no retry");
-    assert_eq!(steps(&slotd, job), [[format!("{job}.0"), "echo-1".into(), "FAILED".into(), "0:9".into()]]);
+    assert_eq!(
+        steps(&slotd, job),
+        [[format!("{job}.0"), "echo-1".into(), "FAILED".into(), "0:9".into()]]
+    );
 }
 
 #[test]
@@ -462,15 +542,20 @@ fn a_step_that_kills_what_started_it_ends_the_manager_in_words_and_all_that_ran_
         after = "killer"
     "#;
     slotd.write("steps.toml", text);
-    let script = "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
+    let script =
+        "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
     let job = slotd.wrap(&["-c", "2"], script);
     // The first step asked for no retry.
     assert_eq!(code(&slotd, job), "code 137");
     let out = slotd.output(job);
-    assert!(out.contains("the process that starts the steps was killed, and 2 running steps with it"), "{out}");
+    assert!(
+        out.contains("the process that starts the steps was killed, and 2 running steps with it"),
+        "{out}"
+    );
     assert_eq!(out.lines().filter(|line| *line == "code 137").count(), 2, "{out}");
     assert_eq!(slotd.read("ran"), "killer\nb\n");
-    let mut ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
+    let mut ends: Vec<Vec<String>> =
+        steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
     ends.sort();
     let killed = ["a", "killer"].map(|name| [name, "FAILED", "0:9"]);
     let well = ["b", "killer"].map(|name| [name, "COMPLETED", "0:0"]);
@@ -484,7 +569,10 @@ fn of_two_that_begin_at_once_one_becomes_the_manager_and_runs_the_steps_of_both(
         let command = format!("touch {name}.up; {}", slotd.gate(&format!("{other}.up")));
         slotd.write(name, serde_json::json!({"name": name, "command": command}).to_string());
     }
-    let job = slotd.wrap(&["-c", "2"], "sjobmgr run one & sjobmgr run two; echo code $?; wait $!; echo code $?");
+    let job = slotd.wrap(
+        &["-c", "2"],
+        "sjobmgr run one & sjobmgr run two; echo code $?; wait $!; echo code $?",
+    );
     assert_eq!(code(&slotd, job), "code 0");
     let out = slotd.output(job);
     let count = |text: &str| out.lines().filter(|line| line.contains(text)).count();
@@ -513,13 +601,21 @@ fn steps_are_handed_in_listed_held_and_moved_while_the_manager_runs() {
     let job = manage(&slotd, "steps.toml");
     assert_eq!(code(&slotd, job), "code 7");
     let list = slotd.read("list");
-    let of = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let of = |name: &str| {
+        list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned()
+    };
     assert!(of("gate ").contains("RUNNING"), "{list}");
     assert!(of("held ").ends_with("JobHeldUser"), "{list}");
-    assert!(of("late ").ends_with("Resources") && of("b ").ends_with("Dependency: afterany:a"), "{list}");
+    assert!(
+        of("late ").ends_with("Resources") && of("b ").ends_with("Dependency: afterany:a"),
+        "{list}"
+    );
     let ran = slotd.read("ran");
-    let at =
-        |text: &str| ran.lines().position(|line| line.starts_with(text)).unwrap_or_else(|| panic!("no {text}: {ran}"));
+    let at = |text: &str| {
+        ran.lines()
+            .position(|line| line.starts_with(text))
+            .unwrap_or_else(|| panic!("no {text}: {ran}"))
+    };
     assert!(at("late") < at("b") && at("a") < at("b") && at("waited 0") < at("held"), "{ran}");
     assert!(ran.contains("bad 7\n"), "{ran}");
 }
@@ -529,18 +625,24 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
     let slotd = Slotd::start();
-    slotd.write("steps.toml", format!("step = [{{ name = 'gate', command = \"{}\" }}]", slotd.gate("go")));
+    slotd.write(
+        "steps.toml",
+        format!("step = [{{ name = 'gate', command = \"{}\" }}]", slotd.gate("go")),
+    );
     let job = manage(&slotd, "-Q steps.toml");
     manager(&slotd, job);
     let path = slotd.job_dir(job).join("sjobmgr.sock");
     let mut deaf = UnixStream::connect(&path).unwrap();
     // Each asks for the list of many steps, and reads none of it.
-    let many: String =
-        (0..2000).map(|n| format!("{{\"name\":\"m{n}\",\"command\":\"true\",\"after\":\"gate\"}}\n")).collect();
+    let many: String = (0..2000)
+        .map(|n| format!("{{\"name\":\"m{n}\",\"command\":\"true\",\"after\":\"gate\"}}\n"))
+        .collect();
     deaf.write_all(many.as_bytes()).unwrap();
     // It is let go while it still asks.
     let _ = deaf.write_all("{\"request\":\"list\"}\n".repeat(200).as_bytes());
-    slotd.wait("all steps", || (status(&slotd, job)?.get("steps")?.as_u64() == Some(2001)).then_some(()));
+    slotd.wait("all steps", || {
+        (status(&slotd, job)?.get("steps")?.as_u64() == Some(2001)).then_some(())
+    });
     slotd.cmd("sjobmgr", &["cancel", "m*", "--jobid", &job.to_string()]).ok();
     slotd.open("go");
     assert_eq!(code(&slotd, job), "code 1");
@@ -551,7 +653,8 @@ fn a_client_that_does_not_read_holds_nobody_up() {
 fn what_the_daemon_was_not_told_it_reads_when_the_job_ends() {
     let mut slotd = Slotd::start();
     slotd.write("steps", format!("{}\nexit 5\n", slotd.gate("go")));
-    let job = slotd.wrap(&["-c", "2"], &format!("sjobmgr run steps; echo > left; {}", slotd.gate("over")));
+    let job = slotd
+        .wrap(&["-c", "2"], &format!("sjobmgr run steps; echo > left; {}", slotd.gate("over")));
     manager(&slotd, job);
     slotd.kill9();
     slotd.open("go");
@@ -559,7 +662,8 @@ fn what_the_daemon_was_not_told_it_reads_when_the_job_ends() {
     slotd.start_daemon();
     slotd.open("over");
     slotd.wait_end(job);
-    let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
+    let ends: Vec<Vec<String>> =
+        steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
     assert_eq!(ends, [["COMPLETED", "0:0"], ["FAILED", "5:0"]]);
     let said = slotd.output(job);
     assert!(said.contains("the daemon is away: it reads the records of"), "{said}");
@@ -570,26 +674,39 @@ fn a_full_disk_stops_what_has_not_started_and_costs_no_end_that_was_seen() {
     let slotd = Slotd::start();
     let step = |name: &str, gate: &str, after: &str| {
         let gate = slotd.gate(gate);
-        format!("{{ name = '{name}', command = \"echo {name} >> ran; {gate}\", retry = 3, after = [{after}] }}")
+        format!(
+            "{{ name = '{name}', command = \"echo {name} >> ran; {gate}\", retry = 3, after = [{after}] }}"
+        )
     };
-    let text = [step("a", "first", ""), step("b", "second", ""), step("c", "first", "'a'")].join(",\n");
+    let text =
+        [step("a", "first", ""), step("b", "second", ""), step("c", "first", "'a'")].join(",\n");
     slotd.write("steps.toml", format!("step = [{text}]"));
-    let script = "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
+    let script =
+        "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
     let job = slotd.wrap(&["-c", "2"], script);
-    slotd.wait("two steps", || (slotd.exists("ran") && slotd.read("ran").lines().count() == 2).then_some(()));
+    slotd.wait("two steps", || {
+        (slotd.exists("ran") && slotd.read("ran").lines().count() == 2).then_some(())
+    });
     let pid = manager(&slotd, job);
     limit_files(pid, Some(0));
     slotd.open("first");
     // Its words are not written either.
-    slotd.wait("a drain", || (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(()));
+    slotd.wait("a drain", || {
+        (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(())
+    });
     limit_files(pid, None);
     slotd.open("second");
     assert_eq!(code(&slotd, job), "code 0");
     let out = slotd.output(job);
-    assert_eq!(out.lines().filter(|line| line.starts_with("code")).collect::<Vec<_>>(), ["code 1", "code 0"], "{out}");
+    assert_eq!(
+        out.lines().filter(|line| line.starts_with("code")).collect::<Vec<_>>(),
+        ["code 1", "code 0"],
+        "{out}"
+    );
     assert!(out.contains("1 steps were not run"), "{out}");
     assert_eq!(counts(&slotd.read("ran")).into_values().collect::<Vec<_>>(), [1, 1, 1]);
-    let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
+    let ends: Vec<Vec<String>> =
+        steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
     assert_eq!(ends, ["a", "b", "c"].map(|name| [name, "COMPLETED", "0:0"]));
 }
 
@@ -602,13 +719,18 @@ fn a_job_that_is_cancelled_lets_its_steps_end_and_records_how() {
     for command in ["sjobmgr run steps", "exec sjobmgr run steps"] {
         let job = slotd.wrap(&["-c", "2"], command);
         slotd.wait_text("up", "up");
-        slotd.wait("two steps", || (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(()));
+        slotd.wait("two steps", || {
+            (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(())
+        });
         slotd.cancel(job);
-        slotd.wait("one step", || (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(()));
+        slotd.wait("one step", || {
+            (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(())
+        });
         slotd.open("go");
         slotd.wait_state(job, "CANCELLED");
         assert_eq!(slotd.read("ran"), "saved\n");
-        let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
+        let ends: Vec<Vec<String>> =
+            steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
         assert_eq!(ends, [["CANCELLED", "3:0"], ["CANCELLED", "0:15"]], "{command}");
         for name in ["up", "ran", "go"] {
             std::fs::remove_file(slotd.path(name)).unwrap();
@@ -623,19 +745,25 @@ fn an_interrupt_lets_steps_end_and_a_second_one_ends_them() {
     // One of the two processes hears of it, or, by Ctrl-C, both.
     let to_one = |job: u32| proc::signal(manager(&slotd, job), 2);
     let to_other = |job: u32| proc::signal(launchers_pid(&slotd, job).unwrap(), 2);
-    let to_both = |job: u32| proc::signal(-proc::parent(launchers_pid(&slotd, job).unwrap()).unwrap(), 2);
+    let to_both =
+        |job: u32| proc::signal(-proc::parent(launchers_pid(&slotd, job).unwrap()).unwrap(), 2);
     let ways: [&dyn Fn(u32); 3] = [&to_one, &to_other, &to_both];
     for interrupt in ways {
         // The shell leaves it to them.
         let job = slotd.wrap(&["-c", "2"], "trap : INT; sjobmgr run steps; echo code $?");
-        slotd.wait("two steps", || (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(()));
+        slotd.wait("two steps", || {
+            (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(())
+        });
         interrupt(job);
-        slotd.wait("a drain", || (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(()));
+        slotd.wait("a drain", || {
+            (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(())
+        });
         assert_eq!(status(&slotd, job).unwrap()["running"], 2);
         interrupt(job);
         // As its record.
         assert_eq!(code(&slotd, job), "code 143");
-        let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
+        let ends: Vec<Vec<String>> =
+            steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
         assert_eq!(ends, [["CANCELLED", "0:15"], ["CANCELLED", "0:15"]]);
     }
 }
@@ -647,7 +775,9 @@ fn a_job_whose_time_is_over_is_queued_again_as_long_as_each_run_gets_something_d
     let text = "[defaults]\ncommand = \"echo {n} >> ran; until [ $(grep -c {n} ran) -gt 1 ]; do sleep 0.02; done\"\n\
                 [[step]]\nname = \"s{n}\"\nforeach = { n = \"1-3\" }\n[[step]]\nname = \"s0\"\ncommand = \"true\"\npriority = 1\n";
     slotd.write("steps.toml", text);
-    let out = slotd.cmd("sjobmgr", &["run", "-c", "1", "--requeue", "-t", "0:02", "-o", "out", "steps.toml"]).ok();
+    let out = slotd
+        .cmd("sjobmgr", &["run", "-c", "1", "--requeue", "-t", "0:02", "-o", "out", "steps.toml"])
+        .ok();
     assert_eq!(out.stdout, "Submitted batch job 1\n");
     slotd.wait_state(1, "COMPLETED");
     assert_eq!(slotd.read("ran"), "1\n1\n2\n2\n3\n3\n");
@@ -660,9 +790,11 @@ fn memory_that_is_told_of_a_step_is_not_that_of_what_started_it() {
     slotd.write("steps", "true\n: && x=$(head -c 60000000 /dev/zero | tr '\\0' x)\n");
     let job = manage(&slotd, "-Q steps");
     assert_eq!(code(&slotd, job), "code 0");
-    let told = slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobName,MaxRSS"]).ok().stdout;
+    let told =
+        slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobName,MaxRSS"]).ok().stdout;
     let kb = |name: &str| {
-        let line = told.lines().find(|line| line.starts_with(name)).unwrap().split_once('|').unwrap().1;
+        let line =
+            told.lines().find(|line| line.starts_with(name)).unwrap().split_once('|').unwrap().1;
         line.trim_end_matches('K').parse().unwrap_or(0u64)
     };
     assert!(kb("true-1") < 5_000 && kb("sh-2") > 50_000, "{told}");
@@ -691,10 +823,21 @@ fn a_disk_that_fills_up_keeps_steps_from_starting_until_there_is_room() {
     slotd.open("room");
     slotd.wait_state(job, "COMPLETED");
     let out = slotd.read("out");
-    assert_eq!(out.lines().filter(|line| line.starts_with("code")).collect::<Vec<_>>(), ["code 1", "code 0"], "{out}");
-    assert!(out.contains("the journal of the steps cannot be written") && out.contains("steps were not run"), "{out}");
+    assert_eq!(
+        out.lines().filter(|line| line.starts_with("code")).collect::<Vec<_>>(),
+        ["code 1", "code 0"],
+        "{out}"
+    );
+    assert!(
+        out.contains("the journal of the steps cannot be written")
+            && out.contains("steps were not run"),
+        "{out}"
+    );
     let ran = counts(&slotd.read("ran"));
     assert!(ran.len() == 400 && ran.values().all(|times| *times == 1), "{ran:?}");
     let ends = steps(&slotd, job);
-    assert!(ends.len() == 401 && ends.iter().all(|step| step[2..] == ["COMPLETED", "0:0"]), "{ends:?}");
+    assert!(
+        ends.len() == 401 && ends.iter().all(|step| step[2..] == ["COMPLETED", "0:0"]),
+        "{ends:?}"
+    );
 }

@@ -29,8 +29,9 @@ impl Figures {
     fn of(slotd: &Slotd) -> Figures {
         let process = format!("/proc/{}", slotd.daemon_pid());
         let status = fs::read_to_string(format!("{process}/status")).unwrap();
-        let memory =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let memory = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
         Figures {
             descriptors: count(&Path::new(&process).join("fd")),
             threads: fs::read_dir(format!("{process}/task")).unwrap().count(),
@@ -44,12 +45,15 @@ impl Figures {
 /// Runs an array of so many tasks, with a client that waits for it.
 fn run(slotd: &Slotd, tasks: u32) {
     let array = format!("1-{tasks}");
-    slotd.cmd("sbatch", &["-W", "-a", &array, "-c1", "--mem=1", "-o", "/dev/null", "--wrap", "true"]).ok();
+    slotd
+        .cmd("sbatch", &["-W", "-a", &array, "-c1", "--mem=1", "-o", "/dev/null", "--wrap", "true"])
+        .ok();
 }
 
 #[test]
 fn after_many_jobs_everything_is_as_it_was() {
-    let jobs: u32 = std::env::var("SLOTD_TEST_JOBS").map_or(100, |text| text.parse().expect("SLOTD_TEST_JOBS"));
+    let jobs: u32 =
+        std::env::var("SLOTD_TEST_JOBS").map_or(100, |text| text.parse().expect("SLOTD_TEST_JOBS"));
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     run(&slotd, 100);
     // Whoever asks costs something too, once.
@@ -63,14 +67,21 @@ fn after_many_jobs_everything_is_as_it_was() {
     }
     // Threads that had nothing to do for a while are gone, and what they had open.
     let is_no_more = |now: &Figures| {
-        let pairs = [(now.descriptors, before.descriptors), (now.threads, before.threads), (now.files, before.files)];
+        let pairs = [
+            (now.descriptors, before.descriptors),
+            (now.threads, before.threads),
+            (now.files, before.files),
+        ];
         now.processes == before.processes && pairs.iter().all(|(now, before)| now <= before)
     };
-    let after =
-        slotd_kit::until(|| Some(Figures::of(&slotd)).filter(is_no_more)).unwrap_or_else(|| Figures::of(&slotd));
+    let after = slotd_kit::until(|| Some(Figures::of(&slotd)).filter(is_no_more))
+        .unwrap_or_else(|| Figures::of(&slotd));
     println!("{jobs} jobs: before {before:?}, after {after:?}");
     assert!(is_no_more(&after), "before {before:?}, after {jobs} jobs {after:?}");
-    assert!(after.memory_kb < before.memory_kb + 8 * 1024, "memory: {before:?}, after {jobs} jobs {after:?}");
+    assert!(
+        after.memory_kb < before.memory_kb + 8 * 1024,
+        "memory: {before:?}, after {jobs} jobs {after:?}"
+    );
     slotd.cmd("slotd", &["clean", "--older-than", "0s"]).ok();
     let kept = fs::read_dir(slotd.root.join("lib/jobs")).unwrap().count();
     assert_eq!(kept, 0, "job folders are left after slotd clean");

@@ -30,7 +30,12 @@ fn the_output_of_a_job_is_shown_by_its_number() {
     assert_eq!(slotd.line(&format!("slotd log -e {job}.batch")).ok().stdout, "err1\n");
     let both = slotd.line(&format!("slotd log -n 1 {lines} {job}")).ok();
     assert_eq!(both.lines(), [format!("{lines}: 100000"), format!("{job}: out1")]);
-    slotd.expect("slotd log 999", 1, "", "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n");
+    slotd.expect(
+        "slotd log 999",
+        1,
+        "",
+        "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n",
+    );
     open_gate(&slotd);
 }
 
@@ -47,11 +52,18 @@ fn a_job_is_followed_to_its_end_and_its_exit_code_handed_on() {
     let want = [format!("{job}: out1"), format!("{job}: out2"), format!("{waiting}: late")];
     assert_eq!(out.lines(), want, "{out:?}");
     assert!(
-        out.stderr.contains(&format!("{job}: err1\n")) && out.stderr.contains(&format!("{job}: err2\n")),
+        out.stderr.contains(&format!("{job}: err1\n"))
+            && out.stderr.contains(&format!("{job}: err2\n")),
         "{out:?}"
     );
-    assert!(out.stderr.contains(&format!("slotd: job {job} (wrap) is FAILED, exit code 3\n")), "{out:?}");
-    assert!(out.stderr.contains(&format!("slotd: job {waiting} (after) is COMPLETED, exit code 0\n")), "{out:?}");
+    assert!(
+        out.stderr.contains(&format!("slotd: job {job} (wrap) is FAILED, exit code 3\n")),
+        "{out:?}"
+    );
+    assert!(
+        out.stderr.contains(&format!("slotd: job {waiting} (after) is COMPLETED, exit code 0\n")),
+        "{out:?}"
+    );
 }
 
 #[test]
@@ -76,10 +88,12 @@ fn following_outlives_the_daemon_and_a_file_that_is_replaced() {
 #[test]
 fn a_requeued_job_and_the_tasks_of_an_array_are_followed() {
     let slotd = Slotd::start();
-    let again = slotd.wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; test \"$SLURM_RESTART_COUNT\" = 1");
+    let again = slotd
+        .wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; test \"$SLURM_RESTART_COUNT\" = 1");
     let out = slotd.line(&format!("slotd log -f {again}")).ok();
     assert!(out.stdout.ends_with("run 1\n"), "{out:?}");
-    let array = slotd.wrap(&["-a", "1-3%1"], "echo task $SLURM_ARRAY_TASK_ID; test $SLURM_ARRAY_TASK_ID != 2");
+    let array = slotd
+        .wrap(&["-a", "1-3%1"], "echo task $SLURM_ARRAY_TASK_ID; test $SLURM_ARRAY_TASK_ID != 2");
     let out = slotd.line(&format!("slotd log -f {array}")).fails(1);
     let want: Vec<String> = (1..=3).map(|task| format!("{array}_{task}: task {task}")).collect();
     assert_eq!(out.lines(), want, "{out:?}");
@@ -92,8 +106,13 @@ fn a_command_is_run_as_a_job_and_its_exit_code_handed_on() {
     let earlier = fs::File::create(slotd.work().join("run.out")).unwrap();
     (&earlier).write_all(b"old\n").unwrap();
     earlier.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
-    let out = slotd.sh("slotd run -c 2 -o run.out -- sh -c 'echo \"$SLURM_CPUS_PER_TASK words\"; exit 7'").fails(7);
-    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("2 words\n", "slotd: job 1 is submitted\n"));
+    let out = slotd
+        .sh("slotd run -c 2 -o run.out -- sh -c 'echo \"$SLURM_CPUS_PER_TASK words\"; exit 7'")
+        .fails(7);
+    assert_eq!(
+        (out.stdout.as_str(), out.stderr.as_str()),
+        ("2 words\n", "slotd: job 1 is submitted\n")
+    );
     assert_eq!(slotd.show(1, "JobName"), "sh");
     slotd.line("slotd run -- true").ok();
     slotd.line("slotd run --nosuch -- true").fails(255);
@@ -119,10 +138,20 @@ fn a_run_that_is_interrupted_in_a_pipe_cancels_its_job() {
 fn jobs_are_waited_for_without_a_word_in_a_pipe() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H"], "true");
-    slotd.expect(&format!("slotd log {held}"), 0, "", "slotd: job 1 is PENDING: it has no output yet\n");
+    slotd.expect(
+        &format!("slotd log {held}"),
+        0,
+        "",
+        "slotd: job 1 is PENDING: it has no output yet\n",
+    );
     let array = slotd.wrap(&["-a", "1-4"], "exit $((SLURM_ARRAY_TASK_ID % 3))");
     let other = slotd.wrap(&[], "true");
     slotd.expect(&format!("slotd wait {other} {array}"), 2, "", "");
     slotd.expect(&format!("slotd wait {other}"), 0, "", "");
-    slotd.expect("slotd wait 999", 1, "", "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n");
+    slotd.expect(
+        "slotd wait 999",
+        1,
+        "",
+        "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n",
+    );
 }

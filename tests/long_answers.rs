@@ -12,7 +12,9 @@ fn many_records() -> (Slotd, u32) {
     let array = slotd.wrap(&["-H", "-a", "0-1199"], "true");
     let even: Vec<String> = (0..CANCELLED).map(|i| format!("{array}_{}", 2 * i)).collect();
     slotd.cmd("scancel", &even).ok();
-    slotd.wait("all are cancelled", || (slotd.line("squeue -h -t CA").ok().lines().len() == CANCELLED).then_some(()));
+    slotd.wait("all are cancelled", || {
+        (slotd.line("squeue -h -t CA").ok().lines().len() == CANCELLED).then_some(())
+    });
     (slotd, array)
 }
 

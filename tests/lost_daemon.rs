@@ -23,7 +23,8 @@ impl Between {
         let aside = slotd.root.join("run/aside.sock");
         fs::rename(&socket, &aside).unwrap();
         let dir = File::open(slotd.root.join("run")).unwrap();
-        let listener = UnixListener::bind(format!("/proc/self/fd/{}/slotd.sock", dir.as_raw_fd())).unwrap();
+        let listener =
+            UnixListener::bind(format!("/proc/self/fd/{}/slotd.sock", dir.as_raw_fd())).unwrap();
         Between { listener, socket, aside }
     }
 
@@ -60,8 +61,13 @@ impl Whole {
             let mut chunk = vec![0; want];
             let mut space = nix::cmsg_space!([RawFd; 16]);
             let mut parts = [IoSliceMut::new(&mut chunk)];
-            let got =
-                recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC).unwrap();
+            let got = recvmsg::<()>(
+                from.as_raw_fd(),
+                &mut parts,
+                Some(&mut space),
+                MsgFlags::MSG_CMSG_CLOEXEC,
+            )
+            .unwrap();
             for message in got.cmsgs().unwrap() {
                 if let ControlMessageOwned::ScmRights(list) = message {
                     // SAFETY: the kernel has just made these descriptors for us.
@@ -84,7 +90,9 @@ impl Whole {
         let fds: Vec<RawFd> = self.1.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&fds)];
         let with = if fds.is_empty() { &[][..] } else { &rights[..] };
-        let sent = sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(&self.0)], with, MsgFlags::empty(), None).unwrap();
+        let sent =
+            sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(&self.0)], with, MsgFlags::empty(), None)
+                .unwrap();
         (&*to).write_all(&self.0[sent..]).unwrap();
     }
 
@@ -109,7 +117,11 @@ fn a_submission_whose_answer_is_lost_is_in_the_queue_once() {
     drop((client, daemon));
     let out = sbatch.end().ok();
     assert_eq!(out.stdout, "Submitted batch job 1\n");
-    assert!(out.stderr.contains("sbatch: the daemon went away before it answered"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("sbatch: the daemon went away before it answered"),
+        "{}",
+        out.stderr
+    );
     assert_eq!(slotd.all_records().len(), 1);
 }
 
@@ -189,7 +201,8 @@ fn a_step_that_is_lost_on_its_way_is_asked_for_again() {
     let slotd = Slotd::start();
     let job = allocation(&slotd);
     let between = Between::take_over(&slotd);
-    let (srun, client, launch) = step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
+    let (srun, client, launch) =
+        step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
     between.give_back();
     drop((client, launch));
     srun.end().fails(7);
@@ -221,7 +234,8 @@ fn a_step_that_ended_unknown_to_its_client_gives_its_exit_code() {
     let slotd = Slotd::start();
     let job = allocation(&slotd);
     let between = Between::take_over(&slotd);
-    let (srun, client, launch) = step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
+    let (srun, client, launch) =
+        step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
     let daemon = between.daemon();
     launch.send(&daemon);
     drop(launch);
@@ -270,7 +284,9 @@ fn a_step_in_a_job_waits_for_a_daemon_that_is_away() {
 fn a_step_that_was_decided_on_and_never_launched_is_launched_once() {
     let mut slotd = Slotd::start();
     let job = allocation(&slotd);
-    let is_launcher = |pid: &i32| fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"slotd-launcher\n");
+    let is_launcher = |pid: &i32| {
+        fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"slotd-launcher\n")
+    };
     let launcher = until(|| slotd.processes().into_iter().find(is_launcher)).expect("the launcher");
     proc::signal(launcher, libc::SIGSTOP);
     let mut srun = slotd.command("srun");
@@ -287,14 +303,21 @@ fn a_step_that_was_decided_on_and_never_launched_is_launched_once() {
 
 /// The first job's client has heard that its step runs: it lets others join.
 fn wait_until_known(slotd: &Slotd) {
-    slotd.wait("the client's own socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    slotd.wait("the client's own socket", || {
+        slotd.job_dir(1).join("0.attach").exists().then_some(())
+    });
 }
 
 #[test]
 fn an_interrupt_that_comes_while_the_daemon_is_away_is_not_lost() {
     let mut slotd = Slotd::start();
     let mut srun = slotd.command("srun");
-    srun.args(["-l", "sh", "-c", "trap 'echo heard; exit 4' INT; echo ready >ready; while :; do sleep 0.05; done"]);
+    srun.args([
+        "-l",
+        "sh",
+        "-c",
+        "trap 'echo heard; exit 4' INT; echo ready >ready; while :; do sleep 0.05; done",
+    ]);
     let srun = slotd.spawn(srun);
     slotd.wait_text("ready", "ready");
     wait_until_known(&slotd);
@@ -332,7 +355,12 @@ fn two_interrupts_end_a_run_that_has_lost_its_daemon() {
 fn a_run_ends_with_its_command_though_no_daemon_comes_back() {
     let mut slotd = Slotd::start();
     let mut srun = slotd.command("srun");
-    srun.args(["-l", "sh", "-c", &format!("echo begun; echo >ready; {}; exit 7", slotd.gate("end"))]);
+    srun.args([
+        "-l",
+        "sh",
+        "-c",
+        &format!("echo begun; echo >ready; {}; exit 7", slotd.gate("end")),
+    ]);
     let srun = slotd.spawn(srun);
     slotd.wait_text("ready", "\n");
     wait_until_known(&slotd);
@@ -342,7 +370,11 @@ fn a_run_ends_with_its_command_though_no_daemon_comes_back() {
     assert_eq!(out.stdout, "0: begun\n");
     slotd.start_daemon();
     let job = slotd.wait_end(1);
-    assert_eq!((job.state().as_str(), job.exit().as_str()), ("FAILED", "7:0"), "the next daemon knows how it ended");
+    assert_eq!(
+        (job.state().as_str(), job.exit().as_str()),
+        ("FAILED", "7:0"),
+        "the next daemon knows how it ended"
+    );
 }
 
 #[test]
@@ -400,7 +432,11 @@ fn a_client_that_gives_up_without_a_daemon_is_withdrawn_by_the_next() {
         client.signal(libc::SIGTERM);
         let out = client.end().fails(1);
         let said = "the daemon is away: job 2 stays in the queue until it is back, and is cancelled then\n";
-        assert!(out.stderr.contains(said) && !out.stderr.contains("revoked"), "{line}: {}", out.stderr);
+        assert!(
+            out.stderr.contains(said) && !out.stderr.contains("revoked"),
+            "{line}: {}",
+            out.stderr
+        );
         slotd.start_daemon();
         slotd.wait_state(2, "CANCELLED");
     }

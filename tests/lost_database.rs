@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 /// The files of the database.
 fn database(slotd: &Slotd) -> Vec<PathBuf> {
-    ["state.db", "state.db-wal", "state.db-shm"].map(|name| slotd.root.join("lib").join(name)).to_vec()
+    ["state.db", "state.db-wal", "state.db-shm"]
+        .map(|name| slotd.root.join("lib").join(name))
+        .to_vec()
 }
 
 fn lose_database(slotd: &Slotd) {
@@ -18,11 +20,12 @@ fn lose_database(slotd: &Slotd) {
 #[test]
 fn numbers_go_on_after_the_database_was_lost_and_what_ended_has_its_exit_code() {
     let mut slotd = Slotd::start();
-    let ended = [("true", "COMPLETED", "0:0"), ("exit 3", "FAILED", "3:0")].map(|(script, state, exit)| {
-        let id = slotd.wrap(&["-J", "kept"], script);
-        slotd.wait_state(id, state);
-        (id, state, exit)
-    });
+    let ended =
+        [("true", "COMPLETED", "0:0"), ("exit 3", "FAILED", "3:0")].map(|(script, state, exit)| {
+            let id = slotd.wrap(&["-J", "kept"], script);
+            slotd.wait_state(id, state);
+            (id, state, exit)
+        });
     slotd.stop();
     lose_database(&slotd);
     slotd.start_daemon();
@@ -42,7 +45,9 @@ fn numbers_go_on_after_the_database_was_lost_and_what_ended_has_its_exit_code() 
 fn a_job_that_runs_is_taken_over_without_the_database() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&["-c", "2", "-J", "long"], "go", "exit 5");
-    slotd.wait("the job is written down", || slotd.job_dir(job).join("job.json").exists().then_some(()));
+    slotd.wait("the job is written down", || {
+        slotd.job_dir(job).join("job.json").exists().then_some(())
+    });
     let start = slotd.job(job).start();
     slotd.kill9();
     lose_database(&slotd);
@@ -61,7 +66,9 @@ fn an_allocation_that_runs_is_taken_over_without_the_database() {
     srun.args(["-J", "held", "sh", "-c", &format!("echo > begun; {}; exit 6", slotd.gate("go"))]);
     let srun = slotd.spawn(srun);
     slotd.wait_text("begun", "\n");
-    slotd.wait("the job is written down", || slotd.job_dir(1).join("job.json").exists().then_some(()));
+    slotd.wait("the job is written down", || {
+        slotd.job_dir(1).join("job.json").exists().then_some(())
+    });
     slotd.kill9();
     lose_database(&slotd);
     slotd.start_daemon();

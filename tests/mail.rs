@@ -27,7 +27,10 @@ fn mails(slotd: &Slotd) -> Vec<String> {
     let text = std::fs::read_to_string(slotd.path("mails")).unwrap_or_default();
     // Long lines are coded as two.
     let text = text.replace("=\n", "");
-    text.split_inclusive("\n.\n").map(str::to_owned).filter(|mail| mail.ends_with("\n.\n")).collect()
+    text.split_inclusive("\n.\n")
+        .map(str::to_owned)
+        .filter(|mail| mail.ends_with("\n.\n"))
+        .collect()
 }
 
 fn wait_log(slotd: &Slotd, text: &str) {
@@ -59,18 +62,28 @@ fn a_job_is_mailed_as_slurm_does() {
     assert!(told.iter().all(|mail| mail.starts_with("-i|--|me@there|you@here|\n")), "{told:?}");
     let mut subjects = subjects(&told);
     subjects.sort_unstable();
-    assert!(subjects[0].starts_with("Slurm Job_id=1 Name=train Began, Queued time 00:00:0"), "{subjects:?}");
-    assert!(subjects[1].starts_with("Slurm Job_id=1 Name=train Ended, Run time 00:00:0"), "{subjects:?}");
+    assert!(
+        subjects[0].starts_with("Slurm Job_id=1 Name=train Began, Queued time 00:00:0"),
+        "{subjects:?}"
+    );
+    assert!(
+        subjects[1].starts_with("Slurm Job_id=1 Name=train Ended, Run time 00:00:0"),
+        "{subjects:?}"
+    );
     assert!(subjects[1].ends_with(", COMPLETED, ExitCode 0"), "{subjects:?}");
 }
 
 #[test]
 fn a_failure_is_mailed_with_the_last_lines_of_its_standard_error() {
     let slotd = with_sendmail();
-    let job = slotd.wrap(&["--mail-type=FAIL", "-o", "out", "-e", "err-%j"], "echo boom >&2; exit 3");
+    let job =
+        slotd.wrap(&["--mail-type=FAIL", "-o", "out", "-e", "err-%j"], "echo boom >&2; exit 3");
     let told = await_mails(&slotd, 1);
     let subject = &subjects(&told)[0];
-    assert!(subject.starts_with(&format!("Slurm Job_id={job} Name=wrap Failed, Run time 00:00:0")), "{subject}");
+    assert!(
+        subject.starts_with(&format!("Slurm Job_id={job} Name=wrap Failed, Run time 00:00:0")),
+        "{subject}"
+    );
     assert!(subject.ends_with(", FAILED, ExitCode 3"), "{subject}");
     assert!(told[0].contains("\nExit code: 3:0\n"), "{}", told[0]);
     assert!(told[0].contains("\nThe last lines of its standard error:\n\nboom\n"), "{}", told[0]);
@@ -78,13 +91,19 @@ fn a_failure_is_mailed_with_the_last_lines_of_its_standard_error() {
     let user = slotd.cmd("squeue", &["-h", "-t", "all", "-o", "%u"]).ok().stdout;
     let user = user.trim();
     assert!(
-        told[0].starts_with(&format!("-i|--|{user}|\n")) && told[0].contains(&format!("To: <{user}>\n")),
+        told[0].starts_with(&format!("-i|--|{user}|\n"))
+            && told[0].contains(&format!("To: <{user}>\n")),
         "{}",
         told[0]
     );
     slotd.wrap(&["--mail-type=END", "-o", "out", "-e", "err-%j"], "echo crash >&2; exit 3");
     let ended = await_mails(&slotd, 2);
-    assert!(ended.iter().any(|mail| mail.contains("\nThe last lines of its standard error:\n\ncrash\n")), "{ended:?}");
+    assert!(
+        ended
+            .iter()
+            .any(|mail| mail.contains("\nThe last lines of its standard error:\n\ncrash\n")),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -109,8 +128,12 @@ fn an_array_is_mailed_once_unless_its_tasks_are_asked_for() {
     slotd.wait_array(array, 3);
     let told = await_mails(&slotd, 1);
     let subject = subjects(&told).remove(0);
-    let begin = format!("Slurm Array Summary Job_id={array}_* ({array}) Name=wrap Ended, Run time 00:00:0");
-    assert!(subject.starts_with(&begin) && subject.ends_with(", Mixed, ExitCode [0-2]"), "{subject}");
+    let begin =
+        format!("Slurm Array Summary Job_id={array}_* ({array}) Name=wrap Ended, Run time 00:00:0");
+    assert!(
+        subject.starts_with(&begin) && subject.ends_with(", Mixed, ExitCode [0-2]"),
+        "{subject}"
+    );
     let array = slotd.wrap(&["-a", "0-2", "--mail-type=END,ARRAY_TASKS"], "true");
     slotd.wait_array(array, 3);
     let told = await_mails(&slotd, 4);
@@ -124,19 +147,27 @@ fn a_time_limit_is_mailed_in_parts() {
     let types = "--mail-type=TIME_LIMIT_50,TIME_LIMIT";
     slotd.wrap(&["-t", "0:02", types], "exec sleep 1000");
     let told = subjects(&await_mails(&slotd, 2));
-    assert_eq!(told[0], "Slurm Job_id=1 Name=wrap Reached 50% of time limit, Run time 00:00:01", "{told:?}");
-    assert!(told[1].starts_with("Slurm Job_id=1 Name=wrap Reached time limit, Run time 00:00:02"), "{told:?}");
+    assert_eq!(
+        told[0], "Slurm Job_id=1 Name=wrap Reached 50% of time limit, Run time 00:00:01",
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("Slurm Job_id=1 Name=wrap Reached time limit, Run time 00:00:02"),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn a_dependency_that_can_never_be_met_is_mailed_once() {
     let slotd = with_sendmail();
     let first = slotd.wrap(&[], "exit 1");
-    let job = slotd.wrap(&["-d", &format!("afterok:{first}"), "--mail-type=INVALID_DEPEND"], "true");
+    let job =
+        slotd.wrap(&["-d", &format!("afterok:{first}"), "--mail-type=INVALID_DEPEND"], "true");
     let told = await_mails(&slotd, 1);
     assert_eq!(subjects(&told), [format!("Slurm Job_id={job} Name=wrap Invalid dependency")]);
     assert!(
-        told[0].contains("can never start: it waits for afterok:1, which can never be: it is FAILED"),
+        told[0]
+            .contains("can never start: it waits for afterok:1, which can never be: it is FAILED"),
         "{}",
         told[0]
     );
@@ -152,14 +183,17 @@ fn a_mail_that_was_not_sent_yet_is_sent_by_the_next_daemon() {
     let gate = slotd.path("go");
     pretend(&mut slotd, &format!("until [ -e '{}' ]; do sleep 0.05; done", gate.display()));
     slotd.start_daemon();
-    let jobs: Vec<u32> = (0..5).map(|_| slotd.wrap(&["--mem", "1", "--mail-type=END"], "true")).collect();
+    let jobs: Vec<u32> =
+        (0..5).map(|_| slotd.wrap(&["--mem", "1", "--mail-type=END"], "true")).collect();
     for job in &jobs {
         slotd.wait_state(*job, "COMPLETED");
     }
     slotd.kill9();
     slotd.start_daemon();
     std::fs::write(&gate, "").unwrap();
-    let all = |told: &[String]| jobs.iter().all(|job| told.iter().any(|one| one.contains(&format!("Job_id={job} "))));
+    let all = |told: &[String]| {
+        jobs.iter().all(|job| told.iter().any(|one| one.contains(&format!("Job_id={job} "))))
+    };
     slotd.wait("all mails", || all(&subjects(&mails(&slotd))).then_some(()));
 }
 
@@ -173,8 +207,11 @@ fn a_sendmail_that_fails_or_hangs_touches_no_job() {
         slotd.wait_state(job, "COMPLETED");
         wait_log(&slotd, log);
         slotd.wait("the end of sendmail", || {
-            (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000")))
-                .then_some(())
+            (!slotd
+                .processes()
+                .iter()
+                .any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000")))
+            .then_some(())
         });
     }
 }

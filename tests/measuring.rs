@@ -14,8 +14,10 @@ fn memory_and_cpu_time_are_told_as_they_were() {
         println!("{}", row(&load, told));
         // The programs themselves are a few MB, and a busy machine looks late: what nobody waits for is known as of then.
         let is_late = |truth: f64| told.mb < truth * 0.87 || told.mb > truth * 1.05 + 12.0;
-        let is_unwaited = load.command.starts_with("helper unwaited") && told.secs >= told.true_secs * 0.87;
-        if load.rss_mb.is_some_and(is_late) || load.is_busy && !is_unwaited && !told.has_true_time() {
+        let is_unwaited =
+            load.command.starts_with("helper unwaited") && told.secs >= told.true_secs * 0.87;
+        if load.rss_mb.is_some_and(is_late) || load.is_busy && !is_unwaited && !told.has_true_time()
+        {
             wrong.push(row(&load, told));
         }
     }

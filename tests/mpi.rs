@@ -17,8 +17,10 @@ fn each_version_of_pmi_introduces_the_ranks_to_each_other() {
 #[test]
 fn a_step_inside_a_rank_is_none_of_its_ranks() {
     let slotd = Slotd::start();
-    let said =
-        slotd.ran(&["-n1"], "PMI_FD=9 PMI_SIZE=7 srun --mpi=pmi2 sh -c 'echo $PMI_RANK/$PMI_SIZE; srun --overlap env'");
+    let said = slotd.ran(
+        &["-n1"],
+        "PMI_FD=9 PMI_SIZE=7 srun --mpi=pmi2 sh -c 'echo $PMI_RANK/$PMI_SIZE; srun --overlap env'",
+    );
     assert!(said.starts_with("0/1\n") && !said.contains("PMI_"), "{said}");
 }
 
@@ -37,7 +39,9 @@ fn kinds_of_mpi() {
     slotd.expect("srun --mpi=list", 0, "MPI plugin types are...\n\tnone\n\tpmi2\n", "");
     let hint = "  hint: inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM in place of srun PROGRAM\n";
     for kind in ["pmix", "pmix_v3", "nosuch"] {
-        let text = format!("srun: error: invalid MPI type '{kind}', --mpi=list for acceptable types\n{hint}");
+        let text = format!(
+            "srun: error: invalid MPI type '{kind}', --mpi=list for acceptable types\n{hint}"
+        );
         slotd.expect(&format!("srun --mpi={kind} true"), 1, "", &text);
     }
     slotd.expect("srun --mpi=none echo one", 0, "one\n", "");
@@ -69,7 +73,8 @@ int main(int argc, char **argv) {
 fn compiled(slotd: &Slotd, compiler: &str) -> String {
     let source = slotd.write("ranks.c", PROGRAM);
     let program = slotd.path("ranks");
-    let done = Command::new(compiler).arg(source).arg("-o").arg(&program).status().expect("a compiler");
+    let done =
+        Command::new(compiler).arg(source).arg("-o").arg(&program).status().expect("a compiler");
     assert!(done.success());
     program.display().to_string()
 }
@@ -107,6 +112,7 @@ fn open_mpi_by_its_own_mpirun() {
     let mpirun = format!("mpirun.openmpi --allow-run-as-root {program}");
     let by_script = slotd.ran(&["-n2"], &mpirun);
     assert_eq!(sorted(&by_script), TWO, "{by_script}");
-    let salloc = slotd.cmd("salloc", &["-n2", "mpirun.openmpi", "--allow-run-as-root", &program]).ok();
+    let salloc =
+        slotd.cmd("salloc", &["-n2", "mpirun.openmpi", "--allow-run-as-root", &program]).ok();
     assert_eq!(sorted(&salloc.stdout), TWO, "{}", salloc.stderr);
 }

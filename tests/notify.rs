@@ -49,7 +49,8 @@ fn each_array_task_is_a_job() {
     let job = slotd.wrap(&["-a", "0-2"], "true");
     slotd.wait_array(job, 3);
     slotd.wait("three lines", || {
-        (std::fs::read_to_string(slotd.path("told")).unwrap_or_default().lines().count() == 3).then_some(())
+        (std::fs::read_to_string(slotd.path("told")).unwrap_or_default().lines().count() == 3)
+            .then_some(())
     });
 }
 
@@ -78,7 +79,10 @@ fn a_failing_hook_touches_no_job() {
 fn a_hanging_hook_is_ended_and_holds_up_nothing() {
     let mut slotd = Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 1).prepare();
     let log = slotd.path("hooks");
-    slotd.reset_var("SLOTD_NOTIFY_CMD", format!("echo $SLOTD_JOB_ID >> '{}'; exec sleep 1000", log.display()));
+    slotd.reset_var(
+        "SLOTD_NOTIFY_CMD",
+        format!("echo $SLOTD_JOB_ID >> '{}'; exec sleep 1000", log.display()),
+    );
     slotd.start_daemon();
     let jobs: Vec<u32> = (0..6).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
     for job in &jobs {
@@ -86,10 +90,15 @@ fn a_hanging_hook_is_ended_and_holds_up_nothing() {
     }
     // More than run at once: the later ones get their turn when the first are ended.
     slotd.wait("all hooks", || {
-        (std::fs::read_to_string(&log).unwrap_or_default().lines().count() == jobs.len()).then_some(())
+        (std::fs::read_to_string(&log).unwrap_or_default().lines().count() == jobs.len())
+            .then_some(())
     });
     slotd.wait("the end of the hooks", || {
-        (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd
+            .processes()
+            .iter()
+            .any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000")))
+        .then_some(())
     });
 }
 
@@ -120,7 +129,11 @@ fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
     // Four of them run at once; the others wait for their turn.
     slotd.reset_var(
         "SLOTD_NOTIFY_CMD",
-        format!("until [ -e '{}' ]; do sleep 0.05; done; echo $SLOTD_JOB_ID >> '{}'", gate.display(), log.display()),
+        format!(
+            "until [ -e '{}' ]; do sleep 0.05; done; echo $SLOTD_JOB_ID >> '{}'",
+            gate.display(),
+            log.display()
+        ),
     );
     slotd.start_daemon();
     let jobs: Vec<u32> = (0..8).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
@@ -131,7 +144,11 @@ fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
     std::fs::write(&gate, "").unwrap();
     slotd.start_daemon();
     let told = || -> Vec<u32> {
-        std::fs::read_to_string(&log).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
+        std::fs::read_to_string(&log)
+            .unwrap_or_default()
+            .lines()
+            .map(|line| line.parse().unwrap())
+            .collect()
     };
     slotd.wait("all hooks", || (told().len() >= jobs.len()).then_some(()));
     let mut told = told();
@@ -147,7 +164,10 @@ fn hook(name: &str) -> String {
 /// A program in place of the one that a hook calls. It writes its words, each with a bar after it, and its standard input.
 fn pretend(slotd: &Slotd, program: &str) {
     let told = slotd.path("told");
-    let text = format!("#!/bin/sh\n{{ printf '%s|' \"$@\"; echo; cat; echo .; }} >> '{}'\n", told.display());
+    let text = format!(
+        "#!/bin/sh\n{{ printf '%s|' \"$@\"; echo; cat; echo .; }} >> '{}'\n",
+        told.display()
+    );
     scripts::executable(&slotd.base.join("bin").join(program), &text);
 }
 
@@ -159,7 +179,10 @@ fn the_hook_for_the_desktop_tells_how_bad_an_end_is() {
     slotd.start_daemon();
     slotd.wrap(&["-J", "good one"], "true");
     let good = slotd.wait_text("told", ".\n");
-    assert_eq!(good, "--app-name=slotd|--icon=emblem-default|--urgency=low|--|Job 1: COMPLETED|good one|\n.\n");
+    assert_eq!(
+        good,
+        "--app-name=slotd|--icon=emblem-default|--urgency=low|--|Job 1: COMPLETED|good one|\n.\n"
+    );
     slotd.wrap(&["-J", "bad"], "exit 3");
     let both = slotd.wait_text("told", "bad");
     let bad = "--app-name=slotd|--icon=dialog-error|--urgency=critical|--|Job 2: FAILED|bad (NonZeroExitCode)|";
@@ -174,26 +197,35 @@ fn the_hook_for_the_desktop_knows_every_event() {
     slotd.reset_var("SLOTD_NOTIFY_EVENTS", "array,chain,queue,never");
     slotd.start_daemon();
     let blocker = slotd.begun(&[], "go", "exit 1");
-    let array =
-        slotd.wrap(&["-a", "0-1", "-J", "s<w>eep", "-d", &format!("afterany:{blocker}")], "exit $SLURM_ARRAY_TASK_ID");
+    let array = slotd.wrap(
+        &["-a", "0-1", "-J", "s<w>eep", "-d", &format!("afterany:{blocker}")],
+        "exit $SLURM_ARRAY_TASK_ID",
+    );
     let never = slotd.wrap(&["-J", "late", "-d", &format!("afterok:{blocker}")], "true");
     slotd.open("go");
     let told = slotd.wait_text("told", "can never start");
-    assert!(told.contains("--icon=dialog-warning|--urgency=critical|--|Job 3 can never start|"), "{told}");
+    assert!(
+        told.contains("--icon=dialog-warning|--urgency=critical|--|Job 3 can never start|"),
+        "{told}"
+    );
     assert!(
         told.contains("job 3 (late) can never start: it waits for afterok:1, which can never be: it is FAILED|"),
         "{told}"
     );
     let told = slotd.wait_text("told", "Array");
-    let want =
-        format!("--urgency=critical|--|Array {array}: FAILED|s&lt;w&gt;eep: 1 completed, 1 failed, 0 cancelled|");
+    let want = format!(
+        "--urgency=critical|--|Array {array}: FAILED|s&lt;w&gt;eep: 1 completed, 1 failed, 0 cancelled|"
+    );
     assert!(told.contains(&want), "{told}");
     slotd.cancel(never);
     slotd.wait_text("told", "The queue is empty");
     let told = slotd.wait_text("told", "|Jobs 1 to 3");
     let want = "|Jobs 1 to 3: FAILED|late: 1 completed, 2 failed, 1 cancelled|";
     assert!(told.contains(want), "{told}");
-    assert!(told.contains("|The queue is empty: FAILED|1 completed, 2 failed, 1 cancelled|"), "{told}");
+    assert!(
+        told.contains("|The queue is empty: FAILED|1 completed, 2 failed, 1 cancelled|"),
+        "{told}"
+    );
     assert_eq!(told.matches("--app-name").count(), 4, "{told}");
 }
 
@@ -201,7 +233,10 @@ fn the_hook_for_the_desktop_knows_every_event() {
 fn hears(events: &str) -> Slotd {
     let mut slotd = Setup::default().prepare();
     let log = slotd.path("told");
-    let hook = format!("echo \"$SLOTD_EVENT|$SLOTD_EVENT_TEXT|$SLOTD_JOB_ID|$SLOTD_JOB_STATE\" >> '{}'", log.display());
+    let hook = format!(
+        "echo \"$SLOTD_EVENT|$SLOTD_EVENT_TEXT|$SLOTD_JOB_ID|$SLOTD_JOB_STATE\" >> '{}'",
+        log.display()
+    );
     slotd.reset_var("SLOTD_NOTIFY_CMD", hook);
     slotd.reset_var("SLOTD_NOTIFY_EVENTS", events);
     slotd.start_daemon();
@@ -211,8 +246,10 @@ fn hears(events: &str) -> Slotd {
 #[test]
 fn what_is_counted_outlives_a_daemon_that_is_killed() {
     let mut slotd = hears("array,queue,chain");
-    let array = slotd
-        .wrap(&["-a", "0-1", "--mem", "1"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || until [ -e go ]; do sleep 0.05; done");
+    let array = slotd.wrap(
+        &["-a", "0-1", "--mem", "1"],
+        "[ $SLURM_ARRAY_TASK_ID = 0 ] || until [ -e go ]; do sleep 0.05; done",
+    );
     let after = slotd.wrap(&["-d", &format!("afterok:{array}")], "true");
     slotd.wait("the first task", || {
         slotd

@@ -53,8 +53,16 @@ fn sbcast_copies_a_file_for_a_job_that_runs() {
         ("sbcast tool".to_owned(), 1, "Need two file names, have 1 names"),
         (format!("sbcast -j {job} tool d/"), 1, "Target filename cannot be a directory."),
         (format!("sbcast -j {job} tool d/x"), 2, "No such file or directory"),
-        (format!("sbcast -j {job} nothing x"), 255, "Can't open `nothing`: No such file or directory"),
-        ("sbcast -j 999999 tool x".to_owned(), 255, "Slurm job 999999 lookup error: Invalid job id specified"),
+        (
+            format!("sbcast -j {job} nothing x"),
+            255,
+            "Can't open `nothing`: No such file or directory",
+        ),
+        (
+            "sbcast -j 999999 tool x".to_owned(),
+            255,
+            "Slurm job 999999 lookup error: Invalid job id specified",
+        ),
     ] {
         let out = slotd.line(&line).fails(code);
         assert!(out.stderr.contains(said), "{line}: {}", out.stderr);
@@ -64,7 +72,12 @@ fn sbcast_copies_a_file_for_a_job_that_runs() {
 #[test]
 fn commands_that_one_host_has_no_need_of_say_what_to_use() {
     let slotd = Slotd::start();
-    for line in ["strigger --set --jobid=1 --fini -p x", "sreport cluster utilization", "scrontab -e", "sgather a b"] {
+    for line in [
+        "strigger --set --jobid=1 --fini -p x",
+        "sreport cluster utilization",
+        "scrontab -e",
+        "sgather a b",
+    ] {
         let out = slotd.line(line).fails(1);
         assert!(out.stderr.contains("in its place: "), "{line}: {}", out.stderr);
         assert_eq!(out.stdout, "", "{line}");
@@ -77,16 +90,24 @@ fn data_has_the_shape_of_newer_slurm_where_that_is_asked_for() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["-t", "10"]);
     slotd.wait_state(job, "RUNNING");
-    let read = |line: &str| -> Value { serde_json::from_str(&slotd.line(line).ok().stdout).expect("JSON") };
+    let read = |line: &str| -> Value {
+        serde_json::from_str(&slotd.line(line).ok().stdout).expect("JSON")
+    };
     let ten = json!({ "set": true, "infinite": false, "number": 10 });
-    for line in [format!("squeue --json=v0.0.40 -j {job}"), format!("scontrol show job {job} --json=v0.0.40")] {
+    for line in [
+        format!("squeue --json=v0.0.40 -j {job}"),
+        format!("scontrol show job {job} --json=v0.0.40"),
+    ] {
         let data = read(&line);
         assert_eq!(data["jobs"][0]["time_limit"], ten, "{line}");
         assert_eq!(data["jobs"][0]["job_state"], json!(["RUNNING"]), "{line}");
         assert_eq!(data["meta"]["plugin"]["data_parser"], "data_parser/v0.0.40", "{line}");
     }
     let data = read(&format!("sacct --json=v0.0.40 -j {job}"));
-    assert_eq!((&data["jobs"][0]["time"]["limit"], &data["jobs"][0]["state"]["current"]), (&ten, &json!(["RUNNING"])));
+    assert_eq!(
+        (&data["jobs"][0]["time"]["limit"], &data["jobs"][0]["state"]["current"]),
+        (&ten, &json!(["RUNNING"]))
+    );
     assert_eq!(read("sinfo --json=v0.0.40")["nodes"][0]["state"], json!(["MIXED"]));
     assert_eq!(read("squeue --json")["jobs"][0]["time_limit"], 10);
     let out = slotd.line("squeue --json=v9").fails(1);
@@ -102,12 +123,16 @@ fn jobs_are_told_of_frequencies_profiles_and_how_steps_are_dealt_out() {
     assert_eq!(slotd.ran(&asked, told), both);
     assert_eq!(slotd.ran(&[], told), "");
     let step = |tasks| format!("srun -n{tasks} sh -c \"test $SLURM_PROCID != 0 || {told}\"");
-    let in_step = |options: &[&str], tasks| slotd.ran(options, &step(tasks).replace("$SLURM", "\\$SLURM"));
+    let in_step =
+        |options: &[&str], tasks| slotd.ran(options, &step(tasks).replace("$SLURM", "\\$SLURM"));
     assert_eq!(in_step(&["-n2"], 2), "SLURM_DISTRIBUTION=block\n");
     assert_eq!(in_step(&["-n2"], 1), "SLURM_DISTRIBUTION=cyclic\n");
     let mut line = slotd.command("salloc");
     line.args(asked).args(["sh", "-c", told]);
-    assert_eq!(slotd.run(line).ok().stdout.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n", both);
+    assert_eq!(
+        slotd.run(line).ok().stdout.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n",
+        both
+    );
     let out = slotd.line("sbatch --profile=foo --wrap true").fails(255);
     assert!(out.stderr.contains("invalid --profile=foo option"), "{}", out.stderr);
 }
@@ -119,14 +144,19 @@ fn the_doctor_says_the_mend_of_each_trouble() {
     let bin = slotd.sh("dirname $(command -v sbatch)").text().to_owned();
     let doctor = |slotd: &Slotd| slotd.line("slotd doctor");
     let found = doctor(&slotd).fails(1);
-    assert!(found.stdout.contains("TROUBLE  a login shell") && found.stdout.contains("--link-dir"), "{}", found.stdout);
+    assert!(
+        found.stdout.contains("TROUBLE  a login shell") && found.stdout.contains("--link-dir"),
+        "{}",
+        found.stdout
+    );
     std::fs::create_dir_all(&home).expect("a home");
     std::fs::write(format!("{home}/.profile"), format!("PATH={bin}:$PATH\n")).expect("a profile");
     let well = doctor(&slotd).ok();
     assert!(!well.stdout.contains("TROUBLE") && well.stdout.contains("answers"), "{}", well.stdout);
     let config = format!("{home}/.config/slotd");
     std::fs::create_dir_all(&config).expect("a directory");
-    let settings = "SLOTD_CPU=4\nSLOTD_ROOT=/elsewhere\nSLOTD_CGROUP_BASE=/dev/null\nSLOTD_LOG=loud\n";
+    let settings =
+        "SLOTD_CPU=4\nSLOTD_ROOT=/elsewhere\nSLOTD_CGROUP_BASE=/dev/null\nSLOTD_LOG=loud\n";
     std::fs::write(format!("{config}/slotd.env"), settings).expect("settings");
     let node = slotd.line("sinfo -h -N -o %N").text().lines().next().unwrap_or_default().to_owned();
     slotd.line(&format!("scontrol update NodeName={node} State=DRAIN Reason=cleaning")).ok();
@@ -138,9 +168,15 @@ fn the_doctor_says_the_mend_of_each_trouble() {
         "SLOTD_LOG",
         "the node takes no jobs: cleaning",
     ] {
-        assert!(found.lines().any(|line| line.starts_with("TROUBLE  ") && line.contains(what)), "{what}: {found}");
+        assert!(
+            found.lines().any(|line| line.starts_with("TROUBLE  ") && line.contains(what)),
+            "{what}: {found}"
+        );
     }
     slotd.stop();
     let found = doctor(&slotd).fails(1).stdout;
-    assert!(found.contains("no daemon serves") && found.contains("mend: slotd daemon start"), "{found}");
+    assert!(
+        found.contains("no daemon serves") && found.contains("mend: slotd daemon start"),
+        "{found}"
+    );
 }

@@ -54,7 +54,9 @@ fn the_tokens_of_tasks_that_wait_together_stay_in_the_names_that_are_shown() {
     };
     assert_eq!(shown(&job.to_string()), format!("o_{job}_%a_%4a_%b.txt|e_%03b|"));
     slotd.cmd("scontrol", &["release", &format!("{job}_7")]).ok();
-    slotd.wait("the end of the task", || slotd.records(job).iter().any(slotd_kit::Record::is_over).then_some(()));
+    slotd.wait("the end of the task", || {
+        slotd.records(job).iter().any(slotd_kit::Record::is_over).then_some(())
+    });
     assert_eq!(slotd.read(&format!("o_{job}_7_0007_7.txt")), "");
     // One task that is left alone is known.
     assert_eq!(shown(&job.to_string()), format!("o_{job}_3_0003_3.txt|e_003|"));
@@ -106,7 +108,8 @@ fn two_jobs_may_write_one_file() {
     let slotd = Slotd::start();
     let line = "0123456789".repeat(20);
     let script = format!("for i in 1 2 3 4 5 6 7 8 9 10; do echo {line}; done");
-    let jobs: Vec<u32> = (0..4).map(|_| slotd.wrap(&["-o", "all", "--open-mode=append"], &script)).collect();
+    let jobs: Vec<u32> =
+        (0..4).map(|_| slotd.wrap(&["-o", "all", "--open-mode=append"], &script)).collect();
     for job in jobs {
         slotd.wait_state(job, "COMPLETED");
     }
@@ -139,12 +142,21 @@ fn a_working_directory_that_is_not_there_is_refused_with_its_path() {
     let slotd = Slotd::start();
     let missing = slotd.path("typo").display().to_string();
     slotd.write("file", "");
-    for (command, rest) in [("sbatch", &["--wrap", "pwd"][..]), ("srun", &["pwd"]), ("salloc", &["true"])] {
+    for (command, rest) in
+        [("sbatch", &["--wrap", "pwd"][..]), ("srun", &["pwd"]), ("salloc", &["true"])]
+    {
         let out = slotd.cmd(command, &[&["-D", "typo"], rest].concat()).fails(1);
-        let said =
-            format!("{command}: error: unable to use the working directory {missing}: No such file or directory");
+        let said = format!(
+            "{command}: error: unable to use the working directory {missing}: No such file or directory"
+        );
         assert!(out.stderr.contains(&said), "{}", out.stderr);
-        assert!(slotd.cmd(command, &[&["-D", "file"], rest].concat()).fails(1).stderr.contains("Not a directory"));
+        assert!(
+            slotd
+                .cmd(command, &[&["-D", "file"], rest].concat())
+                .fails(1)
+                .stderr
+                .contains("Not a directory")
+        );
     }
     assert!(!slotd.exists("typo") && slotd.all_records().is_empty());
 }
@@ -162,12 +174,22 @@ fn a_shell_whose_directory_was_removed_submits_no_job_but_to_another_one() {
     shell.args(["-c", commands]);
     let out = slotd.run(shell).ok();
     let lines = out.lines();
-    let refused = lines.iter().filter(|line| line.contains("error: unable to use the working directory"));
-    assert_eq!(refused.filter(|line| line.ends_with("No such file or directory")).count(), 9, "{}", out.stdout);
+    let refused =
+        lines.iter().filter(|line| line.contains("error: unable to use the working directory"));
+    assert_eq!(
+        refused.filter(|line| line.ends_with("No such file or directory")).count(),
+        9,
+        "{}",
+        out.stdout
+    );
     for command in ["sbatch 1", "srun 1", "salloc 1"] {
         assert_eq!(lines.iter().filter(|line| **line == command).count(), 3, "{}", out.stdout);
     }
-    assert!(out.stdout.ends_with("queries work\n") && slotd.all_records().is_empty(), "{}", out.stdout);
+    assert!(
+        out.stdout.ends_with("queries work\n") && slotd.all_records().is_empty(),
+        "{}",
+        out.stdout
+    );
     let mut shell = slotd.shell();
     shell.args(["-c", &format!("mkdir q && cd q && rmdir ../q; srun -D {work} pwd")]);
     assert_eq!(slotd.run(shell).ok().stdout, format!("{work}\n"));
@@ -191,7 +213,10 @@ fn a_working_directory_that_may_not_be_entered_is_refused() {
         });
     }
     let out = slotd.run(sbatch).fails(1);
-    let said = format!("unable to use the working directory {}: Permission denied", slotd.path("locked").display());
+    let said = format!(
+        "unable to use the working directory {}: Permission denied",
+        slotd.path("locked").display()
+    );
     assert!(out.stderr.contains(&said) && !out.stderr.contains("make it"), "{}", out.stderr);
     assert!(slotd.all_records().is_empty());
 }
@@ -207,7 +232,10 @@ fn a_job_that_waits_may_get_its_working_directory_from_others() {
     let job: u32 = out.text().trim().parse().unwrap();
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.read(&format!("made/slurm-{job}.out")), format!("{}\n", slotd.path("made").display()));
+    assert_eq!(
+        slotd.read(&format!("made/slurm-{job}.out")),
+        format!("{}\n", slotd.path("made").display())
+    );
 }
 
 #[test]
@@ -222,7 +250,10 @@ fn a_working_directory_that_is_gone_at_the_start_fails_the_job_and_is_not_made()
     for job in [told, untold] {
         slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
         let record = slotd.wait_state(job, "FAILED");
-        assert_eq!((record.reason().as_str(), record.exit().as_str()), ("JobLaunchFailure", "0:53"));
+        assert_eq!(
+            (record.reason().as_str(), record.exit().as_str()),
+            ("JobLaunchFailure", "0:53")
+        );
         assert!(slotd.show(job, "SystemComment").contains(&gone));
     }
     let why = format!("could not enter the working directory {gone}: No such file or directory");
@@ -235,8 +266,11 @@ fn a_batch_job_has_the_limits_of_its_submitter_or_those_that_it_names() {
     let slotd = Slotd::start();
     let seen = |propagate: &str| {
         let script = "ulimit -Sn; ulimit -Sc";
-        let out =
-            slotd.sh(&format!("ulimit -Sn 123; ulimit -Sc 0; sbatch --parsable {propagate} --wrap '{script}'")).ok();
+        let out = slotd
+            .sh(&format!(
+                "ulimit -Sn 123; ulimit -Sc 0; sbatch --parsable {propagate} --wrap '{script}'"
+            ))
+            .ok();
         let job: u32 = out.text().parse().unwrap();
         slotd.wait_state(job, "COMPLETED");
         slotd.output(job)
@@ -261,8 +295,9 @@ fn the_script_of_a_job_is_in_its_directory_from_its_submission_on() {
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "held\n");
-    let names =
-        std::fs::read_dir(slotd.job_dir(job)).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(slotd.job_dir(job))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap());
     // What the job is stands in its exit record where it was over at once.
     let mut names: Vec<String> = names.filter(|name| name != "job.json").collect();
     names.sort_unstable();
@@ -276,7 +311,8 @@ fn the_mask_of_the_submitter_holds_for_files() {
     let out = slotd.sh("umask 027; sbatch --parsable --wrap 'touch made'").ok();
     let job: u32 = out.text().parse().unwrap();
     slotd.wait_state(job, "COMPLETED");
-    let mode = |name: &str| std::fs::metadata(slotd.path(name)).unwrap().permissions().mode() & 0o777;
+    let mode =
+        |name: &str| std::fs::metadata(slotd.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("made"), 0o640);
     assert_eq!(mode(&format!("slurm-{job}.out")), 0o640);
 }

@@ -20,7 +20,12 @@ const MB: u64 = 1 << 20;
 #[test]
 fn memory_that_rises_in_steps_is_seen_to_rise() {
     let mut slotd = Slotd::start();
-    let hold = |n: u32| format!("helper hold 30 > held.{n} & pids=\"$pids $!\"; {}\n", slotd.gate(&format!("go.{n}")));
+    let hold = |n: u32| {
+        format!(
+            "helper hold 30 > held.{n} & pids=\"$pids $!\"; {}\n",
+            slotd.gate(&format!("go.{n}"))
+        )
+    };
     let script = format!("#!/bin/sh\n{}{}{}kill $pids\nwait\nexit 0\n", hold(1), hold(2), hold(3));
     let job = slotd.script(&[], &script);
     let batch = format!("{job}.batch");
@@ -45,7 +50,9 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
         }
     }
     let seen = spans(&slotd, &batch);
-    let first = |least: u64| seen.iter().position(|span| number(span, "mem_max") >= least).expect("it was seen");
+    let first = |least: u64| {
+        seen.iter().position(|span| number(span, "mem_max") >= least).expect("it was seen")
+    };
     assert!(first(30 * MB) < first(60 * MB) && first(60 * MB) < first(90 * MB), "{seen:#?}");
     slotd.open("go.3");
     slotd.wait_state(job, "COMPLETED");
@@ -62,7 +69,12 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
     let lines = slotd.cmd("sstat", &["-n", "-P", "--series", "-j", &batch]).ok();
     assert_eq!(lines.stderr, "");
     assert_eq!(lines.lines().len(), kept.len());
-    assert!(lines.lines().iter().all(|line| line.starts_with(&format!("{batch}|")) && line.split('|').count() == 8));
+    assert!(
+        lines
+            .lines()
+            .iter()
+            .all(|line| line.starts_with(&format!("{batch}|")) && line.split('|').count() == 8)
+    );
     // Programs read seff as it always was.
     let plain = slotd.cmd("seff", &[job.to_string()]).ok().stdout;
     let plotted = slotd.cmd("seff", &["--plot".to_owned(), job.to_string()]).ok().stdout;
@@ -76,8 +88,9 @@ fn each_step_has_a_series_of_its_own_with_all_of_its_cpu_time() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\nsrun helper burn 700\nsrun helper burn 300\n");
     slotd.wait_state(job, "COMPLETED");
-    let used =
-        |step: u32| -> u64 { spans(&slotd, &format!("{job}.{step}")).iter().map(|span| number(span, "cpu_us")).sum() };
+    let used = |step: u32| -> u64 {
+        spans(&slotd, &format!("{job}.{step}")).iter().map(|span| number(span, "cpu_us")).sum()
+    };
     assert!(used(0) >= 700_000, "{}", used(0));
     assert!((300_000..used(0)).contains(&used(1)), "{} and {}", used(0), used(1));
 }
@@ -85,7 +98,8 @@ fn each_step_has_a_series_of_its_own_with_all_of_its_cpu_time() {
 #[test]
 fn the_steps_of_another_run_and_of_another_job_are_not_mixed_in() {
     let slotd = Slotd::start();
-    let script = format!("#!/bin/sh\n[ -e once ] || srun helper burn 400\n: > once\n{}\n", slotd.gate("go"));
+    let script =
+        format!("#!/bin/sh\n[ -e once ] || srun helper burn 400\n: > once\n{}\n", slotd.gate("go"));
     let job = slotd.script(&["--requeue"], &script);
     slotd.wait("its first run", || slotd.exists("once").then_some(()));
     assert!(!spans(&slotd, &format!("{job}.0")).is_empty());
@@ -94,12 +108,18 @@ fn the_steps_of_another_run_and_of_another_job_are_not_mixed_in() {
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     let none = slotd.cmd("sstat", &["--series", "-n", "-j", &format!("{job}.0")]).ok();
-    let why = format!("sstat: error: nothing is known of {job}.0 over time: it has not started, or was over at once\n");
+    let why = format!(
+        "sstat: error: nothing is known of {job}.0 over time: it has not started, or was over at once\n"
+    );
     assert_eq!((none.stdout.as_str(), none.stderr), ("", why));
     slotd.cmd("sstat", &["--json", "-j", &job.to_string()]).fails(1);
     let held = slotd.wrap(&["-H"], "true");
     for unknown in [held, 999] {
         let none = slotd.cmd("sstat", &["--series", "-n", "-j", &unknown.to_string()]).ok();
-        assert!(none.stdout.is_empty() && none.stderr.contains(&format!("of {unknown} over time")), "{}", none.stderr);
+        assert!(
+            none.stdout.is_empty() && none.stderr.contains(&format!("of {unknown} over time")),
+            "{}",
+            none.stderr
+        );
     }
 }

@@ -16,10 +16,16 @@ const PROGRAMS: &[(&str, &str)] = &[
          echo \"python $*${CONDA_DEFAULT_ENV:+ in $CONDA_DEFAULT_ENV}\"\n",
     ),
     ("conda", "[ \"$*\" = 'info --base' ] && echo \"$HOME/conda\"\n"),
-    ("hostname", "case $1 in --ip-address) echo 10.0.0.7 ;; -f) echo here.example.org ;; *) echo here ;; esac\n"),
+    (
+        "hostname",
+        "case $1 in --ip-address) echo 10.0.0.7 ;; -f) echo here.example.org ;; *) echo here ;; esac\n",
+    ),
     ("torchrun", "echo \"torchrun $* on $CUDA_VISIBLE_DEVICES as $SLURM_PROCID\"\n"),
     ("accelerate", "echo \"accelerate $* on $CUDA_VISIBLE_DEVICES as $SLURM_PROCID\"\n"),
-    ("mpirun", "[ \"$1\" = -np ] || exit 9\nfor rank in $(seq \"$2\"); do \"$3\" \"$rank\" & done; wait\n"),
+    (
+        "mpirun",
+        "[ \"$1\" = -np ] || exit 9\nfor rank in $(seq \"$2\"); do \"$3\" \"$rank\" & done; wait\n",
+    ),
     ("ray", "echo \"$*\" >ray.started; exec sleep 1000\n"),
     ("jupyter-notebook", "echo \"jupyter $*\"; exec sleep 1000\n"),
 ];
@@ -37,17 +43,24 @@ fn site(name: &str) -> Slotd {
     }
     let home = slotd.base.join("home");
     fs::create_dir_all(home.join("conda/etc/profile.d")).unwrap();
-    fs::write(home.join("conda/etc/profile.d/conda.sh"), "conda() { export CONDA_DEFAULT_ENV=$2; }\n").unwrap();
+    fs::write(
+        home.join("conda/etc/profile.d/conda.sh"),
+        "conda() { export CONDA_DEFAULT_ENV=$2; }\n",
+    )
+    .unwrap();
     fs::write(home.join("before"), BEFORE).unwrap();
     // Login shells begin with a path of their own.
-    fs::write(home.join(".profile"), format!("PATH={}:$PATH\n", slotd.base.join("bin").display())).unwrap();
+    fs::write(home.join(".profile"), format!("PATH={}:$PATH\n", slotd.base.join("bin").display()))
+        .unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published").join(name);
     slotd.write(name, fs::read(script).unwrap());
     slotd
 }
 
 fn with_before(slotd: &Slotd, mut command: Command) -> Command {
-    command.env("BASH_ENV", slotd.base.join("home/before")).env("USER", nix::unistd::geteuid().to_string());
+    command
+        .env("BASH_ENV", slotd.base.join("home/before"))
+        .env("USER", nix::unistd::geteuid().to_string());
     command.env("TMPDIR", slotd.base.join("home"));
     command
 }
@@ -71,7 +84,9 @@ fn by_hand(slotd: &Slotd, name: &str) -> Out {
     let mut shell = with_before(slotd, slotd.shell());
     shell.args(["-c", &format!("exec bash {name}")]);
     let out = slotd.run(shell).ok();
-    slotd.wait("an empty queue", || Some(()).filter(|()| slotd.cmd("squeue", &["-h"]).ok().text().is_empty()));
+    slotd.wait("an empty queue", || {
+        Some(()).filter(|()| slotd.cmd("squeue", &["-h"]).ok().text().is_empty())
+    });
     out
 }
 
@@ -96,7 +111,9 @@ fn an_array_that_sweeps_parameters() {
     let tasks = slotd.wait_array(id, 6);
     assert!(most_at_once(&tasks) <= 2);
     assert_eq!(begun(&slotd).len(), 6);
-    for (task, (lr, seed)) in ["0.1", "0.01", "0.001"].iter().flat_map(|lr| [(lr, 1), (lr, 2)]).enumerate() {
+    for (task, (lr, seed)) in
+        ["0.1", "0.01", "0.001"].iter().flat_map(|lr| [(lr, 1), (lr, 2)]).enumerate()
+    {
         let call = format!("train.py --lr {lr} --seed {seed} --out results/{lr}-{seed}");
         assert_eq!(slotd.read(&format!("results/{lr}-{seed}")), format!("{call}\n"));
         let log = slotd.read(&format!("logs/sweep_{id}_{task}.out"));
@@ -113,7 +130,10 @@ fn an_array_that_takes_a_line_of_a_file_each() {
     }
     let id = submitted(&slotd, &["array-lines.sh"]);
     slotd.wait_array(id, 3);
-    assert_eq!(["first", "second", "third"].map(|name| slotd.read(&format!("{name}.count"))), ["1\n", "2\n", "3\n"]);
+    assert_eq!(
+        ["first", "second", "third"].map(|name| slotd.read(&format!("{name}.count"))),
+        ["1\n", "2\n", "3\n"]
+    );
     assert_eq!(begun(&slotd).len(), 3);
 }
 
@@ -131,7 +151,10 @@ fn a_checkpoint_at_usr1_and_a_second_run() {
     slotd.wait_state(id, "COMPLETED");
     assert_eq!(slotd.read("state"), "saved\nfinished\n");
     let log = slotd.read("resumable.log");
-    let said: Vec<&str> = log.lines().filter(|line| line.starts_with("start") || line.starts_with("caught")).collect();
+    let said: Vec<&str> = log
+        .lines()
+        .filter(|line| line.starts_with("start") || line.starts_with("caught"))
+        .collect();
     assert_eq!(said, ["start 0", &format!("caught USR1, requeue {id}"), "start 1"]);
     assert_eq!(begun(&slotd), [id, id]);
 }
@@ -161,7 +184,8 @@ fn a_step_on_each_gpu() {
     slotd.program("train", train);
     let id = completed(&slotd, &["gpu-each.sh"]);
     let said: Vec<String> = (0..4).map(|i| slotd.read(&format!("gpu-{i}.log"))).collect();
-    let mut gpus: Vec<&str> = said.iter().map(|text| text.trim_end().rsplit(' ').next().unwrap()).collect();
+    let mut gpus: Vec<&str> =
+        said.iter().map(|text| text.trim_end().rsplit(' ').next().unwrap()).collect();
     gpus.sort_unstable();
     assert_eq!(gpus, ["0", "1", "2", "3"], "{said:?}");
     assert!((0..4).all(|i| said[i].starts_with(&format!("run {i} on "))), "{said:?}");
@@ -173,7 +197,8 @@ fn a_step_on_each_gpu() {
 fn modules_and_a_conda_environment() {
     let slotd = site("modules-conda.sh");
     let id = completed(&slotd, &["modules-conda.sh", "a", "b c"]);
-    let wanted = ["module purge", "module load gcc/12.2 cuda/12.1", "python -u analysis.py a b c in torch"];
+    let wanted =
+        ["module purge", "module load gcc/12.2 cuda/12.1", "python -u analysis.py a b c in torch"];
     assert_eq!(slotd.read(&format!("conda_{id}.out")).lines().collect::<Vec<_>>(), wanted);
     assert_eq!(slotd.sacct(id, "Account,AllocCPUS,ReqMem,Timelimit"), "proj|2|1G|00:10:00");
     assert_eq!(begun(&slotd), [id]);
@@ -203,8 +228,10 @@ fn a_chain_of_jobs() {
     let names = slotd.line("sacct -nXP -o JobName,State").ok();
     let mut wanted = vec!["clean|COMPLETED", "prep|COMPLETED", "sum|COMPLETED"];
     wanted.extend(["work|COMPLETED"; 3]);
-    let found: Vec<&str> =
-        sorted(&names.stdout).into_iter().filter(|row| !row.starts_with("never|CANCELLED")).collect();
+    let found: Vec<&str> = sorted(&names.stdout)
+        .into_iter()
+        .filter(|row| !row.starts_with("never|CANCELLED"))
+        .collect();
     assert_eq!(found, wanted);
 }
 
@@ -240,8 +267,9 @@ fn ranks_by_mpirun() {
 fn torchrun_with_a_rendezvous() {
     let slotd = site("torchrun.sh");
     let id = completed(&slotd, &["torchrun.sh"]);
-    let call =
-        format!("--nnodes 1 --nproc_per_node 2 --rdzv_id {id} --rdzv_backend c10d --rdzv_endpoint 10.0.0.7:29500");
+    let call = format!(
+        "--nnodes 1 --nproc_per_node 2 --rdzv_id {id} --rdzv_backend c10d --rdzv_endpoint 10.0.0.7:29500"
+    );
     assert_eq!(slotd.read("torchrun.out"), format!("torchrun {call} train.py 50 10 on 0,1 as 0\n"));
     assert_eq!(begun(&slotd), [id]);
 }
@@ -250,7 +278,10 @@ fn torchrun_with_a_rendezvous() {
 fn accelerate_on_all_gpus_of_a_job() {
     let slotd = site("accelerate.sh");
     let id = completed(&slotd, &["accelerate.sh"]);
-    let call = format!("--num_processes 4 --num_machines 1 --rdzv_backend c10d --main_process_ip {}", host());
+    let call = format!(
+        "--num_processes 4 --num_machines 1 --rdzv_backend c10d --main_process_ip {}",
+        host()
+    );
     let rest = "--main_process_port 29500 train.py --mixed_precision fp16 on 0,1,2,3 as 0";
     assert_eq!(slotd.read(&format!("O-llm.{id}")), format!("accelerate launch {call} {rest}\n"));
     assert_eq!(slotd.read(&format!("E-llm.{id}")), "");
@@ -260,7 +291,10 @@ fn accelerate_on_all_gpus_of_a_job() {
 #[test]
 fn threads_by_openmp() {
     let slotd = site("openmp.sh");
-    slotd.program("solve", "#!/bin/sh\necho \"$OMP_NUM_THREADS $OMP_PLACES $SLURM_CPUS_PER_TASK\" >>solved\n");
+    slotd.program(
+        "solve",
+        "#!/bin/sh\necho \"$OMP_NUM_THREADS $OMP_PLACES $SLURM_CPUS_PER_TASK\" >>solved\n",
+    );
     let id = completed(&slotd, &["openmp.sh"]);
     assert_eq!(slotd.read("openmp.out"), "threads 3, cpus 3, per node 3\n");
     assert_eq!(slotd.read("solved"), "3 threads 3\n");
@@ -329,7 +363,8 @@ fn a_job_that_takes_the_place_of_one_that_failed() {
     let slotd = site("rescue.sh");
     by_hand(&slotd, "rescue.sh");
     assert_eq!(slotd.read("result"), "whole\n");
-    let told: Vec<String> = slotd.read("rescue.log").split_whitespace().map(str::to_owned).collect();
+    let told: Vec<String> =
+        slotd.read("rescue.log").split_whitespace().map(str::to_owned).collect();
     assert_eq!(told, ["fails", "FAILED", "7:0"]);
 }
 
@@ -337,7 +372,10 @@ fn a_job_that_takes_the_place_of_one_that_failed() {
 fn a_head_and_what_it_serves() {
     let slotd = site("ray.sh");
     let id = completed(&slotd, &["ray.sh"]);
-    assert_eq!(slotd.read("ray.started"), "start --head --node-ip-address=10.0.0.7 --port=6379 --num-cpus 4 --block\n");
+    assert_eq!(
+        slotd.read("ray.started"),
+        "start --head --node-ip-address=10.0.0.7 --port=6379 --num-cpus 4 --block\n"
+    );
     let log = slotd.read("ray.out");
     assert!(log.starts_with("python -u tune.py 4\n"), "{log}");
     assert_eq!(begun(&slotd), [id]);
@@ -345,8 +383,12 @@ fn a_head_and_what_it_serves() {
 
 #[test]
 fn every_script_has_a_test() {
-    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published.rs")).unwrap();
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published")).unwrap() {
+    let source =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published.rs"))
+            .unwrap();
+    for entry in
+        fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published")).unwrap()
+    {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(source.contains(&format!("site(\"{name}\")")), "{name} has no test");
     }

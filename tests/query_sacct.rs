@@ -17,7 +17,10 @@ fn the_default_view_is_the_book_s() {
     let job = slotd.wrap(&["-J", "first"], "true");
     slotd.wait_state(job, "COMPLETED");
     let out = sacct(&slotd, &[]);
-    assert_eq!(words(out.lines()[0]), ["JobID", "Partition", "JobName", "User", "State", "ExitCode"]);
+    assert_eq!(
+        words(out.lines()[0]),
+        ["JobID", "Partition", "JobName", "User", "State", "ExitCode"]
+    );
     let row = words(out.lines()[1]);
     assert_eq!(row[..3], [job.to_string(), "cpu".to_owned(), "first".to_owned()]);
     assert_eq!(row[4..], ["COMPLETED", "0:0"]);
@@ -30,7 +33,8 @@ fn a_job_is_known_the_moment_its_id_is_printed_and_its_end_the_moment_it_ended()
         let out =
             slotd.sh("id=$(sbatch --parsable -W --wrap 'exit 3'); sacct -nXP -j $id -o jobid,state,exitcode").ok();
         assert!(out.text().ends_with("|FAILED|3:0"), "{out:?}");
-        let out = slotd.sh("id=$(sbatch --parsable -H --wrap true); sacct -nXP -j $id -o state").ok();
+        let out =
+            slotd.sh("id=$(sbatch --parsable -H --wrap true); sacct -nXP -j $id -o state").ok();
         assert_eq!(out.text(), "PENDING");
     }
 }
@@ -58,13 +62,23 @@ fn explicit_formats_are_slurm_s() {
     );
     let expected = format!("{job}|FAILED|5:0\n{job}.batch|FAILED|5:0\n");
     assert_eq!(sacct(&slotd, &["-nP", "-j", &id, "-o", "jobid,state,exitcode"]).stdout, expected);
-    assert_eq!(sacct(&slotd, &["-n", "--parsable2", "--jobs", &id, "--format=jobid,state,exitcode"]).stdout, expected);
-    assert_eq!(sacct(&slotd, &["-np", "-X", "-j", &id, "-o", "jobid,state"]).stdout, format!("{job}|FAILED|\n"));
+    assert_eq!(
+        sacct(&slotd, &["-n", "--parsable2", "--jobs", &id, "--format=jobid,state,exitcode"])
+            .stdout,
+        expected
+    );
+    assert_eq!(
+        sacct(&slotd, &["-np", "-X", "-j", &id, "-o", "jobid,state"]).stdout,
+        format!("{job}|FAILED|\n")
+    );
     assert_eq!(
         sacct(&slotd, &["-nP", "--delimiter=,", "-X", "-j", &id, "-o", "jobid,state"]).text(),
         format!("{job},FAILED")
     );
-    assert_eq!(sacct(&slotd, &["-P", "-X", "-j", &id, "-o", "jobid,state"]).lines()[0], "JobID|State");
+    assert_eq!(
+        sacct(&slotd, &["-P", "-X", "-j", &id, "-o", "jobid,state"]).lines()[0],
+        "JobID|State"
+    );
     let cut = sacct(&slotd, &["-n", "-X", "-j", &id, "-o", "JobName%2,State%-10"]);
     assert_eq!(cut.stdout, "b+ FAILED     \n");
 }
@@ -74,7 +88,9 @@ fn every_field_of_the_book_is_known() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-c", "2", "--mem", "1G"], "true");
     slotd.wait_state(job, "COMPLETED");
-    let one = |field: &str| sacct(&slotd, &["-nPX", "-j", &job.to_string(), "-o", field]).text().to_owned();
+    let one = |field: &str| {
+        sacct(&slotd, &["-nPX", "-j", &job.to_string(), "-o", field]).text().to_owned()
+    };
     for (field, value) in [
         ("JobID", job.to_string()),
         ("ArrayJobID", String::new()),
@@ -95,7 +111,11 @@ fn every_field_of_the_book_is_known() {
         assert!(value.is_empty() || got == value, "{field}: {got:?} is not {value:?}");
     }
     for field in ["ReqTRES", "AllocTRES"] {
-        assert!(one(field).contains("cpu=2") && one(field).contains("mem=1G"), "{field}: {}", one(field));
+        assert!(
+            one(field).contains("cpu=2") && one(field).contains("mem=1G"),
+            "{field}: {}",
+            one(field)
+        );
     }
     for field in ["Submit", "Start", "End"] {
         assert!(one(field).starts_with("20") && one(field).len() == 19, "{field}: {}", one(field));
@@ -139,8 +159,8 @@ fn percent_codes_of_the_book_are_understood() {
         format!("{job} nm cpu COMPLETED")
     );
     for code in [
-        "%i", "%F", "%K", "%j", "%P", "%u", "%t", "%T", "%R", "%X", "%M", "%C", "%m", "%b", "%B", "%N", "%V", "%S",
-        "%E", "%Z",
+        "%i", "%F", "%K", "%j", "%P", "%u", "%t", "%T", "%R", "%X", "%M", "%C", "%m", "%b", "%B",
+        "%N", "%V", "%S", "%E", "%Z",
     ] {
         sacct(&slotd, &["-nX", "-j", &id, "-o", code]);
     }
@@ -150,13 +170,18 @@ fn percent_codes_of_the_book_are_understood() {
 fn an_unknown_field_is_an_error_before_the_daemon_is_asked() {
     let slotd = Slotd::setup().prepare();
     let out = slotd.cmd("sacct", &["--format=nosuch"]).fails(1);
-    assert!(out.stderr.starts_with("sacct: error: Invalid field requested: \"nosuch\"\n"), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("sacct: error: Invalid field requested: \"nosuch\"\n"),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
 fn steps_are_records_below_their_job() {
     let slotd = Slotd::start();
-    let job = slotd.script(&["-n", "1"], "#!/bin/sh\nsrun true\nsrun -J named sh -c 'exit 7'\nexit 0\n");
+    let job =
+        slotd.script(&["-n", "1"], "#!/bin/sh\nsrun true\nsrun -J named sh -c 'exit 7'\nexit 0\n");
     slotd.wait_state(job, "COMPLETED");
     let id = job.to_string();
     let out = sacct(&slotd, &["-nP", "-j", &id, "-o", "jobid,jobname,state,exitcode"]);
@@ -170,12 +195,18 @@ fn steps_are_records_below_their_job() {
             format!("{job}.1|named|FAILED|7:0"),
         ]
     );
-    assert_eq!(sacct(&slotd, &["-nPX", "-j", &id, "-o", "jobid,derivedexitcode"]).text(), format!("{job}|7:0"));
+    assert_eq!(
+        sacct(&slotd, &["-nPX", "-j", &id, "-o", "jobid,derivedexitcode"]).text(),
+        format!("{job}|7:0")
+    );
     assert_eq!(
         sacct(&slotd, &["-nP", "-j", &format!("{job}.1"), "-o", "jobid,state"]).text(),
         format!("{job}.1|FAILED")
     );
-    assert_eq!(sacct(&slotd, &["-nP", "-j", &format!("{job}.batch"), "-o", "jobid"]).text(), format!("{job}.batch"));
+    assert_eq!(
+        sacct(&slotd, &["-nP", "-j", &format!("{job}.batch"), "-o", "jobid"]).text(),
+        format!("{job}.batch")
+    );
 }
 
 #[test]
@@ -197,7 +228,10 @@ fn array_tasks_are_shown_by_array_and_index() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "1-3"], "exit $((SLURM_ARRAY_TASK_ID - 1))");
     slotd.wait_array(job, 3);
-    let out = sacct(&slotd, &["-nXP", "-j", &job.to_string(), "-o", "jobid,state,exitcode,arrayjobid,arraytaskid"]);
+    let out = sacct(
+        &slotd,
+        &["-nXP", "-j", &job.to_string(), "-o", "jobid,state,exitcode,arrayjobid,arraytaskid"],
+    );
     let mut rows = out.lines();
     rows.sort_unstable();
     assert_eq!(
@@ -208,7 +242,10 @@ fn array_tasks_are_shown_by_array_and_index() {
             format!("{job}_3|FAILED|2:0|{job}|3")
         ]
     );
-    assert_eq!(sacct(&slotd, &["-nXP", "-j", &format!("{job}_2"), "-o", "jobid"]).text(), format!("{job}_2"));
+    assert_eq!(
+        sacct(&slotd, &["-nXP", "-j", &format!("{job}_2"), "-o", "jobid"]).text(),
+        format!("{job}_2")
+    );
 }
 
 #[test]
@@ -284,8 +321,7 @@ fn states_are_told_as_slurm_spells_them() {
 #[test]
 fn the_use_of_a_job_is_measured() {
     let slotd = Slotd::start();
-    let script =
-        "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null";
+    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null";
     let job = slotd.wrap(&[], script);
     slotd.wait_state(job, "COMPLETED");
     let step = sacct(&slotd, &["-nP", "-j", &format!("{job}.batch"), "-o", "maxrss,totalcpu"]);
@@ -310,9 +346,15 @@ fn a_script_that_caught_the_signal_is_shown_by_its_code_and_its_job_by_none() {
         slotd.wait_text(&format!("begun.{code}"), "\n");
         slotd.cancel(job);
         slotd.wait_end(job);
-        let out = sacct(&slotd, &["-nP", "-j", &job.to_string(), "-o", "jobid,state%9,exitcode,derivedexitcode"]);
+        let out = sacct(
+            &slotd,
+            &["-nP", "-j", &job.to_string(), "-o", "jobid,state%9,exitcode,derivedexitcode"],
+        );
         let lines = out.lines();
-        assert!(lines[0].starts_with(&format!("{job}|CANCELLED")) && lines[0].ends_with("|0:0|0:0"), "{out:?}");
+        assert!(
+            lines[0].starts_with(&format!("{job}|CANCELLED")) && lines[0].ends_with("|0:0|0:0"),
+            "{out:?}"
+        );
         assert_eq!(lines[1], format!("{job}.batch|{shown}|"));
         assert_eq!(lines[2], format!("{job}.0|FAILED|3:0|"));
     }
@@ -343,15 +385,20 @@ fn each_task_is_measured_for_itself() {
     for rank in [0, 1] {
         slotd.wait_text(&format!("ready.{rank}"), "\n");
     }
-    let now = slotd.cmd("sstat", &["-nP", "-j", &format!("{job}.0"), "-o", "maxvmsize,maxvmsizetask"]).ok();
+    let now = slotd
+        .cmd("sstat", &["-nP", "-j", &format!("{job}.0"), "-o", "maxvmsize,maxvmsizetask"])
+        .ok();
     let (vm, rank) = now.text().split_once('|').unwrap();
     assert!(kib(vm) > 40_000.0 && rank == "1", "{now:?}");
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     slotd.crash();
 
-    let of_step = |fields: &str| slotd.cmd("sacct", &["-nP", "-j", &format!("{job}.0"), "-o", fields]).ok();
-    let out = of_step("maxvmsize,avevmsize,maxdiskread,avediskread,maxvmsizetask,maxdiskreadtask,maxpages");
+    let of_step =
+        |fields: &str| slotd.cmd("sacct", &["-nP", "-j", &format!("{job}.0"), "-o", fields]).ok();
+    let out = of_step(
+        "maxvmsize,avevmsize,maxdiskread,avediskread,maxvmsizetask,maxdiskreadtask,maxpages",
+    );
     let cells = words(out.text());
     let [vm, mean_vm, read, mean_read] = [0, 1, 2, 3].map(|i| kib(&cells[i]));
     assert!(vm > 40_000.0 && mean_vm < vm && mean_vm * 2.0 > vm, "{out:?}");
@@ -361,7 +408,8 @@ fn each_task_is_measured_for_itself() {
     assert!(cells[6].parse::<u64>().is_ok(), "{out:?}");
     assert_eq!(slotd.sacct(job, "maxvmsize,avevmsize,maxdiskread,maxpages"), "|||");
     let json: serde_json::Value =
-        serde_json::from_str(&slotd.cmd("sacct", &["--json", "-j", &job.to_string()]).ok().stdout).unwrap();
+        serde_json::from_str(&slotd.cmd("sacct", &["--json", "-j", &job.to_string()]).ok().stdout)
+            .unwrap();
     let steps = json["jobs"][0]["steps"].as_array().unwrap();
     let step = steps.iter().find(|step| step["step"]["id"] == "0").unwrap();
     let most = step["tres"]["requested"]["max"].as_array().unwrap();
@@ -386,15 +434,23 @@ fn earlier_runs_of_a_requeued_job_are_duplicates() {
         let args = [&["-nP", "-j", &id, "-o", "jobid,state,exitcode,restarts"], args].concat();
         sacct(&slotd, &args).lines().iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()
     };
-    let present =
-        [format!("{id}|COMPLETED|0:0|1"), format!("{id}.batch|COMPLETED|0:0|"), format!("{id}.0|COMPLETED|0:0|")];
+    let present = [
+        format!("{id}|COMPLETED|0:0|1"),
+        format!("{id}.batch|COMPLETED|0:0|"),
+        format!("{id}.0|COMPLETED|0:0|"),
+    ];
     assert_eq!(of(&[]), present);
-    let earlier =
-        [format!("{id}|REQUEUED|0:0|0"), format!("{id}.batch|CANCELLED|0:15|"), format!("{id}.0|COMPLETED|0:0|")];
+    let earlier = [
+        format!("{id}|REQUEUED|0:0|0"),
+        format!("{id}.batch|CANCELLED|0:15|"),
+        format!("{id}.0|COMPLETED|0:0|"),
+    ];
     assert_eq!(of(&["-D"]), [earlier, present].concat());
     let json: serde_json::Value =
-        serde_json::from_str(&slotd.cmd("sacct", &["-D", "--json", "-j", &id]).ok().stdout).unwrap();
-    let states: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| &job["state"]["current"]).collect();
+        serde_json::from_str(&slotd.cmd("sacct", &["-D", "--json", "-j", &id]).ok().stdout)
+            .unwrap();
+    let states: Vec<_> =
+        json["jobs"].as_array().unwrap().iter().map(|job| &job["state"]["current"]).collect();
     assert_eq!(states, ["REQUEUED", "COMPLETED"]);
 }
 
@@ -403,9 +459,13 @@ fn history_survives_restarts() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "old"], "exit 2");
     slotd.wait_end(job);
-    let before = slotd.sacct(job, "jobid,jobname,state,exitcode,submit,start,end,workdir,submitline");
+    let before =
+        slotd.sacct(job, "jobid,jobname,state,exitcode,submit,start,end,workdir,submitline");
     slotd.crash();
-    assert_eq!(slotd.sacct(job, "jobid,jobname,state,exitcode,submit,start,end,workdir,submitline"), before);
+    assert_eq!(
+        slotd.sacct(job, "jobid,jobname,state,exitcode,submit,start,end,workdir,submitline"),
+        before
+    );
 }
 
 #[test]
@@ -423,7 +483,10 @@ fn slurm_s_columns_may_be_the_default() {
     let mut command = slotd.command("sacct");
     command.env("SLOTD_OUTPUT", "slurm");
     let out = slotd.run(command).ok();
-    assert_eq!(out.lines()[0], "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode ");
+    assert_eq!(
+        out.lines()[0],
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode "
+    );
 }
 
 #[test]
@@ -484,9 +547,18 @@ fn sacct_prints_scripts_and_environments() {
     sbatch.args(["--parsable", "-H", "job.sh"]).env("MARK", "a b");
     let job = slotd.run(sbatch).ok().text().to_owned();
     let rule = "-".repeat(80);
-    slotd.expect(&format!("sacct -B -j {job}"), 0, &format!("Batch Script for {job}\n{rule}\n{script}\n"), "");
+    slotd.expect(
+        &format!("sacct -B -j {job}"),
+        0,
+        &format!("Batch Script for {job}\n{rule}\n{script}\n"),
+        "",
+    );
     let out = slotd.line(&format!("sacct --env-vars -j {job}")).ok();
-    assert!(out.stdout.starts_with(&format!("Environment used for {job}\n{rule}\n")), "{}", out.stdout);
+    assert!(
+        out.stdout.starts_with(&format!("Environment used for {job}\n{rule}\n")),
+        "{}",
+        out.stdout
+    );
     assert!(out.lines().contains(&"MARK=a b"), "{}", out.stdout);
 }
 
@@ -498,9 +570,18 @@ fn sacct_knows_nothing_of_unknown_jobs_and_says_so_by_a_header() {
     slotd.expect("sacct -nX -j 999999.0 --format=Reason --noheader", 0, "", "");
     slotd.expect("sacct -j abc", 1, "", "sacct: fatal: Bad job/step specified: abc\n");
     let out = slotd.cmd("sacct", &["-s", "bogus"]).fails(1);
-    assert!(out.stderr.starts_with("sacct: fatal: unrecognized job state value 'bogus'\n  hint: "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("sacct: fatal: unrecognized job state value 'bogus'\n  hint: "),
+        "{}",
+        out.stderr
+    );
     let hint = "  hint: now-2days, today, noon, 14:30, 12/31, 2026-12-31, 2026-12-31T23:59\n";
-    slotd.expect("sacct -S foo", 1, "", &format!("Invalid time specification (pos=0): foo\n{hint}"));
+    slotd.expect(
+        "sacct -S foo",
+        1,
+        "",
+        &format!("Invalid time specification (pos=0): foo\n{hint}"),
+    );
     slotd.expect("sacct -u nosuchuser", 1, "", "sacct: error: Invalid user id: nosuchuser\n");
     slotd.expect("sacct --nosuch", 1, "", "sacct: unrecognized option '--nosuch'\n");
 }
@@ -511,7 +592,9 @@ fn states_are_a_filter_of_what_jobs_are_now() {
     let failed = slotd.wrap(&[], "exit 3");
     slotd.wait_end(failed);
     let running = slotd.endless(&[]);
-    let found = |words: &[&str]| slotd.cmd("sacct", &[&["-n", "-P", "-X", "-o", "JobID"], words].concat()).ok().stdout;
+    let found = |words: &[&str]| {
+        slotd.cmd("sacct", &[&["-n", "-P", "-X", "-o", "JobID"], words].concat()).ok().stdout
+    };
     assert_eq!(found(&["-s", "FAILED"]), format!("{failed}\n"));
     assert_eq!(found(&["-s", "RUNNING"]), format!("{running}\n"));
     assert_eq!(found(&["-s", "COMPLETED"]), "");

@@ -20,8 +20,10 @@ fn squeue(slotd: &Slotd, args: &[&str]) -> Out {
 /// One running, one pending and one held job, with names of their own.
 fn queue() -> (Slotd, [u32; 3]) {
     let slotd = Slotd::start();
-    let running = slotd.endless(&["-J", "runner", "-c", "3", "-t", "30", "--mem", "1G", "--comment", "hi"]);
-    let pending = slotd.wrap(&["-J", "a-very-long-job-name", "-c", "2", "-t", "1-02:03:04", "-n", "2"], "true");
+    let running =
+        slotd.endless(&["-J", "runner", "-c", "3", "-t", "30", "--mem", "1G", "--comment", "hi"]);
+    let pending = slotd
+        .wrap(&["-J", "a-very-long-job-name", "-c", "2", "-t", "1-02:03:04", "-n", "2"], "true");
     let held = slotd.wrap(&["-J", "held", "-H"], "true");
     slotd.wait_reason(pending, "Resources");
     (slotd, [running, pending, held])
@@ -32,7 +34,10 @@ fn the_default_view_is_the_book_s() {
     let (slotd, [running, pending, held]) = queue();
     let out = squeue(&slotd, &[]);
     let lines = out.lines();
-    assert_eq!(words(lines[0]), ["JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODELIST(REASON)"]);
+    assert_eq!(
+        words(lines[0]),
+        ["JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODELIST(REASON)"]
+    );
     assert_eq!(lines.len(), 4);
     let row = |id: u32| {
         let found = lines.iter().map(|line| words(line)).find(|cells| cells[0] == id.to_string());
@@ -53,7 +58,12 @@ fn the_long_and_the_start_view_are_the_book_s() {
     let long = squeue(&slotd, &["-l"]);
     let header = "JOBID | PARTITION | NAME | USER | ST | TIME | TIME_LIMIT | NTASKS | CPUS | REQ_MEM | REQ_GPU | NODELIST(REASON)";
     assert_eq!(words(long.lines()[0]), words(header));
-    let row = long.lines().iter().map(|l| words(l)).find(|cells| cells[0] == pending.to_string()).unwrap();
+    let row = long
+        .lines()
+        .iter()
+        .map(|l| words(l))
+        .find(|cells| cells[0] == pending.to_string())
+        .unwrap();
     assert_eq!(row[6..9], ["1-02:04:00", "2", "4"]);
     let start = squeue(&slotd, &["--start"]);
     let header = "JOBID | PARTITION | NAME | USER | ST | START_TIME | NODELIST(REASON)";
@@ -74,10 +84,15 @@ fn percent_formats_are_slurm_s_to_the_letter() {
     let (r, p) = (running.to_string(), pending.to_string());
     let both = format!("{r},{p}");
     let show = |format: &str| squeue(&slotd, &["-S", "i", "-j", &both, "-o", format]).stdout;
-    assert_eq!(show("%i|%j|%t"), format!("JOBID|NAME|ST\n{r}|runner|R\n{p}|a-very-long-job-name|PD\n"));
+    assert_eq!(
+        show("%i|%j|%t"),
+        format!("JOBID|NAME|ST\n{r}|runner|R\n{p}|a-very-long-job-name|PD\n")
+    );
     assert_eq!(
         show("%10i<%.10j>%3t%5D"),
-        format!("JOBID     <      NAME>ST NODES\n{r:<10}<    runner>R  1    \n{p:<10}<a-very-lon>PD 1    \n")
+        format!(
+            "JOBID     <      NAME>ST NODES\n{r:<10}<    runner>R  1    \n{p:<10}<a-very-lon>PD 1    \n"
+        )
     );
     assert_eq!(
         show("%.18i %.9P %.8j %.2t %.6D").lines().next().unwrap(),
@@ -116,7 +131,12 @@ fn field_names_print_the_book_s_table_after_o() {
     let (slotd, [running, ..]) = queue();
     let out = squeue(
         &slotd,
-        &["-j", &running.to_string(), "-o", "JobID,JobName,State,ReqCPUS,NTasks,ReqMem,ReqGPU,TimeLimit"],
+        &[
+            "-j",
+            &running.to_string(),
+            "-o",
+            "JobID,JobName,State,ReqCPUS,NTasks,ReqMem,ReqGPU,TimeLimit",
+        ],
     );
     let lines = out.lines();
     assert_eq!(words(lines[0]).len(), 8);
@@ -137,7 +157,10 @@ fn capital_o_is_slurm_s() {
     );
     assert_eq!(
         squeue(&slotd, &["-j", &r, "-O", "JobID,Name,State"]).stdout,
-        format!("{:<20}{:<20}{:<20}\n{r:<20}{:<20}{:<20}\n", "JOBID", "NAME", "STATE", "runner", "RUNNING")
+        format!(
+            "{:<20}{:<20}{:<20}\n{r:<20}{:<20}{:<20}\n",
+            "JOBID", "NAME", "STATE", "runner", "RUNNING"
+        )
     );
 }
 
@@ -150,7 +173,10 @@ fn an_unknown_field_is_an_error() {
     let out = slotd.cmd("squeue", &["-O", "nosuch"]);
     assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
     let out = slotd.cmd("squeue", &["-o", "JobID,Nmae"]).fails(1);
-    assert_eq!(out.stderr, "squeue: error: Invalid job format specification: Nmae\n  hint: did you mean Name?\n");
+    assert_eq!(
+        out.stderr,
+        "squeue: error: Invalid job format specification: Nmae\n  hint: did you mean Name?\n"
+    );
     slotd.cmd("sprio", &["-o", "foo"]).fails(1);
 }
 
@@ -193,8 +219,11 @@ fn ended_jobs_are_shown_when_asked_for() {
     slotd.wait_end(failed);
     assert_eq!(squeue(&slotd, &["-h"]).stdout, "");
     for option in ["--all", "-tall", "--states=all"] {
-        let mut lines: Vec<String> =
-            squeue(&slotd, &["-h", option, "-o", "%i %t"]).lines().iter().map(|l| (*l).to_owned()).collect();
+        let mut lines: Vec<String> = squeue(&slotd, &["-h", option, "-o", "%i %t"])
+            .lines()
+            .iter()
+            .map(|l| (*l).to_owned())
+            .collect();
         lines.sort();
         assert_eq!(lines, [format!("{done} CD"), format!("{failed} F")], "{option}");
     }
@@ -212,7 +241,11 @@ fn unknown_ids_and_states_are_told_as_slurm_does() {
     let out = slotd.cmd("squeue", &["-j", "abc"]).fails(1);
     assert_eq!(out.stderr, "squeue: error: Invalid job id: abc\n");
     let out = slotd.cmd("squeue", &["-t", "bogus"]).fails(1);
-    assert!(out.stderr.starts_with("squeue: error: Invalid job state specified: bogus\n"), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("squeue: error: Invalid job state specified: bogus\n"),
+        "{}",
+        out.stderr
+    );
     let out = slotd.cmd("squeue", &["-u", "nosuchuser"]).ok();
     assert!(out.stderr.starts_with("squeue: error: Invalid user: nosuchuser\n"), "{}", out.stderr);
     assert_eq!(out.lines().len(), 1);
@@ -262,9 +295,11 @@ fn steps_are_shown_when_asked_for() {
     let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000'\n");
     slotd.wait_text("inner", "");
     let out = squeue(&slotd, &["-h", "-s"]);
-    let ids: Vec<&str> = out.lines().iter().map(|line| line.split_whitespace().next().unwrap()).collect();
+    let ids: Vec<&str> =
+        out.lines().iter().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert!(
-        ids.contains(&format!("{job}.batch").as_str()) && ids.contains(&format!("{job}.0").as_str()),
+        ids.contains(&format!("{job}.batch").as_str())
+            && ids.contains(&format!("{job}.0").as_str()),
         "{}",
         out.stdout
     );
@@ -303,8 +338,26 @@ fn json_can_be_parsed_and_names_each_job() {
 #[test]
 fn the_json_of_a_held_array_is_the_recorded_one() {
     let slotd = Slotd::start();
-    slotd.wrap(&["-H", "-J", "held", "-a", "1-3%2", "-c", "2", "--mem", "1G", "-t", "30", "--comment", "hi"], "true");
-    let mut json: serde_json::Value = serde_json::from_str(&squeue(&slotd, &["--json"]).stdout).unwrap();
+    slotd.wrap(
+        &[
+            "-H",
+            "-J",
+            "held",
+            "-a",
+            "1-3%2",
+            "-c",
+            "2",
+            "--mem",
+            "1G",
+            "-t",
+            "30",
+            "--comment",
+            "hi",
+        ],
+        "true",
+    );
+    let mut json: serde_json::Value =
+        serde_json::from_str(&squeue(&slotd, &["--json"]).stdout).unwrap();
     for (key, value) in json["jobs"][0].as_object_mut().unwrap() {
         let is_id = ["user_id", "group_id", "user_name", "group_name"].contains(&key.as_str());
         // Seconds since 1970, and not 0 for what has not been.
@@ -334,7 +387,8 @@ fn a_name_of_many_bytes_breaks_no_table() {
     assert_eq!(squeue(&slotd, &["-h", "-o", "%j"]).text(), "täg 日本語 \t|x");
 }
 
-const HEADER: &str = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n";
+const HEADER: &str =
+    "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n";
 
 const SLURM_DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 
@@ -365,7 +419,8 @@ fn jobs_that_left_the_memory_of_the_daemon_are_found_in_the_database() {
     let job = slotd.wrap(&[], "true");
     slotd.wait_end(job);
     forgotten(&slotd, job);
-    let shown = |words: &[&str]| slotd.cmd("squeue", &[&["-h", "-o", "%i %T"], words].concat()).ok().stdout;
+    let shown =
+        |words: &[&str]| slotd.cmd("squeue", &[&["-h", "-o", "%i %T"], words].concat()).ok().stdout;
     let (id, line) = (job.to_string(), format!("{job} COMPLETED\n"));
     assert_eq!(shown(&["-j", &id]), "", "it is known, and over");
     for words in [&["--all"][..], &["-t", "CD"], &["-t", "all", "-j", &id], &["--all", "-j", &id]] {
@@ -376,7 +431,8 @@ fn jobs_that_left_the_memory_of_the_daemon_are_found_in_the_database() {
     assert!(out.stdout.contains("JobState=COMPLETED"), "{}", out.stdout);
     let pending = slotd.wrap(&["-H"], "true");
     let both = slotd.line(&format!("scontrol -o show job {pending},{job}")).ok();
-    let mut ids: Vec<&str> = both.lines().iter().filter_map(|line| line.split_whitespace().next()).collect();
+    let mut ids: Vec<&str> =
+        both.lines().iter().filter_map(|line| line.split_whitespace().next()).collect();
     ids.sort_unstable();
     assert_eq!(ids, [format!("JobId={job}"), format!("JobId={pending}")]);
     slotd.expect("squeue -j 999999", 1, "", "slurm_load_jobs error: Invalid job id specified\n");
@@ -410,10 +466,17 @@ fn a_job_that_left_the_memory_is_over_to_scontrol_and_runs_again_when_it_is_requ
     );
     let not_running = "sattach: error: Could not get job step info: Job step is not running\n";
     slotd.expect(&format!("sattach {job}.0"), 1, "", not_running);
-    slotd.expect("sattach 99.0", 1, "", &not_running.replace("Job step is not running", "Invalid job id specified"));
+    slotd.expect(
+        "sattach 99.0",
+        1,
+        "",
+        &not_running.replace("Job step is not running", "Invalid job id specified"),
+    );
     slotd.cmd("scontrol", &["requeue", &format!("{job},{array}_1")]).ok();
     slotd.wait("the second runs", || (slotd.read("runs").lines().count() == 2).then_some(()));
-    slotd.wait("the task's second run", || (slotd.read("tasks").matches("1\n").count() == 2).then_some(()));
+    slotd.wait("the task's second run", || {
+        (slotd.read("tasks").matches("1\n").count() == 2).then_some(())
+    });
     assert_eq!(slotd.wait_state(job, "COMPLETED").restarts(), 1);
     assert_eq!(slotd.read("tasks").matches("2\n").count(), 1);
 }
@@ -428,7 +491,10 @@ fn squeue_says_what_it_cannot_find_as_slurm_does() {
         slotd.cmd("squeue", &words)
     };
     let out = line("-u nosuchuser").ok();
-    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), (HEADER, "squeue: error: Invalid user: nosuchuser\n\n"));
+    assert_eq!(
+        (out.stdout.as_str(), out.stderr.as_str()),
+        (HEADER, "squeue: error: Invalid user: nosuchuser\n\n")
+    );
     let out = line("-p nopart").ok();
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), (HEADER, ""), "{format}");
     slotd.expect("squeue -w nonode", 1, "", "squeue: error: Invalid node name nonode\n");
@@ -441,7 +507,12 @@ fn a_column_that_does_not_exist_leaves_the_others() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-H"], "true");
     let error = "squeue: error: Invalid job format specification: nosuch\n";
-    slotd.expect("squeue -h --Format=jobid:3,nosuch,statecompact:2", 0, &format!("{job:<3}PD\n"), error);
+    slotd.expect(
+        "squeue -h --Format=jobid:3,nosuch,statecompact:2",
+        0,
+        &format!("{job:<3}PD\n"),
+        error,
+    );
 }
 
 #[test]
@@ -497,7 +568,11 @@ fn squeue_iterates_with_the_date_above_each_table() {
     let long = slotd.cmd("squeue", &["-l", "-o", "%i"]).ok();
     assert_eq!((long.lines().len(), long.lines()[1]), (3, "JOBID"));
     let table = slotd.sh("SLOTD_OUTPUT=slurm squeue -l; SLOTD_OUTPUT=slurm sinfo -l").ok();
-    let dates = table.lines().iter().filter(|line| line.split(':').count() == 3 && line.len() == 24).count();
+    let dates = table
+        .lines()
+        .iter()
+        .filter(|line| line.split(':').count() == 3 && line.len() == 24)
+        .count();
     assert_eq!(dates, 2, "{}", table.stdout);
 }
 
@@ -506,7 +581,8 @@ fn tasks_of_an_array_that_were_changed_together_are_listed_one_by_one() {
     let slotd = Slotd::start();
     let array = slotd.wrap(&["-H", "-a", "1-6"], "true");
     slotd.line(&format!("scontrol update job {array}_[2-3] JobName=n23")).ok();
-    let lines = |words: &str| slotd.line(&format!("squeue -h -S K -o %i|%A|%K|%j {words}")).ok().stdout;
+    let lines =
+        |words: &str| slotd.line(&format!("squeue -h -S K -o %i|%A|%K|%j {words}")).ok().stdout;
     let line = |task: u32, name: &str| format!("{array}_{task}|{array}|{task}|{name}\n");
     let both = line(2, "n23") + &line(3, "n23");
     assert_eq!(lines(&format!("-j {array}_[2-3]")), both);
@@ -524,7 +600,11 @@ fn a_huge_array_is_one_line_in_every_command() {
     slotd.expect("squeue -h -o %i", 0, &format!("{array}_[0-999999]\n"), "");
     assert_eq!(slotd.sacct(array, "jobid,state"), format!("{array}_[0-999999]|PENDING"));
     let out = slotd.line(&format!("scontrol -o show job {array}_7")).ok();
-    assert!(out.stdout.starts_with(&format!("JobId={array} ArrayJobId={array} ArrayTaskId=7 ")), "{}", out.stdout);
+    assert!(
+        out.stdout.starts_with(&format!("JobId={array} ArrayJobId={array} ArrayTaskId=7 ")),
+        "{}",
+        out.stdout
+    );
     assert!(out.stdout.contains(&format!("/slurm-{array}_7.out ")), "{}", out.stdout);
     // Its limit is the array's, and stands by itself.
     let limited = slotd.wrap(&["-H", "-a", "0-9%2"], "true");

@@ -42,14 +42,19 @@ fn what_ran_at_a_reboot_is_node_fail_and_what_waited_goes_on() {
         srun.args(["sleep", "1000"]);
         srun
     });
-    let foreground = slotd.wait("srun's job", || slotd.all_records().last().filter(|r| r.id() == job + 2).cloned());
+    let foreground = slotd
+        .wait("srun's job", || slotd.all_records().last().filter(|r| r.id() == job + 2).cloned());
     slotd.wait_state(foreground.id(), "RUNNING");
-    slotd.wait("srun's step", || slotd.job_dir(foreground.id()).join("0.0.sock").exists().then_some(()));
+    slotd.wait("srun's step", || {
+        slotd.job_dir(foreground.id()).join("0.0.sock").exists().then_some(())
+    });
     let waiting = slotd.wrap(&["-c", "4"], "echo $SLURM_JOB_ID >> ran");
     let held = slotd.wrap(&["-H"], "true");
     slotd.wait_reason(waiting, "Resources");
     slotd.power_off();
-    slotd.wait("the client, which goes down with the machine", || (!srun.is_running()).then_some(()));
+    slotd.wait("the client, which goes down with the machine", || {
+        (!srun.is_running()).then_some(())
+    });
     boot_an_hour_later(&mut slotd);
 
     for id in [job, job + 1, foreground.id()] {
@@ -85,7 +90,10 @@ fn a_job_that_asked_for_it_runs_again_after_a_reboot_and_no_other() {
     slotd.power_off();
     slotd.boot(3, now() + 3595);
     assert_eq!(told(&slotd, asked), three("NODE_FAIL", "NodeDown", "0:1"));
-    assert_eq!((slotd.read("asked"), slotd.read("other")), ("run\nrun\n".to_owned(), "run\n".to_owned()));
+    assert_eq!(
+        (slotd.read("asked"), slotd.read("other")),
+        ("run\nrun\n".to_owned(), "run\n".to_owned())
+    );
     let runs = slotd.line(&format!("sacct -nPXDj {asked} -o State")).ok().stdout;
     assert_eq!(runs, "NODE_FAIL\nNODE_FAIL\n");
 }
@@ -93,11 +101,13 @@ fn a_job_that_asked_for_it_runs_again_after_a_reboot_and_no_other() {
 #[test]
 fn an_end_that_the_disk_has_kept_is_true_and_one_that_it_has_lost_is_node_fail() {
     let mut slotd = first_boot();
-    let jobs: Vec<u32> = (0..4).map(|_| slotd.begun(&[], "go", "echo end >> ends; exit 3")).collect();
+    let jobs: Vec<u32> =
+        (0..4).map(|_| slotd.begun(&[], "go", "echo end >> ends; exit 3")).collect();
     slotd.kill9();
     slotd.open("go");
     let record = |slotd: &Slotd, job: u32| slotd.job_dir(job).join("exit_status");
-    slotd.wait("the records", || jobs.iter().all(|job| record(&slotd, *job).exists()).then_some(()));
+    slotd
+        .wait("the records", || jobs.iter().all(|job| record(&slotd, *job).exists()).then_some(()));
     slotd.power_off();
     // What the disk may have of a file that nobody synced: nothing, no bytes, zeros, a part.
     let whole = fs::read(record(&slotd, jobs[0])).unwrap();
@@ -107,7 +117,12 @@ fn an_end_that_the_disk_has_kept_is_true_and_one_that_it_has_lost_is_node_fail()
     boot_an_hour_later(&mut slotd);
     assert_eq!(told(&slotd, jobs[0]), three("FAILED", "NonZeroExitCode", "3:0"));
     for job in &jobs[1..] {
-        assert_eq!(told(&slotd, *job), three("NODE_FAIL", "NodeDown", "0:1"), "job {job}\n{}", slotd.log());
+        assert_eq!(
+            told(&slotd, *job),
+            three("NODE_FAIL", "NodeDown", "0:1"),
+            "job {job}\n{}",
+            slotd.log()
+        );
     }
     // Nothing of them runs again.
     let after = slotd.wrap(&["-c", "4"], "true");
@@ -124,7 +139,11 @@ fn manager_says(slotd: &Slotd, state: &str) {
 
 /// A daemon that is a service, as its environment says.
 fn service() -> Slotd {
-    Setup::default().set("INVOCATION_ID", "1").set("MANAGERPID", "1").set("SLOTD_KILL_WAIT", "30").start()
+    Setup::default()
+        .set("INVOCATION_ID", "1")
+        .set("MANAGERPID", "1")
+        .set("SLOTD_KILL_WAIT", "30")
+        .start()
 }
 
 #[test]
@@ -133,7 +152,8 @@ fn a_shutdown_in_order_tells_the_jobs_and_gives_them_time() {
     manager_says(&slotd, "stopping");
     let script = "trap 'sleep 0.2; echo saved >>saved; exit 0' TERM; echo x >>begun; while :; do sleep 0.05; done";
     let running = slotd.wrap(&[], script);
-    let requeued = slotd.wrap(&["--requeue"], "echo x >>again; [ -n \"$SLURM_RESTART_COUNT\" ] || sleep 1000");
+    let requeued =
+        slotd.wrap(&["--requeue"], "echo x >>again; [ -n \"$SLURM_RESTART_COUNT\" ] || sleep 1000");
     let suspended = slotd.wrap(&[], script);
     slotd.wait_text("begun", "x\nx\n");
     slotd.wait_text("again", "x\n");

@@ -32,12 +32,15 @@ use std::collections::BTreeMap;
 #[test]
 fn what_slurm_printed_is_printed_but_for_what_differs_on_purpose() {
     let wanted = std::env::var("SLOTD_TEST_RECORD").ok();
-    let records: Vec<_> =
-        record::all().into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name)).collect();
+    let records: Vec<_> = record::all()
+        .into_iter()
+        .filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name))
+        .collect();
     let mut wrong = String::new();
     let mut counts = BTreeMap::from([("same", 0), ("on purpose", 0), ("not on one host", 0)]);
     std::thread::scope(|scope| {
-        let replays: Vec<_> = records.iter().map(|(name, record)| (name, scope.spawn(|| replayed(record)))).collect();
+        let replays: Vec<_> =
+            records.iter().map(|(name, record)| (name, scope.spawn(|| replayed(record)))).collect();
         for (name, replay) in replays {
             for (mark, is_same, difference) in replay.join().expect("a replay") {
                 *counts.get_mut(mark.name()).expect("a mark") += 1;
@@ -64,7 +67,11 @@ fn replayed(record: &record::Record) -> Vec<replay::Outcome> {
         // Something could not be made ready.
         return second;
     }
-    first.into_iter().zip(second).map(|(first, second)| if is_right(&first) { first } else { second }).collect()
+    first
+        .into_iter()
+        .zip(second)
+        .map(|(first, second)| if is_right(&first) { first } else { second })
+        .collect()
 }
 
 /// The page in contrib is what `slotd compat` prints, with what differs on purpose in the records.
@@ -87,7 +94,8 @@ fn the_page_of_compatibility_is_true() {
     for (why, commands) in reasons {
         page += &format!("* {why}: {}\n", commands.join(", "));
     }
-    expect_file![format!("{}/contrib/COMPATIBILITY.md", env!("CARGO_MANIFEST_DIR"))].assert_eq(&page);
+    expect_file![format!("{}/contrib/COMPATIBILITY.md", env!("CARGO_MANIFEST_DIR"))]
+        .assert_eq(&page);
 }
 
 /// The list that `slotd compat` takes "same, replayed" from is made of the records.
@@ -97,5 +105,6 @@ fn the_options_that_were_replayed_are_listed() {
     for (command, option) in options::replayed() {
         list += &format!("{command} --{option}\n");
     }
-    expect_file![format!("{}/src/commands/pages/replayed.txt", env!("CARGO_MANIFEST_DIR"))].assert_eq(&list);
+    expect_file![format!("{}/src/commands/pages/replayed.txt", env!("CARGO_MANIFEST_DIR"))]
+        .assert_eq(&list);
 }

@@ -49,7 +49,8 @@ fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     slotd.wait("the exit records", || {
         jobs.iter().all(|job| slotd.job_dir(*job).join("exit_status").exists()).then_some(())
     });
-    let written = fs::metadata(slotd.job_dir(jobs[0]).join("exit_status")).unwrap().modified().unwrap();
+    let written =
+        fs::metadata(slotd.job_dir(jobs[0]).join("exit_status")).unwrap().modified().unwrap();
     slotd.start_daemon();
     let ends: Vec<_> = jobs.iter().map(|job| slotd.wait_end(*job)).collect();
     let told: Vec<(String, String)> = ends.iter().map(|end| (end.state(), end.exit())).collect();
@@ -57,7 +58,11 @@ fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     assert_eq!(told, expected.map(|(state, exit)| (state.to_owned(), exit.to_owned())));
     // The end is when it ended, not when the daemon came back.
     let written = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
-    assert!((ends[0].end() - written).abs() < 1_000_000, "ended at {}, written at {written}", ends[0].end());
+    assert!(
+        (ends[0].end() - written).abs() < 1_000_000,
+        "ended at {}, written at {written}",
+        ends[0].end()
+    );
 }
 
 #[test]
@@ -109,11 +114,17 @@ fn nothing_runs_twice_and_nothing_is_lost_however_often_the_daemon_dies() {
     let seed = u64::from(std::process::id()) ^ slotd.daemon_pid() as u64;
     let mut random = seed;
     let mut next = move || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         random >> 33
     };
     for i in 0..JOBS {
-        ids.push(slotd.wrap(&["--mem", "1", "-o", "/dev/null"], &format!("echo {i} >> log; exit {}", i % 3)));
+        ids.push(
+            slotd.wrap(
+                &["--mem", "1", "-o", "/dev/null"],
+                &format!("echo {i} >> log; exit {}", i % 3),
+            ),
+        );
         if i % 6 == 5 {
             std::thread::sleep(std::time::Duration::from_micros(next() % 20_000));
             slotd.crash();
@@ -132,13 +143,20 @@ fn nothing_runs_twice_and_nothing_is_lost_however_often_the_daemon_dies() {
     }
     let log = slotd.read("log");
     let wrong: Vec<_> = counts(&log).into_iter().filter(|(_, n)| *n != 1).collect();
-    assert!(wrong.is_empty() && log.lines().count() == JOBS, "seed {seed}: {wrong:?} of {} lines", log.lines().count());
+    assert!(
+        wrong.is_empty() && log.lines().count() == JOBS,
+        "seed {seed}: {wrong:?} of {} lines",
+        log.lines().count()
+    );
 }
 
 #[test]
 fn an_array_runs_each_task_once_through_deaths_of_the_daemon() {
     let mut slotd = Slotd::start();
-    let array = slotd.wrap(&["-a", "0-39%4", "--mem", "1", "-o", "/dev/null"], "echo $SLURM_ARRAY_TASK_ID >> log");
+    let array = slotd.wrap(
+        &["-a", "0-39%4", "--mem", "1", "-o", "/dev/null"],
+        "echo $SLURM_ARRAY_TASK_ID >> log",
+    );
     for lines in [1, 8, 16, 24] {
         let log = slotd.path("log");
         slotd.wait("some tasks", || {
@@ -186,8 +204,14 @@ fn a_cancelled_job_stays_cancelled_when_the_daemon_dies_in_between() {
     slotd.wait_state(job, "COMPLETING");
     slotd.crash();
     let ended = slotd.wait_end(job);
-    assert_eq!((ended.state(), ended.reason()), ("CANCELLED".to_owned(), "CancelledByUser".to_owned()));
-    assert_eq!(slotd.processes().iter().filter(|pid| proc::cmdline(**pid).contains("helper")).count(), 0);
+    assert_eq!(
+        (ended.state(), ended.reason()),
+        ("CANCELLED".to_owned(), "CancelledByUser".to_owned())
+    );
+    assert_eq!(
+        slotd.processes().iter().filter(|pid| proc::cmdline(**pid).contains("helper")).count(),
+        0
+    );
 }
 
 #[test]
@@ -198,7 +222,10 @@ fn a_dead_launcher_is_replaced_and_no_job_notices() {
     let launcher = slotd
         .processes()
         .into_iter()
-        .find(|pid| proc::cmdline(*pid).contains("__launcher") && proc::parent(*pid) == Some(slotd.daemon_pid()))
+        .find(|pid| {
+            proc::cmdline(*pid).contains("__launcher")
+                && proc::parent(*pid) == Some(slotd.daemon_pid())
+        })
         .expect("the daemon has a launcher");
     proc::signal(launcher, proc::KILL);
     let next = slotd.wrap(&[], "echo next");
@@ -263,9 +290,11 @@ fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
     {
         use diesel::prelude::*;
         let mut conn = diesel::sqlite::SqliteConnection::establish(url).unwrap();
-        diesel::sql_query("INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')")
-            .execute(&mut conn)
-            .unwrap();
+        diesel::sql_query(
+            "INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')",
+        )
+        .execute(&mut conn)
+        .unwrap();
         diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut conn).unwrap();
     }
     let before = (fs::read(&db).unwrap(), fs::metadata(&db).unwrap().modified().unwrap());
@@ -311,7 +340,10 @@ fn a_daemon_waits_for_the_lock_of_one_that_was_killed() {
     let start = slotd.spawn(start);
     slotd.wait("a daemon that waits for the lock", || {
         let locks = fs::read_to_string("/proc/locks").unwrap();
-        locks.lines().any(|line| line.contains("->") && line.contains(&format!(":{inode} "))).then_some(())
+        locks
+            .lines()
+            .any(|line| line.contains("->") && line.contains(&format!(":{inode} ")))
+            .then_some(())
     });
     drop(held);
     let out = start.end().ok();
@@ -332,7 +364,10 @@ fn the_book_s_files_are_where_it_says() {
     assert!(slotd.root.join("run/slotd.sock").exists());
     assert!(slotd.root.join("lib/state.db").exists());
     let dir = slotd.job_dir(job);
-    assert_eq!(fs::read_to_string(dir.join("script.sh")).unwrap(), "#!/bin/sh\necho hello\nexit 6\n");
+    assert_eq!(
+        fs::read_to_string(dir.join("script.sh")).unwrap(),
+        "#!/bin/sh\necho hello\nexit 6\n"
+    );
     assert!(dir.join("runner.sh").exists());
     assert!(dir.join("exit_status").exists());
 }
@@ -350,7 +385,10 @@ fn runner_sh_by_hand_reproduces_the_launch() {
     let id: u32 = slotd.run(sbatch).ok().text().parse().unwrap();
     slotd.wait_state(id, "FAILED");
     let first = slotd.output(id);
-    assert!(first.contains("<a b><c'd>") && first.contains("oops") && first.contains("EMPTY=\n"), "{first}");
+    assert!(
+        first.contains("<a b><c'd>") && first.contains("oops") && first.contains("EMPTY=\n"),
+        "{first}"
+    );
     fs::remove_file(slotd.path(&format!("slurm-{id}.out"))).unwrap();
 
     // From another place and with another environment: what the launch was is in the file.
@@ -364,7 +402,8 @@ fn runner_sh_by_hand_reproduces_the_launch() {
 #[test]
 fn runner_sh_of_several_ranks_runs_them_all() {
     let slotd = Slotd::start();
-    let id = slotd.wrap(&["-n", "3"], "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID");
+    let id =
+        slotd.wrap(&["-n", "3"], "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID");
     slotd.wait_state(id, "FAILED");
     let sorted = |text: String| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -393,7 +432,11 @@ fn a_deep_runtime_root_works_like_any_other() {
 fn the_client_of_a_restarted_daemon_goes_on() {
     let mut slotd = Slotd::start();
     let mut command = slotd.command("srun");
-    command.args(["sh", "-c", &format!("echo begun > here; {}; echo ended; exit 3", slotd.gate("go"))]);
+    command.args([
+        "sh",
+        "-c",
+        &format!("echo begun > here; {}; echo ended; exit 3", slotd.gate("go")),
+    ]);
     let client = slotd.spawn(command);
     slotd.wait_text("here", "begun");
     slotd.crash();
@@ -410,7 +453,9 @@ fn sbatch_that_waits_learns_the_end_across_a_restart() {
     let mut command = slotd.command("sbatch");
     command.args(["-W", "--wrap", &format!("{}; exit 8", slotd.gate("go"))]);
     let client = slotd.spawn(command);
-    slotd.wait("the job", || slotd.all_records().first().filter(|r| r.state() == "RUNNING").map(|_| ()));
+    slotd.wait("the job", || {
+        slotd.all_records().first().filter(|r| r.state() == "RUNNING").map(|_| ())
+    });
     slotd.crash();
     slotd.open("go");
     client.end().fails(8);
@@ -444,7 +489,8 @@ fn file_daemon_socket() {
 fn file_daemon_wrapper() {
     let slotd = Slotd::start();
     slotd.write("in", "from the input\n");
-    let id = slotd.wrap(&["-J", "again", "-i", "in"], "cat; echo $SLURM_JOB_NAME $SLURM_JOB_ID; exit 3");
+    let id =
+        slotd.wrap(&["-J", "again", "-i", "in"], "cat; echo $SLURM_JOB_NAME $SLURM_JOB_ID; exit 3");
     slotd.wait_state(id, "FAILED");
     let first = slotd.output(id);
     fs::remove_file(slotd.path(&format!("slurm-{id}.out"))).unwrap();

@@ -69,7 +69,10 @@ fn the_first_failure_returns_the_job_to_pending() {
 #[test]
 fn scontrol_requeues_a_running_job_under_its_number() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&[], "echo run $SLURM_RESTART_COUNT; [ \"$SLURM_RESTART_COUNT\" ] && exit 0; exec sleep 1000");
+    let job = slotd.wrap(
+        &[],
+        "echo run $SLURM_RESTART_COUNT; [ \"$SLURM_RESTART_COUNT\" ] && exit 0; exec sleep 1000",
+    );
     slotd.wait_text(&format!("slurm-{job}.out"), "run");
     slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
     let ended = slotd.wait_state(job, "COMPLETED");
@@ -93,7 +96,11 @@ fn no_requeue_forbids_it() {
     let slotd = Slotd::start();
     let job = slotd.endless(&["--no-requeue"]);
     let out = slotd.cmd("scontrol", &["requeue", &job.to_string()]).fails(1);
-    assert!(out.stderr.contains(&format!("Requested operation is presently disabled for job {job}")), "{}", out.stderr);
+    assert!(
+        out.stderr.contains(&format!("Requested operation is presently disabled for job {job}")),
+        "{}",
+        out.stderr
+    );
     assert_eq!(slotd.state(job), "RUNNING");
 }
 
@@ -101,7 +108,8 @@ fn no_requeue_forbids_it() {
 fn a_requeue_survives_the_death_of_the_daemon() {
     let mut slotd = Slotd::start();
     let gate = slotd.gate("go");
-    let job = slotd.wrap(&["--requeue"], &format!("echo run $SLURM_RESTART_COUNT >> runs; {gate}; exit 1"));
+    let job = slotd
+        .wrap(&["--requeue"], &format!("echo run $SLURM_RESTART_COUNT >> runs; {gate}; exit 1"));
     slotd.wait_text("runs", "run");
     slotd.kill9();
     slotd.open("go");
@@ -115,7 +123,8 @@ fn a_requeue_survives_the_death_of_the_daemon() {
 #[test]
 fn timeout_requeues_once() {
     let slotd = Slotd::start();
-    let id = slotd.wrap(&["--requeue", "-t", "10"], "echo run $SLURM_RESTART_COUNT; exec sleep 1000");
+    let id =
+        slotd.wrap(&["--requeue", "-t", "10"], "echo run $SLURM_RESTART_COUNT; exec sleep 1000");
     slotd.wait_text(&format!("slurm-{id}.out"), "run\n");
     slotd.limit(id, 1);
     let job = slotd.wait_state(id, "TIMEOUT");
@@ -133,7 +142,11 @@ fn scontrol_requeue_from_inside_the_job_runs_it_again_with_the_same_id() {
     let job = slotd.wait_state(id, "COMPLETED");
     assert_eq!(job.restarts(), 1);
     let seen = slotd.output(id);
-    assert!(seen.starts_with(&format!("run 0 of {id}\n")) && seen.ends_with(&format!("run 1 of {id}\n")), "{seen}");
+    assert!(
+        seen.starts_with(&format!("run 0 of {id}\n"))
+            && seen.ends_with(&format!("run 1 of {id}\n")),
+        "{seen}"
+    );
     assert!(seen.contains("DUE TO JOB REQUEUE ***"), "{seen}");
 }
 
@@ -142,7 +155,8 @@ fn show_job_tells_whether_a_failure_would_run_again() {
     let slotd = Slotd::start();
     let shown = |job: u32| {
         let text = slotd.cmd("scontrol", &["show", "job", &job.to_string()]).ok().stdout;
-        let word = text.split_whitespace().find(|word| word.starts_with("Requeue=")).map(str::to_owned);
+        let word =
+            text.split_whitespace().find(|word| word.starts_with("Requeue=")).map(str::to_owned);
         word.unwrap_or_else(|| panic!("{text}"))
     };
     let plain = slotd.wrap(&["-H"], "exit 1");
@@ -161,7 +175,8 @@ fn an_update_decides_whether_a_failure_runs_again() {
     let job = slotd.wrap(&["-H"], "exit 1").to_string();
     let shown = || {
         let text = slotd.cmd("scontrol", &["show", "job", &job]).ok().stdout;
-        let word = text.split_whitespace().find(|word| word.starts_with("Requeue=")).map(str::to_owned);
+        let word =
+            text.split_whitespace().find(|word| word.starts_with("Requeue=")).map(str::to_owned);
         word.unwrap_or_else(|| panic!("{text}"))
     };
     for word in ["Requeue=1", "Requeue=0", "Requeue=1"] {

@@ -12,7 +12,8 @@ fn resize(slotd: &Slotd, job: u32, keys: &[&str]) -> slotd_kit::Out {
 fn has(slotd: &Slotd, job: u32) -> (String, String) {
     let all = slotd.cmd("scontrol", &["show", "job", "-d", "-o", &job.to_string()]).ok();
     let of = |key: &str| {
-        let word = all.text().split(' ').find_map(|word| word.strip_prefix(key)).unwrap_or_default();
+        let word =
+            all.text().split(' ').find_map(|word| word.strip_prefix(key)).unwrap_or_default();
         word.to_owned()
     };
     (of("CPU_IDs="), of("Mem="))
@@ -30,9 +31,15 @@ fn idle_cpus_and_memory_are_sold_at_once_and_everything_tells_the_new_size() {
     slotd.wait_reason(next, "Resources");
     resize(&slotd, job, &["NumCPUs=2", "MinMemoryNode=3000"]).ok();
     slotd.wait_state(next, "RUNNING");
-    assert_eq!((has(&slotd, job), has(&slotd, next)), (("0-1".into(), "3000".into()), ("2-3".into(), "4000".into())));
+    assert_eq!(
+        (has(&slotd, job), has(&slotd, next)),
+        (("0-1".into(), "3000".into()), ("2-3".into(), "4000".into()))
+    );
     assert_eq!(slotd.show(job, "NumCPUs"), "2");
-    assert_eq!(slotd.cmd("squeue", &["-h", "-j", &job.to_string(), "-o", "%C %m"]).ok().text(), "2 3000M");
+    assert_eq!(
+        slotd.cmd("squeue", &["-h", "-j", &job.to_string(), "-o", "%C %m"]).ok().text(),
+        "2 3000M"
+    );
     assert_eq!(
         slotd.sacct(job, "AllocCPUS,AllocTRES,ReqTRES"),
         "2|billing=2,cpu=2,mem=3000M,node=1|billing=2,cpu=2,mem=3000M,node=1"
@@ -48,7 +55,9 @@ fn what_steps_use_is_given_back_as_they_end_and_the_next_daemon_knows_it() {
     let gate = |name: &str| format!("srun -n1 -c1 --exact sh -c \"{}\" &", slotd.gate(name));
     let script = format!("{} {} wait", gate("one"), gate("two"));
     let job = slotd.wrap(&["-c", "4"], &script);
-    slotd.wait("two steps", || (slotd.steps(job, "State").matches("RUNNING").count() == 4).then_some(()));
+    slotd.wait("two steps", || {
+        (slotd.steps(job, "State").matches("RUNNING").count() == 4).then_some(())
+    });
     resize(&slotd, job, &["NumCPUs=1"]).ok();
     assert_eq!(
         (has(&slotd, job).0.as_str(), slotd.show(job, "PendingTRES").as_str()),
@@ -69,18 +78,28 @@ fn what_steps_use_is_given_back_as_they_end_and_the_next_daemon_knows_it() {
 #[test]
 fn a_script_follows_its_cpus() {
     let slotd = Setup::default().set("SLOTD_CPUS", 2).start();
-    if fs::read_to_string("/proc/self/status").unwrap_or_default().contains("Cpus_allowed_list:\t0\n") {
+    if fs::read_to_string("/proc/self/status")
+        .unwrap_or_default()
+        .contains("Cpus_allowed_list:\t0\n")
+    {
         return eprintln!("skipped: this takes two CPUs");
     }
     let job = slotd.wrap(&["-c", "2"], "sleep 1000 & echo $! > pid; wait");
-    let pid = slotd.wait("a process", || fs::read_to_string(slotd.path("pid")).ok()?.trim().parse::<u32>().ok());
+    let pid = slotd.wait("a process", || {
+        fs::read_to_string(slotd.path("pid")).ok()?.trim().parse::<u32>().ok()
+    });
     let allowed = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t")).unwrap().to_owned()
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"))
+            .unwrap()
+            .to_owned()
     };
     for (cpus, list) in [("2", "0-1"), ("1", "0"), ("2", "0-1")] {
         resize(&slotd, job, &[&format!("NumCPUs={cpus}")]).ok();
-        slotd.wait(&format!("CPUs {list}, not {}", allowed()), || (allowed() == list).then_some(()));
+        slotd
+            .wait(&format!("CPUs {list}, not {}", allowed()), || (allowed() == list).then_some(()));
     }
 }
 
@@ -96,9 +115,10 @@ fn a_job_that_cannot_grow_is_told_what_is_free_and_when_there_is_room() {
     assert_eq!(has(&slotd, job).0, "0-1");
     resize(&slotd, job, &["NumCPUs=3"]).ok();
     assert_eq!(has(&slotd, job).0, "0-1,3");
-    for (key, why) in
-        [("NumCPUs=0", "Invalid numeric value \"0\" for NumCPUs"), ("NumCPUs=9", "9 CPUs requested, 4 on this host")]
-    {
+    for (key, why) in [
+        ("NumCPUs=0", "Invalid numeric value \"0\" for NumCPUs"),
+        ("NumCPUs=9", "9 CPUs requested, 4 on this host"),
+    ] {
         let out = resize(&slotd, job, &[key]).fails(1);
         assert!(out.stderr.contains(why), "{out:?}");
     }
@@ -110,7 +130,8 @@ fn a_job_that_cannot_grow_is_told_what_is_free_and_when_there_is_room() {
 #[test]
 fn a_manager_uses_what_it_gets_and_gives_back_what_no_step_uses() {
     let slotd = Slotd::start();
-    let steps: String = (0..4).map(|n| format!("{} # {n}\n", slotd.gate(&format!("go{n}")))).collect();
+    let steps: String =
+        (0..4).map(|n| format!("{} # {n}\n", slotd.gate(&format!("go{n}")))).collect();
     slotd.write("steps", steps);
     let job = slotd.wrap(&["-c", "2"], "sjobmgr run steps");
     let running = |count: usize| {
@@ -128,7 +149,10 @@ fn a_manager_uses_what_it_gets_and_gives_back_what_no_step_uses() {
     running(3);
     resize(&slotd, job, &["NumCPUs=1"]).ok();
     let next = slotd.wrap(&["-c", "3"], "true");
-    assert_eq!((has(&slotd, job).0.as_str(), slotd.show(job, "PendingTRES").is_empty()), ("0-2", false));
+    assert_eq!(
+        (has(&slotd, job).0.as_str(), slotd.show(job, "PendingTRES").is_empty()),
+        ("0-2", false)
+    );
     slotd.open("go0");
     slotd.open("go1");
     slotd.wait_state(next, "COMPLETED");
@@ -188,7 +212,10 @@ fn sjobmgr_resize_grows_waits_for_more_and_shrinks() {
     let out = resize(&["4"]).ok();
     let more = other + 1;
     let lines = out.lines();
-    assert_eq!(lines[..2], [format!("Submitted batch job {more}"), format!("JobId={job} CPUs=2 Mem=512M")]);
+    assert_eq!(
+        lines[..2],
+        [format!("Submitted batch job {more}"), format!("JobId={job} CPUs=2 Mem=512M")]
+    );
     let wait = format!("   ExpandedBy={more} CPUs=+2 Reason=Resources StartTime=2");
     assert!(lines[2].starts_with(&wait), "{out:?}");
     assert_eq!(resize(&[]).ok().lines()[1], lines[2], "it is shown again");
@@ -207,7 +234,8 @@ fn sjobmgr_resize_grows_waits_for_more_and_shrinks() {
 }
 
 #[test]
-fn a_managers_step_that_is_larger_than_its_shrunken_job_is_named_and_starts_when_the_job_has_grown() {
+fn a_managers_step_that_is_larger_than_its_shrunken_job_is_named_and_starts_when_the_job_has_grown()
+{
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
     slotd.write(
@@ -218,7 +246,9 @@ fn a_managers_step_that_is_larger_than_its_shrunken_job_is_named_and_starts_when
     let list = || slotd.cmd("sjobmgr", &["list", "--jobid", &job.to_string(), "wide"]);
     slotd.wait("a manager", || (list().code == 0).then_some(()));
     resize(&slotd, job, &["NumCPUs=1"]).ok();
-    slotd.wait("a reason", || list().stdout.contains("Resources: asks for 3 CPUs; the job has 1 CPUs").then_some(()));
+    slotd.wait("a reason", || {
+        list().stdout.contains("Resources: asks for 3 CPUs; the job has 1 CPUs").then_some(())
+    });
     slotd.open("go");
     let told = "1 steps wait until the job is larger again (sjobmgr resize), or they are cancelled (sjobmgr cancel): \
                 step \"wide\" asks for 3 CPUs; the job has 1 CPUs";

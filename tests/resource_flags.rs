@@ -34,7 +34,9 @@ fn gpus_for_each_task_are_those_of_the_job_s_steps_too() {
 fn no_gpu_is_given_twice() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).set("SLOTD_CPUS", 16).start();
     let jobs: Vec<u32> = (0..20)
-        .map(|i| slotd.wrap(&["-p", "gpu", "-G", &(1 + i % 2).to_string(), "--mem", "1"], "sleep 0.03"))
+        .map(|i| {
+            slotd.wrap(&["-p", "gpu", "-G", &(1 + i % 2).to_string(), "--mem", "1"], "sleep 0.03")
+        })
         .collect();
     let mut spans: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
     for job in jobs {
@@ -67,7 +69,10 @@ fn gpus_stay_with_their_jobs_through_a_restart() {
 #[test]
 fn gpus_come_from_nvidia_smi() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
-    slotd.program("../bin/nvidia-smi", "#!/bin/sh\necho '0, NVIDIA H200, GPU-a'\necho '1, NVIDIA H200, GPU-b'\n");
+    slotd.program(
+        "../bin/nvidia-smi",
+        "#!/bin/sh\necho '0, NVIDIA H200, GPU-a'\necho '1, NVIDIA H200, GPU-b'\n",
+    );
     slotd.start_daemon();
     let job = slotd.wrap(&["-p", "gpu", "-G", "2"], "echo $CUDA_VISIBLE_DEVICES");
     slotd.wait_state(job, "COMPLETED");
@@ -97,7 +102,11 @@ fn gpus_are_looked_for_again_on_sighup() {
         slotd.daemon_pid()
     };
     slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).fails(1);
-    std::fs::write(slotd.base.join("bin/nvidia-smi.list"), "0, NVIDIA H200, GPU-a\n1, NVIDIA H200, GPU-b\n").unwrap();
+    std::fs::write(
+        slotd.base.join("bin/nvidia-smi.list"),
+        "0, NVIDIA H200, GPU-a\n1, NVIDIA H200, GPU-b\n",
+    )
+    .unwrap();
     proc::signal(pid, proc::HUP);
     slotd.wait("the second GPU", || {
         (slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).code == 0).then_some(())
@@ -115,7 +124,9 @@ fn gpus_are_not_forgotten_because_nvidia_smi_fails_once() {
     std::fs::write(slotd.base.join("bin/nvidia-smi.broken"), "").unwrap();
     proc::signal(slotd.daemon_pid(), proc::HUP);
     slotd.wait("the question", || slotd.base.join("bin/nvidia-smi.asked").exists().then_some(()));
-    slotd.wait("the daemon's word about it", || slotd.log().contains("GPUs could not be looked for").then_some(()));
+    slotd.wait("the daemon's word about it", || {
+        slotd.log().contains("GPUs could not be looked for").then_some(())
+    });
     let job = slotd.wrap(&["-p", "gpu"], "echo $CUDA_VISIBLE_DEVICES");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "0\n");
@@ -143,7 +154,10 @@ fn an_exclusive_job_has_the_host_alone() {
 
 #[test]
 fn partitions_are_views_of_one_host() {
-    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "short,long").set("SLOTD_GPU_COUNT", 1).start();
+    let slotd = Setup::default()
+        .set("SLOTD_CPU_PARTITIONS", "short,long")
+        .set("SLOTD_GPU_COUNT", 1)
+        .start();
     let first = slotd.endless(&["-p", "long", "-c", "4"]);
     let second = slotd.wrap(&["-p", "short"], "true");
     slotd.wait_reason(second, "Resources");
@@ -166,7 +180,9 @@ fn the_first_of_several_partitions_that_fits_is_taken() {
 fn a_cgroup_base_that_is_none_is_said_at_the_start_by_sinfo_and_to_who_submits() {
     let mut slotd = Setup::default().prepare();
     let base = slotd.base.join("no-cgroup");
-    for (make, reason) in [(false, "No such file or directory"), (true, "is not a cgroup v2 directory")] {
+    for (make, reason) in
+        [(false, "No such file or directory"), (true, "is not a cgroup v2 directory")]
+    {
         if make {
             std::fs::create_dir(&base).unwrap();
         }
@@ -175,10 +191,20 @@ fn a_cgroup_base_that_is_none_is_said_at_the_start_by_sinfo_and_to_who_submits()
         let log = slotd.log();
         assert!(log.contains("SLOTD_CGROUP_BASE cannot be used") && log.contains(reason), "{log}");
         let told = slotd.cmd("sinfo", &["-h", "-o", "%E"]).ok();
-        assert!(told.stdout.contains("no-cgroup") && told.stdout.contains(reason), "{}", told.stdout);
-        for (command, args) in [("sbatch", &["--wrap", "true"][..]), ("srun", &["true"]), ("salloc", &["true"])] {
+        assert!(
+            told.stdout.contains("no-cgroup") && told.stdout.contains(reason),
+            "{}",
+            told.stdout
+        );
+        for (command, args) in
+            [("sbatch", &["--wrap", "true"][..]), ("srun", &["true"]), ("salloc", &["true"])]
+        {
             let out = slotd.cmd(command, args).fails(1);
-            assert!(out.stderr.contains(&format!("{}: ", base.display())), "{command}: {}", out.stderr);
+            assert!(
+                out.stderr.contains(&format!("{}: ", base.display())),
+                "{command}: {}",
+                out.stderr
+            );
             assert!(out.stderr.contains(reason), "{command}: {}", out.stderr);
         }
         assert!(slotd.all_records().is_empty());
@@ -211,7 +237,8 @@ fn gpus_are_integer_slots() {
 #[test]
 fn without_a_cgroup_base_cpu_and_memory_are_reservation_only() {
     let slotd = Slotd::start();
-    let id = slotd.wrap(&["--mem", "1", "-c", "1"], "head -c 20000000 /dev/zero | tail -c 20000000 | wc -c");
+    let id = slotd
+        .wrap(&["--mem", "1", "-c", "1"], "head -c 20000000 /dev/zero | tail -c 20000000 | wc -c");
     slotd.wait_state(id, "COMPLETED");
     assert_eq!(slotd.output(id).trim(), "20000000");
 }
@@ -267,10 +294,12 @@ fn blocked_by_exclusive_host_use() {
 fn the_host_s_own_lack_of_memory_ends_jobs_before_the_daemon() {
     let slotd = Slotd::setup().set("SLOTD_OOM_SCORE_ADJ", 300).start();
     let of = |pid: i32| -> i32 {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("the process is there");
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"))
+            .expect("the process is there");
         text.trim().parse().expect("a number")
     };
-    let job = slotd.wrap(&[], "cat /proc/self/oom_score_adj >adj; echo $PPID >watcher; exec sleep 1000");
+    let job =
+        slotd.wrap(&[], "cat /proc/self/oom_score_adj >adj; echo $PPID >watcher; exec sleep 1000");
     let watcher = slotd.wait_text("watcher", "\n").trim().parse().expect("a number");
     let daemon = of(slotd.daemon_pid());
     assert_eq!(slotd.read("adj").trim(), daemon.max(300).to_string());

@@ -80,20 +80,34 @@ fn a_script_that_calls_srun_runs_once_and_so_does_a_shell_that_reads_its_input()
 
 #[test]
 fn the_daemon_s_setting_says_how_often_the_command_runs() {
-    for (setting, args, count) in [("once", &["-n2"][..], 1), ("ranks", &["--ntasks-per-node=2"], 2)] {
+    for (setting, args, count) in
+        [("once", &["-n2"][..], 1), ("ranks", &["--ntasks-per-node=2"], 2)]
+    {
         let slotd = Slotd::setup().set("SLOTD_BATCH_TASKS", setting).start();
         let out = slotd.cmd("salloc", &[&["-Q"], args, &["echo", "x"]].concat()).ok();
         assert_eq!(out.lines().len(), count, "{setting}");
         let mut salloc = slotd.command("salloc");
         salloc.env("SLOTD_BATCH_TASKS", "auto").args(["-Q", "-n2", "echo", "x"]);
-        assert_eq!(slotd.run(salloc).ok().lines().len(), 2, "{setting}: the user's own comes first");
+        assert_eq!(
+            slotd.run(salloc).ok().lines().len(),
+            2,
+            "{setting}: the user's own comes first"
+        );
     }
 }
 
 #[test]
 fn the_options_shape_the_allocation() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
-    slotd.cmd("salloc", &["-J", "nm", "-p", "gpu", "-c", "4", "--mem", "1G", "-G", "1", "-t", "00:30:00", "true"]).ok();
+    slotd
+        .cmd(
+            "salloc",
+            &[
+                "-J", "nm", "-p", "gpu", "-c", "4", "--mem", "1G", "-G", "1", "-t", "00:30:00",
+                "true",
+            ],
+        )
+        .ok();
     let job = slotd.wait_end(1);
     assert_eq!(job.tres(), (4, 1024, 1));
     assert_eq!(job.0["request"]["name"], "nm");
@@ -106,7 +120,9 @@ fn the_allocation_is_held_as_long_as_the_command_runs() {
     let mut salloc = slotd.command("salloc");
     salloc.args(["-c", "4", "sh", "-c", &slotd.gate("go")]);
     let session = slotd.spawn(salloc);
-    slotd.wait("the allocation", || slotd.all_records().first().filter(|job| job.state() == "RUNNING").map(|_| ()));
+    slotd.wait("the allocation", || {
+        slotd.all_records().first().filter(|job| job.state() == "RUNNING").map(|_| ())
+    });
     let next = slotd.wrap(&["-c", "4"], "true");
     slotd.wait_reason(next, "Resources");
     slotd.open("go");
@@ -125,7 +141,11 @@ fn it_waits_in_the_queue_and_says_so() {
     slotd.wait_reason(2, "Resources");
     slotd.cancel(running);
     let out = waiting.end().ok();
-    assert!(out.stderr.contains("salloc: job 2 queued and waiting for resources\n"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("salloc: job 2 queued and waiting for resources\n"),
+        "{}",
+        out.stderr
+    );
     assert!(out.stderr.contains("salloc: job 2 has been allocated resources\n"), "{}", out.stderr);
 }
 
@@ -193,8 +213,7 @@ fn a_dead_session_gives_its_allocation_back() {
 fn salloc_names_a_command_that_is_not_there() {
     let slotd = Slotd::start();
     let out = slotd.cmd("salloc", &["nosuchcmd"]).fails(1);
-    let told =
-        "salloc: error: _fork_command: Unable to find command \"nosuchcmd\"\nsalloc: Relinquishing job allocation 1\n";
+    let told = "salloc: error: _fork_command: Unable to find command \"nosuchcmd\"\nsalloc: Relinquishing job allocation 1\n";
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("Granted job allocation 1\n", told));
     slotd.wait_state(1, "FAILED");
 }

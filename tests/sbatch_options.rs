@@ -120,7 +120,8 @@ fn the_environment_of_the_submitter_goes_along() {
 
 #[test]
 fn nothing_of_the_daemon_s_environment_leaks_in() {
-    let slotd = Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 9).set("SECRET_OF_THE_DAEMON", 1).start();
+    let slotd =
+        Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 9).set("SECRET_OF_THE_DAEMON", 1).start();
     let job = slotd.wrap(&[], "env");
     slotd.wait_state(job, "COMPLETED");
     let env = slotd.output(job);
@@ -212,7 +213,10 @@ fn the_command_line_beats_the_environment_beats_directives() {
         slotd.job(slotd.run(sbatch).ok().text().parse().unwrap())
     };
     let of = |job: &slotd_kit::Record| {
-        (request(job, "name").as_str().unwrap().to_owned(), request(job, "time_limit_secs").as_u64().unwrap())
+        (
+            request(job, "name").as_str().unwrap().to_owned(),
+            request(job, "time_limit_secs").as_u64().unwrap(),
+        )
     };
     assert_eq!(of(&submit(&[], &[])), ("directive".to_owned(), 300));
     let env = [("SBATCH_JOB_NAME", "env"), ("SBATCH_TIMELIMIT", "7")];
@@ -244,11 +248,16 @@ fn times_are_read_as_slurm_reads_them() {
 #[test]
 fn memory_is_read_as_slurm_reads_it() {
     let slotd = Slotd::start();
-    for (text, mb) in [("10", 10), ("1G", 1024), ("1g", 1024), ("1GB", 1024), ("500K", 1), ("0", 8192)] {
+    for (text, mb) in
+        [("10", 10), ("1G", 1024), ("1g", 1024), ("1GB", 1024), ("500K", 1), ("0", 8192)]
+    {
         let job = slotd.job(slotd.wrap(&["-H", "--mem", text], "true"));
         assert_eq!(job.tres().1, mb, "--mem {text}");
     }
-    assert_eq!(slotd.job(slotd.wrap(&["-H", "-c", "4", "--mem-per-cpu", "100"], "true")).tres().1, 400);
+    assert_eq!(
+        slotd.job(slotd.wrap(&["-H", "-c", "4", "--mem-per-cpu", "100"], "true")).tres().1,
+        400
+    );
 }
 
 #[test]
@@ -265,7 +274,9 @@ fn wait_returns_the_exit_code_of_the_job() {
     let mut waiting = slotd.command("sbatch");
     waiting.args(["-W", "-H", "-J", "waits", "--wrap", "true"]);
     let waiting = slotd.spawn(waiting);
-    slotd.wait("the job", || slotd.all_records().iter().any(|job| request(job, "name") == "waits").then_some(()));
+    slotd.wait("the job", || {
+        slotd.all_records().iter().any(|job| request(job, "name") == "waits").then_some(())
+    });
     slotd.cmd("scancel", &["-n", "waits"]).ok();
     waiting.end().fails(1);
 }
@@ -307,7 +318,11 @@ fn test_only_submits_nothing() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["--test-only", "--wrap", "true"]).ok();
     assert_eq!(out.stdout, "");
-    assert!(out.stderr.starts_with("sbatch: Job ") && out.stderr.contains(" to start at "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("sbatch: Job ") && out.stderr.contains(" to start at "),
+        "{}",
+        out.stderr
+    );
     assert!(slotd.all_records().is_empty());
     slotd.cmd("sbatch", &["--test-only", "-c", "99", "--wrap", "true"]).fails(1);
 }
@@ -315,8 +330,18 @@ fn test_only_submits_nothing() {
 #[test]
 fn what_means_nothing_on_one_host_is_kept_and_harmless() {
     let slotd = Slotd::start();
-    let args =
-        ["-A", "acct", "-q", "high", "--mail-type=END", "--mail-user=me", "-N", "1", "--comment=hi", "--wckey=w"];
+    let args = [
+        "-A",
+        "acct",
+        "-q",
+        "high",
+        "--mail-type=END",
+        "--mail-user=me",
+        "-N",
+        "1",
+        "--comment=hi",
+        "--wckey=w",
+    ];
     let job = slotd.wrap(&args, "true");
     let job = slotd.wait_state(job, "COMPLETED");
     assert_eq!(request(&job, "account"), "acct");
@@ -386,7 +411,11 @@ fn the_submitter_may_say_what_several_tasks_mean() {
         assert_eq!(slotd.output(job).lines().count(), count, "{own:?}");
     }
     let refused = submit("twice").fails(1);
-    assert!(refused.stderr.contains("twice") && refused.stderr.contains("ranks or once"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("twice") && refused.stderr.contains("ranks or once"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -396,7 +425,8 @@ fn an_extra_text_is_kept_with_the_job_and_shown_everywhere() {
     let id = job.to_string();
     let text = |command: &str, args: &[&str]| slotd.cmd(command, args).ok().stdout;
     let member = |command: &str| {
-        let json: serde_json::Value = serde_json::from_str(&text(command, &["--json", "-j", &id])).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&text(command, &["--json", "-j", &id])).unwrap();
         json["jobs"][0]["extra"].clone()
     };
     let shown = text("scontrol", &["show", "job", &id]);

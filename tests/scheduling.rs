@@ -9,14 +9,16 @@ fn dependency_job_waits_for_prerequisite_before_running() {
     let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "echo second");
     slotd.wait_reason(second, "Dependency");
     slotd.open("go");
-    let (first, second) = (slotd.wait_state(first, "COMPLETED"), slotd.wait_state(second, "COMPLETED"));
+    let (first, second) =
+        (slotd.wait_state(first, "COMPLETED"), slotd.wait_state(second, "COMPLETED"));
     assert!(second.start() >= first.end(), "{second:?} started before {first:?} had ended");
 }
 
 #[test]
 fn jobs_start_in_submission_order() {
     let slotd = Slotd::start();
-    let ids: Vec<u32> = (0..6).map(|i| slotd.wrap(&["-c", "4"], &format!("echo {i} >> order"))).collect();
+    let ids: Vec<u32> =
+        (0..6).map(|i| slotd.wrap(&["-c", "4"], &format!("echo {i} >> order"))).collect();
     for id in &ids {
         slotd.wait_state(*id, "COMPLETED");
     }
@@ -26,7 +28,8 @@ fn jobs_start_in_submission_order() {
 #[test]
 fn no_more_cpus_are_given_than_there_are() {
     let slotd = Slotd::start();
-    let ids: Vec<u32> = (0..8).map(|_| slotd.wrap(&["-c", "2", "--mem", "1"], &slotd.gate("go"))).collect();
+    let ids: Vec<u32> =
+        (0..8).map(|_| slotd.wrap(&["-c", "2", "--mem", "1"], &slotd.gate("go"))).collect();
     ids[..2].iter().for_each(|id| drop(slotd.wait_state(*id, "RUNNING")));
     slotd.open("go");
     let records: Vec<_> = ids.iter().map(|id| slotd.wait_state(*id, "COMPLETED")).collect();
@@ -124,7 +127,8 @@ fn a_blocked_job_is_told_in_words_who_holds_what_until_when() {
     let wide = slotd.wrap(&["-c", "3"], "true");
     slotd.wait_reason(wide, "Resources");
     let shown = || slotd.line(&format!("scontrol show job {wide}")).ok().stdout;
-    let words = format!("SystemComment=waits for 3 CPUs; job {first} holds 3 CPUs and has no time limit");
+    let words =
+        format!("SystemComment=waits for 3 CPUs; job {first} holds 3 CPUs and has no time limit");
     assert!(shown().contains(&words), "{}", shown());
     slotd.line(&format!("scancel {first} {second}")).ok();
     slotd.wait_end(wide);

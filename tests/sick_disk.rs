@@ -51,7 +51,9 @@ fn a_job_is_cancelled_while_nothing_can_be_written() {
     mend_disk(&slotd);
     let ended = slotd.wait_state(job, "CANCELLED");
     assert_eq!(ended.exit(), "0:15");
-    slotd.wait("the end in the database", || slotd.sacct(job, "state").starts_with("CANCELLED").then_some(()));
+    slotd.wait("the end in the database", || {
+        slotd.sacct(job, "state").starts_with("CANCELLED").then_some(())
+    });
 }
 
 #[test]
@@ -65,9 +67,9 @@ fn a_signal_and_a_suspension_reach_a_job_while_nothing_can_be_written() {
     soon(&slotd, &format!("scancel -b -s USR1 {job}")).ok();
     slotd.wait_text("heard", "usr1");
     let told = soon(&slotd, &format!("scontrol suspend {job}")).fails(1);
-    assert!(
-        told.stderr.contains(&format!("done, but undone if the daemon dies before it can write that down: {FAILS}"))
-    );
+    assert!(told.stderr.contains(&format!(
+        "done, but undone if the daemon dies before it can write that down: {FAILS}"
+    )));
     assert!(until(|| (proc::state(pid) == Some('T')).then_some(())).is_some());
     mend_disk(&slotd);
     slotd.wait_state(job, "SUSPENDED");
@@ -110,22 +112,34 @@ fn who_meets_the_fault_first_is_refused_and_nothing_is_left_of_it() {
     }
     assert_eq!(soon(&slotd, "squeue -h -t all").ok().stdout, "");
     mend_disk(&slotd);
-    let job = until(|| slotd.line("sbatch --parsable --wrap true").text().parse::<u32>().ok()).expect("it is taken");
+    let job = until(|| slotd.line("sbatch --parsable --wrap true").text().parse::<u32>().ok())
+        .expect("it is taken");
     slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.cmd("sacct", &["-nPX", "-o", "jobid"]).ok().text(), job.to_string(), "no other was ever stored");
+    assert_eq!(
+        slotd.cmd("sacct", &["-nPX", "-o", "jobid"]).ok().text(),
+        job.to_string(),
+        "no other was ever stored"
+    );
 }
 
 #[test]
 fn a_step_that_cannot_be_stored_is_refused_and_its_job_goes_on() {
     let slotd = Slotd::start();
-    let script = format!("{}; srun true; echo code $?; srun true; echo code $?; echo end", slotd.gate("go"));
+    let script =
+        format!("{}; srun true; echo code $?; srun true; echo code $?; echo end", slotd.gate("go"));
     let (job, _) = begun(&slotd, &[], &script);
     break_disk(&slotd);
     slotd.open("go");
     slotd.wait_text(&format!("slurm-{job}.out"), "end");
-    let refused = format!("srun: error: Unable to create step for job {job}: {FAILS}: see the log of the kernel");
+    let refused = format!(
+        "srun: error: Unable to create step for job {job}: {FAILS}: see the log of the kernel"
+    );
     let output = slotd.output(job);
-    assert_eq!((output.matches(&refused).count(), output.matches("code 1\n").count()), (2, 2), "{output}");
+    assert_eq!(
+        (output.matches(&refused).count(), output.matches("code 1\n").count()),
+        (2, 2),
+        "{output}"
+    );
     mend_disk(&slotd);
     slotd.wait_state(job, "COMPLETED");
     assert!(!slotd.steps(job, "jobid").contains(&format!("{job}.0")), "no step was ever stored");
@@ -136,14 +150,17 @@ fn a_cancel_that_only_the_daemon_knows_is_told_as_such() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["--hold"], "true");
     break_disk(&slotd);
-    let text = format!("done, but undone if the daemon dies before it can write that down: {FAILS}\n");
+    let text =
+        format!("done, but undone if the daemon dies before it can write that down: {FAILS}\n");
     // The second finds nothing to do, and promises no more.
     for _ in 0..2 {
         let out = soon(&slotd, &format!("scancel {job}")).fails(1);
         assert_eq!(out.stderr, format!("scancel: error: Kill job error on job id {job}: {text}"));
     }
     mend_disk(&slotd);
-    slotd.wait("the end in the database", || slotd.sacct(job, "state").starts_with("CANCELLED").then_some(()));
+    slotd.wait("the end in the database", || {
+        slotd.sacct(job, "state").starts_with("CANCELLED").then_some(())
+    });
 }
 
 #[test]
@@ -224,8 +241,14 @@ fn a_hold_that_only_the_daemon_knows_is_told_as_such_each_time() {
     break_disk(&slotd);
     for line in ["scontrol hold", "scontrol hold", "scontrol release", "scontrol release"] {
         let out = soon(&slotd, &format!("{line} {job}")).fails(1);
-        assert!(out.stderr.contains("done, but undone if the daemon dies before it can write that down"), "{line}");
+        assert!(
+            out.stderr
+                .contains("done, but undone if the daemon dies before it can write that down"),
+            "{line}"
+        );
     }
     mend_disk(&slotd);
-    slotd.wait("an answer that is on disk", || (slotd.line(&format!("scontrol hold {job}")).code == 0).then_some(()));
+    slotd.wait("an answer that is on disk", || {
+        (slotd.line(&format!("scontrol hold {job}")).code == 0).then_some(())
+    });
 }

@@ -77,10 +77,18 @@ fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
     let why = slotd.cmd("sinfo", &["-R"]).ok();
     let lines: Vec<&str> = why.lines();
     assert_eq!(lines[0], "REASON               USER      TIMESTAMP           NODELIST");
-    assert!(lines[1].starts_with("no space on disk: co ") && lines[1].ends_with(&node), "{}", why.stdout);
+    assert!(
+        lines[1].starts_with("no space on disk: co ") && lines[1].ends_with(&node),
+        "{}",
+        why.stdout
+    );
     let long = slotd.cmd("sinfo", &["-hRl"]).ok();
     let words: Vec<&str> = long.text().split_whitespace().collect();
-    assert!(["drng", "drain"].contains(&words[words.len() - 2]) && long.text().contains(&user), "{}", long.stdout);
+    assert!(
+        ["drng", "drain"].contains(&words[words.len() - 2]) && long.text().contains(&user),
+        "{}",
+        long.stdout
+    );
     let shown = slotd.wait("a drained node", || {
         let shown = slotd.cmd("scontrol", &["show", "node"]).ok();
         shown.stdout.contains("State=IDLE+DRAIN ").then_some(shown)
@@ -91,27 +99,40 @@ fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
         assert_eq!(slotd.wait_state(*job, "COMPLETED").restarts(), 0);
         assert_eq!(slotd.output(*job), format!("{n}\n"));
     }
-    slotd.wait("an idle node", || (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(()));
+    slotd.wait("an idle node", || {
+        (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(())
+    });
     assert_eq!(slotd.cmd("sinfo", &["-R"]).ok().lines().len(), 1);
 }
 
 /// A job that takes the whole host, and an array behind it. The host falls ill while the first runs: tasks of the array wait
 /// until the host is well again, and have not been started by then.
-fn is_waited_for<T>(slotd: &Slotd, reason: &str, fall_ill: impl FnOnce() -> Option<T>, get_well: impl FnOnce(T)) {
+fn is_waited_for<T>(
+    slotd: &Slotd,
+    reason: &str,
+    fall_ill: impl FnOnce() -> Option<T>,
+    get_well: impl FnOnce(T),
+) {
     let first = slotd.begun(&["-c", "4"], "go", "true");
     let array = slotd.wrap(&["-a", "0-3"], &slotd.gate("go on"));
     let Some(illness) = fall_ill() else { return };
     slotd.open("go");
     // A daemon without descriptors can tell nobody else.
-    slotd.wait("a drained node", || slotd.log().contains(&format!("the node is drained: {reason}: ")).then_some(()));
-    slotd.wait("another try", || (slotd.log().matches(".batch: the launch failed: ").count() > 1).then_some(()));
+    slotd.wait("a drained node", || {
+        slotd.log().contains(&format!("the node is drained: {reason}: ")).then_some(())
+    });
+    slotd.wait("another try", || {
+        (slotd.log().matches(".batch: the launch failed: ").count() > 1).then_some(())
+    });
     get_well(illness);
     slotd.open("go on");
     assert_eq!(slotd.wait_state(first, "COMPLETED").restarts(), 0);
     for task in slotd.wait_array(array, 4) {
         assert_eq!((task.state().as_str(), task.restarts()), ("COMPLETED", 0));
     }
-    slotd.wait("an idle node", || (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(()));
+    slotd.wait("an idle node", || {
+        (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(())
+    });
 }
 
 #[test]
@@ -151,7 +172,11 @@ fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_
     disk.fill();
     slotd.open("go");
     let left = until(|| (slotd.processes() == [watcher]).then_some(()));
-    assert!(left.is_some(), "only the watcher {watcher} keeps what it knows: {:?}", slotd.processes());
+    assert!(
+        left.is_some(),
+        "only the watcher {watcher} keeps what it knows: {:?}",
+        slotd.processes()
+    );
     assert!(!slotd.job_dir(job).join("exit_status").exists());
     // It comes again to its wait only when it has looked at the disk: until then SIGTERM is not for it.
     let gone = until(|| {
@@ -174,7 +199,8 @@ fn a_job_that_the_daemon_dies_of_is_held_and_the_queue_goes_on() {
     for deaths in 1..=2 {
         slotd.wait_state(job, "RUNNING");
         slotd.wait("a launch under way", || {
-            (fs::read(slotd.root.join("run/launching")).is_ok_and(|mark| mark[0] == job as u8)).then_some(())
+            (fs::read(slotd.root.join("run/launching")).is_ok_and(|mark| mark[0] == job as u8))
+                .then_some(())
         });
         slotd.kill9();
         if deaths == 2 {
@@ -213,7 +239,11 @@ fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
     let why = "the daemon died 2 times while the step was launched";
     assert!(failed.stderr.contains(why), "{}", failed.stderr);
     assert!(slotd.daemon_is_running() && !slotd.exists("ran"));
-    assert!(slotd.steps(1, "jobid,state").contains("1.0|FAILED"), "{}", slotd.steps(1, "jobid,state"));
+    assert!(
+        slotd.steps(1, "jobid,state").contains("1.0|FAILED"),
+        "{}",
+        slotd.steps(1, "jobid,state")
+    );
     File::create(&broken).unwrap();
     slotd.line("srun --jobid 1 touch ran").ok();
     assert!(slotd.exists("ran"));
@@ -224,9 +254,11 @@ fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
 fn the_daemon_needs_no_thread_that_the_host_could_refuse() {
     let slotd = Slotd::start();
     let threads = || {
-        let of_daemon = fs::read_dir(format!("/proc/{}/task", slotd.daemon_pid())).unwrap().flatten();
-        let named = of_daemon
-            .filter_map(|entry| Some((entry.file_name(), fs::read_to_string(entry.path().join("comm")).ok()?)));
+        let of_daemon =
+            fs::read_dir(format!("/proc/{}/task", slotd.daemon_pid())).unwrap().flatten();
+        let named = of_daemon.filter_map(|entry| {
+            Some((entry.file_name(), fs::read_to_string(entry.path().join("comm")).ok()?))
+        });
         named.collect::<BTreeMap<_, _>>()
     };
     let at_start = threads();

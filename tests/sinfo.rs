@@ -4,7 +4,10 @@ use slotd_kit::{Setup, Slotd};
 
 fn table(slotd: &Slotd, args: &[&str]) -> Vec<Vec<String>> {
     let out = slotd.cmd("sinfo", args).ok();
-    out.lines().iter().map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    out.lines()
+        .iter()
+        .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
 }
 
 #[test]
@@ -50,7 +53,8 @@ fn use_is_shown() {
 
 #[test]
 fn the_node_view_joins_the_partitions() {
-    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
+    let slotd =
+        Setup::default().set("SLOTD_GPU_COUNT", 1).set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
     let rows = table(&slotd, &["-N"]);
     assert_eq!(rows[0], ["PARTITION", "HOSTNAMES", "STATE"]);
     assert_eq!(rows[1], ["cpu*,long,gpu", &slotd_kit::host(), "idle"]);
@@ -73,7 +77,9 @@ fn formats_are_slurm_s() {
     let show = |format: &str| slotd.cmd("sinfo", &["-o", format]).ok().stdout;
     assert_eq!(
         show("%P|%a|%l|%D|%N|%c|%m"),
-        format!("PARTITION|AVAIL|TIMELIMIT|NODES|NODELIST|CPUS|MEMORY\ncpu*|up|infinite|1|{host}|4|8192\n")
+        format!(
+            "PARTITION|AVAIL|TIMELIMIT|NODES|NODELIST|CPUS|MEMORY\ncpu*|up|infinite|1|{host}|4|8192\n"
+        )
     );
     assert_eq!(show("%.10P<%6t>%.5D"), " PARTITION<STATE >NODES\n      cpu*<idle  >    1\n");
     assert_eq!(slotd.cmd("sinfo", &["-h", "-o", "%C"]).ok().text(), "0/4/0/4");
@@ -91,7 +97,11 @@ fn the_field_names_of_the_default_and_long_views_are_known() {
     assert_ne!(out.code, 0);
     assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
     let out = slotd.cmd("sinfo", &["-o", "%i"]).fails(1);
-    assert!(out.stderr.starts_with("Invalid node format specification: i\n  hint: "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("Invalid node format specification: i\n  hint: "),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
@@ -115,9 +125,15 @@ fn an_unknown_field_or_order_is_named_with_what_may_have_been_meant() {
     let slotd = Slotd::start();
     let refusal = |args: &[&str]| slotd.cmd("sinfo", args).fails(1).stderr;
     let text = refusal(&["-O", "nodehots"]);
-    assert_eq!(text, "sinfo: error: Invalid job format specification: nodehots\n  hint: did you mean NodeHost?\n");
+    assert_eq!(
+        text,
+        "sinfo: error: Invalid job format specification: nodehots\n  hint: did you mean NodeHost?\n"
+    );
     let text = refusal(&["-S", "statelng"]);
-    assert_eq!(text, "sinfo: error: Invalid sort specification: statelng\n  hint: did you mean StateLong?\n");
+    assert_eq!(
+        text,
+        "sinfo: error: Invalid sort specification: statelng\n  hint: did you mean StateLong?\n"
+    );
     slotd.cmd("sinfo", &["-S", "#P,-t"]).ok();
 }
 
@@ -133,7 +149,8 @@ fn slurm_s_columns_may_be_the_default() {
 #[test]
 fn json_can_be_parsed() {
     let slotd = Slotd::start();
-    let json: serde_json::Value = serde_json::from_str(&slotd.cmd("sinfo", &["--json"]).ok().stdout).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&slotd.cmd("sinfo", &["--json"]).ok().stdout).unwrap();
     assert!(json.is_object());
 }
 
@@ -170,7 +187,9 @@ fn cpu_and_gpu_partitions_are_virtual_views_over_one_host() {
 fn sinfo_shows_the_host_only_where_it_is_asked_for() {
     let slotd = Slotd::start();
     let host = slotd_kit::host();
-    let row = |words: &str| slotd.line(&format!("sinfo -h -p cpu -o %P|%D|%t|%N {words}")).ok().text().to_owned();
+    let row = |words: &str| {
+        slotd.line(&format!("sinfo -h -p cpu -o %P|%D|%t|%N {words}")).ok().text().to_owned()
+    };
     let there = format!("cpu*|1|idle|{host}");
     for words in ["", "-t idle", &format!("-n {host}"), "-n localhost", "-r", "-a"] {
         assert_eq!(row(words), there, "{words}");
@@ -182,5 +201,8 @@ fn sinfo_shows_the_host_only_where_it_is_asked_for() {
     let reasons = "REASON               USER      TIMESTAMP           NODELIST\n";
     slotd.expect("sinfo -R", 0, reasons, "");
     let long = "REASON               USER         TIMESTAMP           STATE  NODELIST\n";
-    assert_eq!(slotd.line("sinfo -Rl").ok().stdout.split_once('\n').map(|(_date, table)| table), Some(long));
+    assert_eq!(
+        slotd.line("sinfo -Rl").ok().stdout.split_once('\n').map(|(_date, table)| table),
+        Some(long)
+    );
 }

@@ -45,14 +45,18 @@ fn partitions_come_from_the_file() {
     let rows = slotd.line("sinfo -h -o %P|%a|%l|%L|%p").ok();
     assert_eq!(
         rows.lines(),
-        ["day|up|2:00:00|10:00|1", "night*|up|infinite|n/a|5"].map(|row| row.replace("*|up", "*|down"))
+        ["day|up|2:00:00|10:00|1", "night*|up|infinite|n/a|5"]
+            .map(|row| row.replace("*|up", "*|down"))
     );
     let shown = slotd.line("scontrol show partition day").ok().stdout;
-    for words in ["DefaultTime=00:10:00", "MaxTime=02:00:00", "TotalCPUs=2", "DefMemPerCPU=100", "CPUs=0-1"] {
+    for words in
+        ["DefaultTime=00:10:00", "MaxTime=02:00:00", "TotalCPUs=2", "DefMemPerCPU=100", "CPUs=0-1"]
+    {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
     let shown = slotd.line("scontrol show partition night").ok().stdout;
-    for words in ["MaxCPUsPerNode=3", "PriorityTier=5", "State=DOWN", "TRES=cpu=3,", "Default=YES"] {
+    for words in ["MaxCPUsPerNode=3", "PriorityTier=5", "State=DOWN", "TRES=cpu=3,", "Default=YES"]
+    {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
     // What the partition gives, and what it does not.
@@ -83,21 +87,27 @@ fn a_wrong_file_is_refused_with_its_line_and_what_would_be_understood() {
         refusal(&slotd).replace(&slotd.base.display().to_string(), "")
     };
     let text = file("[[partition]]\nname = \"a\"\nmax_tiem = 5\n");
-    assert!(text.contains("/slotd.toml:3: max_tiem is no key of a partition: did you mean max_time?"), "{text}");
+    assert!(
+        text.contains("/slotd.toml:3: max_tiem is no key of a partition: did you mean max_time?"),
+        "{text}"
+    );
     let text = file("[[partition]]\nname = \"a\"\ncpus = \"0-9\"\n");
     assert!(text.contains("/slotd.toml:3: partition a: there is no CPU "), "{text}");
 }
 
 #[test]
 fn the_capacity_may_be_a_part_of_what_there_is() {
-    let mut slotd = Setup::default().set("SLOTD_CPUS", "200%").set("SLOTD_MEMORY_MB", "-100").prepare();
+    let mut slotd =
+        Setup::default().set("SLOTD_CPUS", "200%").set("SLOTD_MEMORY_MB", "-100").prepare();
     slotd.start_daemon();
     let there = std::thread::available_parallelism().unwrap().get();
     assert_eq!(slotd.line("sinfo -h -o %c").ok().text(), (2 * there).to_string());
     let slotd = Setup::default().set("SLOTD_CPUS", "-60000").prepare();
     let text = refusal(&slotd);
     assert!(
-        text.contains(&format!("SLOTD_CPUS=\"-60000\": expected fewer that are kept back: this host has {there}")),
+        text.contains(&format!(
+            "SLOTD_CPUS=\"-60000\": expected fewer that are kept back: this host has {there}"
+        )),
         "{text}"
     );
 }
@@ -109,8 +119,17 @@ fn the_file_is_read_again_without_a_restart_and_a_wrong_one_changes_nothing() {
     slotd.wait_reason(waiting, "PartitionTimeLimit");
     let file = slotd.base.join("slotd.toml");
     fs::write(&file, DAY_AND_NIGHT.replace("2:00:00", "two hours")).unwrap();
-    let said = slotd.line("scontrol reconfigure").fails(1).stderr.replace(&slotd.base.display().to_string(), "");
-    assert!(said.starts_with("slurm_reconfigure error: /slotd.toml:5: max_time = \"two hours\": expected "), "{said}");
+    let said = slotd
+        .line("scontrol reconfigure")
+        .fails(1)
+        .stderr
+        .replace(&slotd.base.display().to_string(), "");
+    assert!(
+        said.starts_with(
+            "slurm_reconfigure error: /slotd.toml:5: max_time = \"two hours\": expected "
+        ),
+        "{said}"
+    );
     assert_eq!(slotd.line("sinfo -h -p day -o %l").ok().text(), "2:00:00");
     fs::write(&file, DAY_AND_NIGHT.replace("2:00:00", "4:00:00").replace("DOWN", "UP")).unwrap();
     slotd.line("scontrol reconfigure").ok();
@@ -118,7 +137,8 @@ fn the_file_is_read_again_without_a_restart_and_a_wrong_one_changes_nothing() {
     slotd.wait_end(waiting);
     fs::write(&file, "[[partition]]\nname = \"day\"\nmemory = \"9G\"\n").unwrap();
     let told = slotd.line("scontrol reconfigure").ok().stderr;
-    let words = "partition day may use 9216 MB of memory (there are 8192), which this host does not have";
+    let words =
+        "partition day may use 9216 MB of memory (there are 8192), which this host does not have";
     assert_eq!(told, format!("scontrol: warning: {words}\n"));
 }
 
@@ -133,7 +153,10 @@ fn a_partition_is_changed_until_the_file_is_read_again() {
     assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "up|1:00:00");
     slotd.line("scontrol update PartitionName=night State=DRAIN").ok();
     let said = slotd.line("sbatch -p night --wrap true").fails(1).stderr;
-    assert!(said.contains("partition night is DRAIN") && said.contains("(inactive or drain)"), "{said}");
+    assert!(
+        said.contains("partition night is DRAIN") && said.contains("(inactive or drain)"),
+        "{said}"
+    );
     slotd.line("scontrol reconfigure").ok();
     assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "down|infinite");
     let said = slotd.line("scontrol update PartitionName=nope State=UP").fails(1).stderr;
@@ -149,7 +172,9 @@ fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
     let mut slotd = Slotd::start();
     let running = slotd.endless(&[]);
     let host = slotd_kit::host();
-    slotd.cmd("scontrol", &["update", &format!("NodeName={host}"), "State=DRAIN", "Reason=new fan"]).ok();
+    slotd
+        .cmd("scontrol", &["update", &format!("NodeName={host}"), "State=DRAIN", "Reason=new fan"])
+        .ok();
     let waiting = slotd.wrap(&[], "true");
     slotd.wait_reason(waiting, "ReqNodeNotAvail");
     assert_eq!(slotd.line("sinfo -h -o %T").ok().text(), "draining");
@@ -168,7 +193,9 @@ fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
 fn a_drained_gpu_and_cpu_are_given_to_nobody_until_they_are_resumed_also_over_a_kill() {
     let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let node = format!("NodeName={}", slotd_kit::host());
-    let update = |slotd: &Slotd, words: &[&str]| slotd.cmd("scontrol", &[&["update", &node], words].concat());
+    let update = |slotd: &Slotd, words: &[&str]| {
+        slotd.cmd("scontrol", &[&["update", &node], words].concat())
+    };
     let goes_on = slotd.begun(&["-G1"], "go", "true");
     update(&slotd, &["State=DRAIN", "Reason=dust", "Gres=gpu:0", "CPUs=2-3"]).ok();
     update(&slotd, &["State=DRAIN", "Reason=hot", "CPUs=3"]).ok();
@@ -218,7 +245,10 @@ fn parts_of_the_node_that_make_no_sense_are_refused_with_what_there_is() {
     };
     refused("State=DRAIN Reason=x Gres=gpu:1-2", "this host has no GPU 2: it has CPU 0-3, GPU 0-1");
     refused("State=RESUME CPUs=9", "this host has no CPU 9");
-    refused("State=DRAIN Reason=x Gres=gpu:a100:1", "gpu: and numbers and ranges, such as gpu:0,2-3");
+    refused(
+        "State=DRAIN Reason=x Gres=gpu:a100:1",
+        "gpu: and numbers and ranges, such as gpu:0,2-3",
+    );
     refused("State=DRAIN Reason=x CPUs=all", "numbers and ranges, such as 0-3,6");
     refused("State=DRAIN CPUs=1", "You must specify a reason");
     refused("CPUs=1", "State=DRAIN Reason=... takes these out of use");
@@ -242,11 +272,14 @@ fn the_settings_that_are_in_force_are_shown() {
         ("SLOTD_OOM_KILL_STEP", "yes"),
         ("SLOTD_OOM_SCORE_ADJ", "900"),
     ];
-    let slotd = set.iter().fold(Setup::default(), |setup, (name, value)| setup.set(name, value)).start();
+    let slotd =
+        set.iter().fold(Setup::default(), |setup, (name, value)| setup.set(name, value)).start();
     let shown = slotd.line("scontrol show config").ok().stdout.to_ascii_lowercase();
     for (name, value) in set {
         let key = name.replace('_', "").to_ascii_lowercase();
-        let line = shown.lines().find(|line| line.split('=').next().is_some_and(|word| word.trim() == key));
+        let line = shown
+            .lines()
+            .find(|line| line.split('=').next().is_some_and(|word| word.trim() == key));
         assert_eq!(line.and_then(|line| line.split("= ").nth(1)), Some(value), "{name} in {shown}");
     }
 }
@@ -273,8 +306,15 @@ fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
     // A wrong limit changes nothing; without one they go.
     let file = slotd.base.join("slotd.toml");
     fs::write(&file, "[[limit]]\naccount = \"lab\"\njobs = \"one\"\n").unwrap();
-    let said = slotd.line("scontrol reconfigure").fails(1).stderr.replace(&slotd.base.display().to_string(), "");
-    assert!(said.contains("/slotd.toml:3: jobs = \"one\": expected how many jobs may run at once"), "{said}");
+    let said = slotd
+        .line("scontrol reconfigure")
+        .fails(1)
+        .stderr
+        .replace(&slotd.base.display().to_string(), "");
+    assert!(
+        said.contains("/slotd.toml:3: jobs = \"one\": expected how many jobs may run at once"),
+        "{said}"
+    );
     slotd.wait_reason(fit, "AssocGrpCpuLimit");
     fs::write(&file, limits.replace("cpus = 2", "cpus = 3")).unwrap();
     slotd.line("scontrol reconfigure").ok();
@@ -283,14 +323,19 @@ fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
 
 #[test]
 fn a_job_that_names_several_partitions_waits_in_each_and_starts_where_it_first_can() {
-    let slotd = with_file("[[partition]]\nname = \"a\"\ncpus = \"0-1\"\n[[partition]]\nname = \"b\"\ncpus = \"2-3\"\n");
+    let slotd = with_file(
+        "[[partition]]\nname = \"a\"\ncpus = \"0-1\"\n[[partition]]\nname = \"b\"\ncpus = \"2-3\"\n",
+    );
     let [left, right] = ["a", "b"].map(|name| slotd.endless(&["-p", name, "-c", "2"]));
     let job = slotd.wrap(&["-p", "a,b", "-c", "2"], "echo $SLURM_JOB_PARTITION");
     let gone = slotd.wrap(&["-p", "a,b", "-c", "2"], "true");
     slotd.wait_reason(job, "Resources");
     assert_eq!(slotd.line(&format!("squeue -h -p b -t PD -j {job} -o %P")).ok().text(), "a,b");
     slotd.line(&format!("scancel {gone}")).ok();
-    assert_eq!(slotd.line(&format!("sacct -X -n -P -r b -j {gone} -o Partition")).ok().text(), "a,b");
+    assert_eq!(
+        slotd.line(&format!("sacct -X -n -P -r b -j {gone} -o Partition")).ok().text(),
+        "a,b"
+    );
     slotd.line(&format!("scancel {right}")).ok();
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.line(&format!("sacct -X -n -P -j {job} -o Partition")).ok().text(), "b");

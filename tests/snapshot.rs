@@ -39,13 +39,22 @@ fn a_job_sees_the_tree_as_it_was_and_writes_its_output_where_it_was_submitted() 
     );
     assert_eq!(slotd.read(&format!("work/deep/slurm-{job}.out")), expected);
     assert_eq!(slotd.read(&format!("work/deep/err-{job}")), "bad\n");
-    assert_eq!(slotd.show(job, "StdOut"), slotd.path(&format!("work/deep/slurm-{job}.out")).display().to_string());
+    assert_eq!(
+        slotd.show(job, "StdOut"),
+        slotd.path(&format!("work/deep/slurm-{job}.out")).display().to_string()
+    );
     assert_eq!(slotd.read("work/tracked"), "other\n");
 
     let told = source(&slotd, job);
-    assert_eq!((&told["dirty"], told["tree"].as_str()), (&true.into(), slotd.path("work").to_str()));
+    assert_eq!(
+        (&told["dirty"], told["tree"].as_str()),
+        (&true.into(), slotd.path("work").to_str())
+    );
     let diff = slotd.line(&format!("slotd source --diff {job}")).ok().stdout;
-    assert!(diff.contains("\n+changed\n") && !diff.contains("later") && !diff.contains("other"), "{diff}");
+    assert!(
+        diff.contains("\n+changed\n") && !diff.contains("later") && !diff.contains("other"),
+        "{diff}"
+    );
 }
 
 #[test]
@@ -84,9 +93,15 @@ fn tasks_requeues_restarts_and_retries_share_a_copy_that_goes_with_the_last_of_t
 fn a_copy_that_is_gone_or_cannot_be_made_is_told_and_leaves_nothing() {
     let mut slotd = Slotd::start();
     repository(&slotd, "work");
-    let none = format!("--snapshot copies a git work tree, and {} is in none\n", slotd.work().display());
+    let none =
+        format!("--snapshot copies a git work tree, and {} is in none\n", slotd.work().display());
     slotd.expect("sbatch --snapshot --wrap true", 1, "", &format!("sbatch: error: {none}"));
-    slotd.expect("sbatch --snapshot --test-only --wrap true", 1, "", &format!("sbatch: error: {none}"));
+    slotd.expect(
+        "sbatch --snapshot --test-only --wrap true",
+        1,
+        "",
+        &format!("sbatch: error: {none}"),
+    );
     assert_eq!(slotd.sh("cd work && sbatch --snapshot -p nowhere --wrap true").fails(1).stdout, "");
     assert_eq!(copies(&slotd).len(), 0, "the job was refused");
     slotd.sh("mkfifo work/pipe").ok();
@@ -95,8 +110,9 @@ fn a_copy_that_is_gone_or_cannot_be_made_is_told_and_leaves_nothing() {
     let copy = slotd.root.join("lib/snapshots").join(&copies(&slotd)[0]);
     fs::remove_dir_all(copy).expect("it is ours");
     let out = slotd.line(&format!("slotd retry {job}")).fails(1);
-    let why =
-        format!("slotd: error: job {job} ran in a copy of its work tree (--snapshot), which is not kept any more\n");
+    let why = format!(
+        "slotd: error: job {job} ran in a copy of its work tree (--snapshot), which is not kept any more\n"
+    );
     assert!(out.stderr.starts_with(&why), "{}", out.stderr);
 
     // What a client left that was killed goes with the next daemon; what one holds stays.
@@ -122,8 +138,15 @@ fn a_full_disk_is_told_and_nothing_is_left_there() {
     let Some(_disk) = SmallDisk::mount(&place, 1 << 20) else { return };
     let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
     let root = slotd.path("work");
-    let why = format!("sbatch: error: the work tree {} cannot be copied for --snapshot: ", root.display());
-    assert!(out.stderr.starts_with(&why) && out.stderr.contains("No space left on device"), "{}", out.stderr);
+    let why = format!(
+        "sbatch: error: the work tree {} cannot be copied for --snapshot: ",
+        root.display()
+    );
+    assert!(
+        out.stderr.starts_with(&why) && out.stderr.contains("No space left on device"),
+        "{}",
+        out.stderr
+    );
     assert_eq!(copies(&slotd).len(), 0);
     assert_eq!(slotd.all_records().len(), 0);
 }
@@ -135,7 +158,8 @@ fn each_way_to_submit_a_script_takes_it() {
     let out = slotd.sh("cd work && slotd run --snapshot -- sh -c 'cat tracked; pwd'").ok().stdout;
     assert!(out.starts_with("one\n/") && out.contains("/lib/snapshots/"), "{out}");
     slotd.write("work/each.sh", "#!/bin/sh\ncat tracked; pwd\n");
-    let array = number(slotd.sh("cd work && slotd sweep --param a=1,2 --parsable --snapshot each.sh"));
+    let array =
+        number(slotd.sh("cd work && slotd sweep --param a=1,2 --parsable --snapshot each.sh"));
     slotd
         .sh("cd work && (for n in 1 2; do echo '{\"wrap\": \"cat tracked; pwd\"}'; done) | slotd submit --snapshot")
         .ok();
@@ -146,6 +170,9 @@ fn each_way_to_submit_a_script_takes_it() {
         slotd.wait_end(job);
         slotd.read(&format!("work/slurm-{job}.out"))
     });
-    assert!(one == two && one.starts_with("one\n") && one.contains("/lib/snapshots/"), "{one}{two}");
+    assert!(
+        one == two && one.starts_with("one\n") && one.contains("/lib/snapshots/"),
+        "{one}{two}"
+    );
     assert_eq!(copies(&slotd).len(), 3, "one for each call");
 }

@@ -55,14 +55,20 @@ fn a_command_that_cannot_be_run_says_why() {
     ] {
         let out = slotd.cmd("srun", &[command]).fails(code);
         assert!(out.stderr.contains(text), "{command}: {}", out.stderr);
-        assert!(out.stderr.contains(&format!("task 0: Exited with exit code {code}")), "{command}: {}", out.stderr);
+        assert!(
+            out.stderr.contains(&format!("task 0: Exited with exit code {code}")),
+            "{command}: {}",
+            out.stderr
+        );
     }
 }
 
 #[test]
 fn one_process_runs_for_each_task() {
     let slotd = Slotd::start();
-    let out = slotd.cmd("srun", &["-n", "3", "sh", "-c", "echo $SLURM_PROCID/$SLURM_LOCALID/$SLURM_NTASKS"]).ok();
+    let out = slotd
+        .cmd("srun", &["-n", "3", "sh", "-c", "echo $SLURM_PROCID/$SLURM_LOCALID/$SLURM_NTASKS"])
+        .ok();
     let mut lines = out.lines();
     lines.sort_unstable();
     assert_eq!(lines, ["0/0/3", "1/1/3", "2/2/3"]);
@@ -130,7 +136,10 @@ fn it_waits_in_the_queue_and_says_so() {
     slotd.cancel(running);
     let out = waiting.end().ok();
     assert_eq!(out.stdout, "ran\n");
-    assert_eq!(out.stderr, "srun: job 2 queued and waiting for resources\nsrun: job 2 has been allocated resources\n");
+    assert_eq!(
+        out.stderr,
+        "srun: job 2 queued and waiting for resources\nsrun: job 2 has been allocated resources\n"
+    );
 }
 
 #[test]
@@ -144,7 +153,11 @@ fn a_cancelled_wait_says_so_and_fails() {
     slotd.cancel(2);
     let out = waiting.end().fails(1);
     let why = "Unable to allocate resources: Job/step already completing or completed";
-    assert!(out.stderr.ends_with(&format!("srun: Job has been cancelled\nsrun: error: {why}\n")), "{}", out.stderr);
+    assert!(
+        out.stderr.ends_with(&format!("srun: Job has been cancelled\nsrun: error: {why}\n")),
+        "{}",
+        out.stderr
+    );
     slotd.wait_state(2, "CANCELLED");
 }
 
@@ -214,7 +227,11 @@ fn an_interrupt_is_the_command_s_and_a_second_one_ends_it() {
     assert_eq!(slotd.wait_end(1).exit(), "0:2");
 
     let mut srun = slotd.command("srun");
-    srun.args(["sh", "-c", "trap 'echo got it >> ints' INT; echo > deaf; while :; do sleep 0.05; done"]);
+    srun.args([
+        "sh",
+        "-c",
+        "trap 'echo got it >> ints' INT; echo > deaf; while :; do sleep 0.05; done",
+    ]);
     let mut client = slotd.spawn(srun);
     slotd.wait_text("deaf", "");
     client.signal(proc::INT);
@@ -235,15 +252,20 @@ fn a_gpu_is_assigned_and_exported() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let script = "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS";
     assert_eq!(slotd.cmd("srun", &["-p", "gpu", "sh", "-c", script]).ok().stdout, "0 0\n");
-    assert_eq!(slotd.cmd("srun", &["-p", "gpu", "-G", "2", "sh", "-c", script]).ok().stdout, "0,1 0,1\n");
-    assert_eq!(slotd.cmd("srun", &["sh", "-c", "echo \"[$CUDA_VISIBLE_DEVICES]\""]).ok().stdout, "[]\n");
+    assert_eq!(
+        slotd.cmd("srun", &["-p", "gpu", "-G", "2", "sh", "-c", script]).ok().stdout,
+        "0,1 0,1\n"
+    );
+    assert_eq!(
+        slotd.cmd("srun", &["sh", "-c", "echo \"[$CUDA_VISIBLE_DEVICES]\""]).ok().stdout,
+        "[]\n"
+    );
 }
 
 #[test]
 fn many_at_once_each_get_their_own_words() {
     let slotd = Slotd::start();
-    let script =
-        "for i in 1 2 3 4 5 6 7 8 9 10; do srun --mem=1 -Q sh -c \"echo begin $i; echo end $i\" > out$i & done; wait";
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do srun --mem=1 -Q sh -c \"echo begin $i; echo end $i\" > out$i & done; wait";
     slotd.sh(script).ok();
     for i in 1..=10 {
         assert_eq!(slotd.read(&format!("out{i}")), format!("begin {i}\nend {i}\n"));

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 #[test]
 fn srun_in_a_batch_script_is_a_step_of_it() {
     let slotd = Slotd::start();
-    let job = slotd.script(&[], "#!/bin/sh\nsrun -J first echo one\nsrun sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID'\n");
+    let job = slotd.script(
+        &[],
+        "#!/bin/sh\nsrun -J first echo one\nsrun sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID'\n",
+    );
     let ended = slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), format!("one\n{job}.1\n"));
     assert_eq!(slotd.all_records().len(), 1);
@@ -17,8 +20,12 @@ fn srun_in_a_batch_script_is_a_step_of_it() {
 #[test]
 fn srun_in_a_salloc_session_is_a_step_of_it() {
     let slotd = Slotd::start();
-    let out =
-        slotd.cmd("salloc", &["-Q", "-n", "1", "sh", "-c", "srun sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID'"]).ok();
+    let out = slotd
+        .cmd(
+            "salloc",
+            &["-Q", "-n", "1", "sh", "-c", "srun sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID'"],
+        )
+        .ok();
     assert_eq!(out.stdout, "1.0\n");
     let job = slotd.wait_end(1);
     assert_eq!(slotd.all_records().len(), 1);
@@ -28,7 +35,8 @@ fn srun_in_a_salloc_session_is_a_step_of_it() {
 #[test]
 fn a_step_gets_the_tasks_of_its_job() {
     let slotd = Slotd::start();
-    let job = slotd.script(&["-n", "3"], "#!/bin/sh\nsrun sh -c 'echo $SLURM_PROCID'\nsrun -n 1 echo alone\n");
+    let job = slotd
+        .script(&["-n", "3"], "#!/bin/sh\nsrun sh -c 'echo $SLURM_PROCID'\nsrun -n 1 echo alone\n");
     slotd.wait_state(job, "COMPLETED");
     let output = slotd.output(job);
     let mut lines: Vec<&str> = output.lines().collect();
@@ -44,7 +52,10 @@ fn a_failed_step_does_not_fail_the_job_by_itself() {
     let ended = slotd.wait_state(job, "COMPLETED");
     assert!(slotd.output(job).ends_with("rc=7\n"));
     let step = ended.steps().iter().find(|step| step["id"]["Num"] == 0).unwrap();
-    assert_eq!((step["state"].as_str(), step["exit"]["status"].as_i64()), (Some("FAILED"), Some(7)));
+    assert_eq!(
+        (step["state"].as_str(), step["exit"]["status"].as_i64()),
+        (Some("FAILED"), Some(7))
+    );
 }
 
 #[test]
@@ -84,7 +95,9 @@ fn a_step_waits_until_the_allocation_has_room() {
     );
     let job = slotd.script(&["-n", "2"], &script);
     let out = format!("slurm-{job}.out");
-    let told = format!("srun: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)\n");
+    let told = format!(
+        "srun: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)\n"
+    );
     slotd.wait_text(&out, &told);
     assert!(!slotd.read(&out).contains("second"));
     slotd.open("go");
@@ -103,15 +116,20 @@ fn an_overlapping_step_does_not_wait() {
     first.args(["--jobid", &id, "sh", "-c", "echo > ready; exec sleep 1000"]);
     let first = slotd.spawn(first);
     slotd.wait_text("ready", "");
-    assert_eq!(slotd.cmd("srun", &["--overlap", "--jobid", &id, "echo", "beside"]).ok().stdout, "beside\n");
+    assert_eq!(
+        slotd.cmd("srun", &["--overlap", "--jobid", &id, "echo", "beside"]).ok().stdout,
+        "beside\n"
+    );
     drop(first);
 }
 
 #[test]
 fn more_than_the_allocation_has_is_refused() {
     let slotd = Slotd::start();
-    let job =
-        slotd.script(&["-n", "2"], "#!/bin/sh\nsrun -n 4 true; echo rc=$?\nsrun -n1 --mem=50000 true; echo rc=$?\n");
+    let job = slotd.script(
+        &["-n", "2"],
+        "#!/bin/sh\nsrun -n 4 true; echo rc=$?\nsrun -n1 --mem=50000 true; echo rc=$?\n",
+    );
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(
         slotd.output(job),
@@ -128,8 +146,10 @@ fn more_than_the_allocation_has_is_refused() {
 #[test]
 fn a_step_elsewhere_than_on_the_node_is_refused() {
     let slotd = Slotd::start();
-    let options = ["-N2", "-w nohost", "-r1", "-r1 -N1", "-x localhost", "-rx", "-N1 -r0 -w localhost"];
-    let steps: String = options.iter().map(|options| format!("srun {options} true; echo rc=$?\n")).collect();
+    let options =
+        ["-N2", "-w nohost", "-r1", "-r1 -N1", "-x localhost", "-rx", "-N1 -r0 -w localhost"];
+    let steps: String =
+        options.iter().map(|options| format!("srun {options} true; echo rc=$?\n")).collect();
     let job = slotd.script(&[], &format!("#!/bin/sh\n{steps}"));
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(
@@ -155,7 +175,10 @@ fn steps_share_the_gpus_and_never_one() {
     let step = "srun -n1 -G1 --exact sh -c \"echo \\$CUDA_VISIBLE_DEVICES >> gpus; until [ \\$(wc -l < gpus) = 2 ]; \
                 do sleep 0.02; done\"";
     slotd.write("gpus", "");
-    let job = slotd.script(&["-p", "gpu", "-G", "2", "-n", "2"], &format!("#!/bin/sh\n{step} &\n{step} &\nwait\n"));
+    let job = slotd.script(
+        &["-p", "gpu", "-G", "2", "-n", "2"],
+        &format!("#!/bin/sh\n{step} &\n{step} &\nwait\n"),
+    );
     slotd.wait_state(job, "COMPLETED");
     let gpus = slotd.read("gpus");
     let mut lines: Vec<&str> = gpus.lines().collect();
@@ -196,7 +219,11 @@ fn the_end_of_the_job_ends_its_steps() {
     );
     slotd.wait_end(job);
     slotd.wait("the end of the step's process", || {
-        (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd
+            .processes()
+            .iter()
+            .any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000")))
+        .then_some(())
     });
 }
 
@@ -224,11 +251,14 @@ fn a_step_may_have_its_own_time_limit() {
 #[test]
 fn the_time_limit_of_a_step_holds_without_a_daemon() {
     let mut slotd = Slotd::start();
-    let job = slotd.script(&[], "#!/bin/sh\nsrun -t 0:02 sleep 1000 & : > up; wait $!\necho rc=$? > end\n");
-    let runs = || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
+    let job = slotd
+        .script(&[], "#!/bin/sh\nsrun -t 0:02 sleep 1000 & : > up; wait $!\necho rc=$? > end\n");
+    let runs =
+        || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
     slotd.wait("the step", || runs().then_some(()));
     slotd.kill9();
-    let runs = || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
+    let runs =
+        || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
     slotd.wait("the end of the step", || (!runs()).then_some(()));
     slotd.start_daemon();
     slotd.wait_state(job, "COMPLETED");
@@ -261,13 +291,18 @@ fn a_running_step_is_measured() {
     );
     let job = slotd.script(&[], &script);
     slotd.wait("the step", || slotd.exists("up").then_some(()));
-    let line = |args: &[&str]| slotd.cmd("sstat", &[&["-n", "-P"], args].concat()).ok().text().to_owned();
+    let line =
+        |args: &[&str]| slotd.cmd("sstat", &[&["-n", "-P"], args].concat()).ok().text().to_owned();
     let id = job.to_string();
     let of_step = line(&["-j", &id, "-o", "jobid,ntasks,maxrss", "--noconvert"]);
     let fields: Vec<&str> = of_step.split('|').collect();
     assert_eq!(fields[..2], [&format!("{job}.0"), "1"], "{of_step}");
-    assert!(fields[2].trim_end_matches('K').parse::<u64>().is_ok_and(|kb| kb > 15_000), "{of_step}");
-    let all: BTreeSet<String> = line(&["-a", "-j", &id, "-o", "jobid"]).lines().map(str::to_owned).collect();
+    assert!(
+        fields[2].trim_end_matches('K').parse::<u64>().is_ok_and(|kb| kb > 15_000),
+        "{of_step}"
+    );
+    let all: BTreeSet<String> =
+        line(&["-a", "-j", &id, "-o", "jobid"]).lines().map(str::to_owned).collect();
     assert_eq!(all, BTreeSet::from([format!("{job}.0"), format!("{job}.batch")]));
     let pids = line(&["-i", "-j", &format!("{job}.0")]);
     // What the gate starts comes and goes.
@@ -276,7 +311,10 @@ fn a_running_step_is_measured() {
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     let none = slotd.cmd("sstat", &["-n", "-j", &id]).ok();
-    assert_eq!((none.stdout.as_str(), none.stderr), ("", format!("sstat: error: couldn't get steps for job {job}\n")));
+    assert_eq!(
+        (none.stdout.as_str(), none.stderr),
+        ("", format!("sstat: error: couldn't get steps for job {job}\n"))
+    );
 }
 
 #[test]
@@ -285,8 +323,14 @@ fn sattach_shows_what_a_step_writes_and_passes_words_on() {
     let mut host = slotd.command("srun");
     let script = "echo $SLURM_PROCID up >> log; read word; echo $SLURM_PROCID got $word; echo err >&2; sleep 0.1";
     host.args(["-n", "2", "-l", "sh", "-c", script]).stdin(std::process::Stdio::piped());
-    let mut child = host.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    slotd.wait("both tasks", || (slotd.exists("log") && slotd.read("log").lines().count() == 2).then_some(()));
+    let mut child = host
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    slotd.wait("both tasks", || {
+        (slotd.exists("log") && slotd.read("log").lines().count() == 2).then_some(())
+    });
     slotd.wait("the door", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
     let mut guest = slotd.command("sattach");
     guest.args(["-l", "1.0"]);
@@ -305,14 +349,17 @@ fn sattach_shows_what_a_step_writes_and_passes_words_on() {
 fn sattach_follows_the_file_of_a_step() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
-    let job = slotd.script(&[], &format!("#!/bin/sh\nsrun sh -c ': > up; {gate}; echo one; echo two'\n"));
+    let job =
+        slotd.script(&[], &format!("#!/bin/sh\nsrun sh -c ': > up; {gate}; echo one; echo two'\n"));
     slotd.wait("the step", || slotd.exists("up").then_some(()));
     let step = format!("{job}.0");
     let layout = slotd.cmd("sattach", &["--layout", &step]).ok();
     let host = slotd_kit::host();
     assert_eq!(
         layout.stdout,
-        format!("Job step layout:\n\t1 tasks, 1 nodes ({host})\n\n\tNode 0 ({host}), 1 task(s): 0 \n")
+        format!(
+            "Job step layout:\n\t1 tasks, 1 nodes ({host})\n\n\tNode 0 ({host}), 1 task(s): 0 \n"
+        )
     );
     let mut guest = slotd.command("sattach");
     guest.arg(&step);
@@ -326,7 +373,10 @@ fn sattach_follows_the_file_of_a_step() {
     slotd.open("go");
     assert_eq!(guest.end().ok().stdout, "one\ntwo\n");
     let over = slotd.cmd("sattach", &[&step]).fails(1);
-    assert_eq!(over.stderr, "sattach: error: Could not get job step info: Job step is not running\n");
+    assert_eq!(
+        over.stderr,
+        "sattach: error: Could not get job step info: Job step is not running\n"
+    );
 }
 
 #[test]

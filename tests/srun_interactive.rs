@@ -78,7 +78,10 @@ impl Session {
     fn resize(&self, rows: u16, columns: u16) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the size outlives the call.
-        assert_eq!(unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
+        assert_eq!(
+            unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) },
+            0
+        );
     }
 }
 
@@ -98,7 +101,10 @@ fn srun(slotd: &Slotd, args: &[&str]) -> Session {
 #[test]
 fn the_program_has_a_terminal_of_the_same_size() {
     let slotd = Slotd::start();
-    let mut session = srun(&slotd, &["--pty", "sh", "-c", "test -t 0 && test -t 1 && test -t 2 && stty size; exit 3"]);
+    let mut session = srun(
+        &slotd,
+        &["--pty", "sh", "-c", "test -t 0 && test -t 1 && test -t 2 && stty size; exit 3"],
+    );
     assert_eq!(session.ends(), 3);
     session.shows("33 101");
     assert_eq!(slotd.wait_end(1).exit(), "3:0");
@@ -109,10 +115,21 @@ fn the_first_task_alone_has_the_terminal() {
     let slotd = Slotd::start();
     let mut session = srun(
         &slotd,
-        &["-Q", "-n", "2", "--pty", "sh", "-c", "test -t 1; echo $SLURM_PROCID $? >log.$SLURM_PROCID; echo seen"],
+        &[
+            "-Q",
+            "-n",
+            "2",
+            "--pty",
+            "sh",
+            "-c",
+            "test -t 1; echo $SLURM_PROCID $? >log.$SLURM_PROCID; echo seen",
+        ],
     );
     assert_eq!(session.ends(), 0);
-    assert_eq!((slotd.read("log.0"), slotd.read("log.1")), ("0 0\n".to_owned(), "1 1\n".to_owned()));
+    assert_eq!(
+        (slotd.read("log.0"), slotd.read("log.1")),
+        ("0 0\n".to_owned(), "1 1\n".to_owned())
+    );
     session.shows("seen\n");
     assert_eq!(session.text(), "seen\n");
 }
@@ -132,7 +149,12 @@ fn control_c_goes_to_the_program() {
     let slotd = Slotd::start();
     let mut session = srun(
         &slotd,
-        &["--pty", "sh", "-c", "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done"],
+        &[
+            "--pty",
+            "sh",
+            "-c",
+            "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done",
+        ],
     );
     session.shows("ready");
     session.types("\x03");
@@ -155,7 +177,9 @@ fn a_change_of_the_window_is_passed_on() {
 fn the_terminal_is_restored_afterwards() {
     let slotd = Slotd::start();
     let mut shell = slotd.shell();
-    shell.arg("-c").arg("stty -a | cksum; srun --pty stty raw -echo; stty -a | cksum; echo end of it");
+    shell
+        .arg("-c")
+        .arg("stty -a | cksum; srun --pty stty raw -echo; stty -a | cksum; echo end of it");
     let mut session = Session::start(shell);
     session.ends();
     session.shows("end of it");
@@ -175,7 +199,11 @@ fn the_end_of_the_terminal_ends_the_job() {
     slotd_kit::proc::signal(session.child.id() as i32, slotd_kit::proc::KILL);
     slotd.wait_end(1);
     slotd.wait("the end of its process", || {
-        (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd
+            .processes()
+            .iter()
+            .any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000")))
+        .then_some(())
     });
 }
 
@@ -184,7 +212,11 @@ fn without_a_terminal_pty_is_disregarded_as_slurm_does() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["--pty", "sh", "-c", "test -t 0 || echo none; exit 3"]).fails(3);
     assert_eq!(out.stdout, "none\n");
-    assert!(out.stderr.contains("Not using a pseudo-terminal, disregarding --pty option"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("Not using a pseudo-terminal, disregarding --pty option"),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
@@ -243,7 +275,9 @@ fn a_run_in_the_background_leaves_the_keys_to_the_shell() {
     let mut session = shell(&slotd);
     let gate = slotd.gate("go");
     session.types(&format!("srun -l sh -c '{gate}; echo it ended' &\n"));
-    slotd.wait("the client's own socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    slotd.wait("the client's own socket", || {
+        slotd.job_dir(1).join("0.attach").exists().then_some(())
+    });
     session.types("echo ty'ped'\n");
     session.shows("\ntyped");
     slotd.open("go");
@@ -258,7 +292,9 @@ fn a_run_that_comes_to_the_foreground_reads_the_keys_again() {
     let slotd = Slotd::start();
     let mut session = shell(&slotd);
     session.types("srun -l cat &\n");
-    slotd.wait("the client's own socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    slotd.wait("the client's own socket", || {
+        slotd.job_dir(1).join("0.attach").exists().then_some(())
+    });
     session.types("echo ty'ped'\n");
     session.shows("\ntyped");
     session.types("fg\n");
@@ -274,7 +310,8 @@ fn a_run_that_comes_to_the_foreground_reads_the_keys_again() {
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_job() {
     let slotd = Slotd::start();
-    let mut session = srun(&slotd, &["--pty", "sh", "-c", "trap '' HUP; echo ready; sleep 1000; :"]);
+    let mut session =
+        srun(&slotd, &["--pty", "sh", "-c", "trap '' HUP; echo ready; sleep 1000; :"]);
     session.shows("ready");
     slotd_kit::proc::signal(session.child.id() as i32, libc::SIGHUP);
     slotd_kit::proc::signal(session.child.id() as i32, libc::SIGTERM);
@@ -291,7 +328,8 @@ fn without_srun(slotd: &Slotd) {
 #[test]
 fn control_c_stops_the_script_that_runs_srun() {
     let slotd = Slotd::start();
-    let script = slotd.write("script.sh", "srun sh -c 'echo one is up; exec sleep 1000'\necho wrongly on\n");
+    let script =
+        slotd.write("script.sh", "srun sh -c 'echo one is up; exec sleep 1000'\necho wrongly on\n");
     let script = script.display();
     let mut session = shell(&slotd);
     session.types(&format!("bash {script}; echo en'ded' $?\n"));
@@ -326,7 +364,9 @@ fn srun_dies_of_control_c_also_where_its_shell_ignores_it() {
 fn control_c_in_a_terminal_of_the_program_stops_the_script_too() {
     let slotd = Slotd::start();
     let mut session = shell(&slotd);
-    session.types("for i in 1 2; do srun --pty sh -c 'echo $SLURM_JOB_ID is up; exec sleep 1000'; done\n");
+    session.types(
+        "for i in 1 2; do srun --pty sh -c 'echo $SLURM_JOB_ID is up; exec sleep 1000'; done\n",
+    );
     session.shows("\n1 is up");
     session.types("\x03");
     without_srun(&slotd);
@@ -368,7 +408,8 @@ fn on_a_terminal_sbatch_tells_what_several_tasks_mean() {
     };
     sbatch("", "make -j $SLURM_NTASKS")
         .shows("sbatch: the script runs once with room for 2 tasks: it reads SLURM_NTASKS (SLOTD_BATCH_TASKS=ranks");
-    sbatch("", "./app").shows("sbatch: the script runs 2 times, once for each task: it starts no tasks itself (");
+    sbatch("", "./app")
+        .shows("sbatch: the script runs 2 times, once for each task: it starts no tasks itself (");
     sbatch("once", "./app").shows("once with room for 2 tasks: SLOTD_BATCH_TASKS is once");
     // To a program nothing is told.
     assert_eq!(slotd.cmd("sbatch", &["-n", "2", "--hold", "--wrap", "./app"]).ok().stderr, "");

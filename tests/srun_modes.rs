@@ -9,7 +9,10 @@ fn immediate_fails_where_it_would_have_to_wait() {
     let running = slotd.endless(&["-c", "4"]);
     for option in ["--immediate", "-I", "-I1", "--immediate=1"] {
         let out = slotd.cmd("srun", &[option, "true"]).fails(1);
-        assert_eq!(out.stderr, "srun: error: Unable to allocate resources: Requested nodes are busy\n", "{option}");
+        assert_eq!(
+            out.stderr, "srun: error: Unable to allocate resources: Requested nodes are busy\n",
+            "{option}"
+        );
     }
     slotd.cancel(running);
     slotd.wait_end(running);
@@ -22,7 +25,9 @@ fn immediate_fails_where_it_would_have_to_wait() {
 fn no_wait_hands_the_command_to_the_daemon() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
-    let out = slotd.cmd("srun", &["--no-wait", "-o", "out", "sh", "-c", &format!("{gate}; echo done; exit 3")]).ok();
+    let out = slotd
+        .cmd("srun", &["--no-wait", "-o", "out", "sh", "-c", &format!("{gate}; echo done; exit 3")])
+        .ok();
     assert_eq!(out.stdout, "Submitted run job 1\n");
     slotd.wait_state(1, "RUNNING");
     slotd.open("go");
@@ -33,7 +38,9 @@ fn no_wait_hands_the_command_to_the_daemon() {
 #[test]
 fn no_wait_runs_one_process_a_rank() {
     let slotd = Slotd::start();
-    slotd.cmd("srun", &["--no-wait", "-n", "3", "-o", "out", "sh", "-c", "echo $SLURM_PROCID"]).ok();
+    slotd
+        .cmd("srun", &["--no-wait", "-n", "3", "-o", "out", "sh", "-c", "echo $SLURM_PROCID"])
+        .ok();
     slotd.wait_state(1, "COMPLETED");
     let out = slotd.read("out");
     let mut lines: Vec<&str> = out.lines().collect();
@@ -56,10 +63,19 @@ fn no_wait_refuses_what_needs_a_client() {
 fn an_allocation_is_found_by_its_number() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
-    let out = slotd.cmd("srun", &["--jobid", &job.to_string(), "sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID"]).ok();
+    let out = slotd
+        .cmd(
+            "srun",
+            &["--jobid", &job.to_string(), "sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID"],
+        )
+        .ok();
     assert_eq!(out.stdout, format!("{job}.0\n"));
     let mut srun = slotd.command("srun");
-    srun.env("SLURM_JOB_ID", job.to_string()).args(["sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID"]);
+    srun.env("SLURM_JOB_ID", job.to_string()).args([
+        "sh",
+        "-c",
+        "echo $SLURM_JOB_ID.$SLURM_STEP_ID",
+    ]);
     assert_eq!(slotd.run(srun).ok().stdout, format!("{job}.1\n"));
     assert_eq!(slotd.all_records().len(), 1);
 }
@@ -94,5 +110,9 @@ fn the_command_of_no_wait_is_step_0_and_its_own_steps_come_after_it() {
     assert_eq!(slotd.steps(1, "JobID,State"), "1|RUNNING\n1.0|RUNNING\n1.1|COMPLETED");
     slotd.cmd("scancel", &["1.0"]).ok();
     slotd.wait_end(1);
-    assert!(slotd.steps(1, "JobID,State").contains("1.0|CANCELLED"), "{}", slotd.steps(1, "JobID,State"));
+    assert!(
+        slotd.steps(1, "JobID,State").contains("1.0|CANCELLED"),
+        "{}",
+        slotd.steps(1, "JobID,State")
+    );
 }

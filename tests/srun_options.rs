@@ -5,7 +5,12 @@ use slotd_kit::{Setup, Slotd};
 #[test]
 fn the_options_of_the_allocation_are_those_of_sbatch() {
     let slotd = Slotd::start();
-    slotd.cmd("srun", &["-J", "nm", "-p", "cpu", "-n", "2", "-c", "2", "--mem", "1G", "-t", "5", "true"]).ok();
+    slotd
+        .cmd(
+            "srun",
+            &["-J", "nm", "-p", "cpu", "-n", "2", "-c", "2", "--mem", "1G", "-t", "5", "true"],
+        )
+        .ok();
     let job = slotd.wait_end(1);
     assert_eq!(job.tres(), (4, 1024, 0));
     assert_eq!(job.0["request"]["name"], "nm");
@@ -30,7 +35,10 @@ fn options_end_where_the_command_begins() {
 fn labels_tell_the_tasks_apart() {
     let slotd = Slotd::start();
     // The book's example.
-    assert_eq!(slotd.cmd("srun", &["--label", "--unbuffered", "--", "echo", "hello"]).ok().stdout, "0: hello\n");
+    assert_eq!(
+        slotd.cmd("srun", &["--label", "--unbuffered", "--", "echo", "hello"]).ok().stdout,
+        "0: hello\n"
+    );
     let out = slotd.cmd("srun", &["-n", "2", "-l", "sh", "-c", "echo out; echo err >&2"]).ok();
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -49,7 +57,10 @@ fn output_may_go_to_files() {
     slotd.cmd("srun", &["-o", "o.txt", "-e", "e.txt", "sh", "-c", "echo a; echo b >&2"]).ok();
     assert_eq!((slotd.read("o.txt").as_str(), slotd.read("e.txt").as_str()), ("a\n", "b\n"));
     slotd.cmd("srun", &["-n", "2", "-o", "%j_%s_%t.txt", "sh", "-c", "echo $SLURM_PROCID"]).ok();
-    assert_eq!((slotd.read("2_0_0.txt").as_str(), slotd.read("2_0_1.txt").as_str()), ("0\n", "1\n"));
+    assert_eq!(
+        (slotd.read("2_0_0.txt").as_str(), slotd.read("2_0_1.txt").as_str()),
+        ("0\n", "1\n")
+    );
     let out = slotd.cmd("srun", &["-o", "none", "echo", "x"]).ok();
     assert_eq!(out.stdout, "");
     assert!(!slotd.exists("none"));
@@ -99,10 +110,17 @@ fn a_step_has_a_directory_for_temporary_files() {
     let slotd = Slotd::start();
     let seen = |own: Option<&str>| {
         let mut srun = slotd.command("srun");
-        srun.env_remove("TMPDIR").envs(own.map(|dir| ("TMPDIR", dir))).args(["sh", "-c", "echo $TMPDIR"]);
+        srun.env_remove("TMPDIR").envs(own.map(|dir| ("TMPDIR", dir))).args([
+            "sh",
+            "-c",
+            "echo $TMPDIR",
+        ]);
         slotd.run(srun).ok().stdout
     };
-    assert_eq!((seen(None), seen(Some("/var/tmp"))), ("/tmp\n".to_owned(), "/var/tmp\n".to_owned()));
+    assert_eq!(
+        (seen(None), seen(Some("/var/tmp"))),
+        ("/tmp\n".to_owned(), "/var/tmp\n".to_owned())
+    );
 }
 
 #[test]
@@ -134,7 +152,8 @@ fn programs_may_differ_by_rank() {
     lines.sort_unstable();
     assert_eq!(lines, ["0: zero 0", "1: other 1 0", "2: other 2 1"]);
     let out = slotd.cmd("srun", &["-n", "1", "--multi-prog", "mp.conf", "more words"]).fails(1);
-    let why = "Invalid task id, 2 >= ntasks\nsrun: error: Line 2 of configuration file mp.conf invalid";
+    let why =
+        "Invalid task id, 2 >= ntasks\nsrun: error: Line 2 of configuration file mp.conf invalid";
     assert_eq!(out.stderr, format!("srun: error: {why}\n"));
     let out = slotd.cmd("srun", &["--multi-prog", "none.conf"]).fails(1);
     let why = "Could not open multi_prog config file none.conf: No such file or directory";
@@ -206,7 +225,10 @@ fn a_bad_exit_ends_the_others_with_sigterm_first() {
     assert_eq!(out.text(), "told");
     says(&out.stderr, "srun: Terminating StepId=1.0");
     assert!(out.stderr.contains("slurmstepd: error: *** STEP 1.0 ON "), "{}", out.stderr);
-    says(&out.stderr, &format!("srun: error: {}: task 0: Exited with exit code 3", slotd_kit::host()));
+    says(
+        &out.stderr,
+        &format!("srun: error: {}: task 0: Exited with exit code 3", slotd_kit::host()),
+    );
 }
 
 #[test]
@@ -275,7 +297,11 @@ fn a_binding_may_be_reported() {
     let slotd = Slotd::start();
     let out = slotd.cmd("srun", &["--cpu-bind=verbose,map_cpu:0", "true"]).ok();
     let start = format!("cpu-bind=MAP  - {}, task  0  0 [", slotd_kit::host());
-    assert!(out.stderr.starts_with(&start) && out.stderr.ends_with("]: mask 0x1 set\n"), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with(&start) && out.stderr.ends_with("]: mask 0x1 set\n"),
+        "{}",
+        out.stderr
+    );
     assert_eq!(slotd.cmd("srun", &["--cpu-bind=map_cpu:0", "true"]).ok().stderr, "");
 }
 
@@ -283,8 +309,7 @@ fn a_binding_may_be_reported() {
 fn a_task_that_closes_its_input_does_not_disturb_the_others() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
-    let script =
-        "case $SLURM_PROCID in 2) wc -c;; *) exec 0<&-; until [ -e done ]; do sleep 0.02; done;; esac; : > done";
+    let script = "case $SLURM_PROCID in 2) wc -c;; *) exec 0<&-; until [ -e done ]; do sleep 0.02; done;; esac; : > done";
     srun.args(["-n", "3", "sh", "-c", script]);
     let out = slotd.feed(srun, vec![b'x'; 3 << 20]).ok();
     assert_eq!(out.text().trim(), (3 << 20).to_string());

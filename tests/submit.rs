@@ -38,7 +38,9 @@ fn each_line_is_a_job_or_has_its_own_error() {
     let told = answers(&out);
     let numbers: Vec<u64> = told.iter().filter_map(|answer| answer["line"].as_u64()).collect();
     assert_eq!(numbers, [1, 2, 4, 5, 6, 7, 8, 9, 10], "in order, blank lines apart");
-    let job = |line: u64| told.iter().find(|told| told["line"] == line).and_then(|told| told["job"].as_u64());
+    let job = |line: u64| {
+        told.iter().find(|told| told["line"] == line).and_then(|told| told["job"].as_u64())
+    };
     let error = |line: u64| {
         let told = told.iter().find(|told| told["line"] == line).expect("an answer");
         told["error"].as_str().unwrap_or_default().to_owned()
@@ -57,7 +59,10 @@ fn each_line_is_a_job_or_has_its_own_error() {
     for (job, state) in [(first, "COMPLETED"), (second, "COMPLETED"), (last, "FAILED")] {
         slotd.wait_state(job, state);
     }
-    assert_eq!((slotd.show(first, "JobName"), slotd.show(last, "JobName")), ("first".to_owned(), "all".to_owned()));
+    assert_eq!(
+        (slotd.show(first, "JobName"), slotd.show(last, "JobName")),
+        ("first".to_owned(), "all".to_owned())
+    );
     assert_eq!(slotd.output(first), "one\n");
     let stored = slotd.job_dir(second).join("script.sh");
     assert_eq!(slotd.read(&format!("out.{second}")), format!("{} a word 2\n", stored.display()));
@@ -90,7 +95,8 @@ fn many_jobs_are_few_writes_to_the_disk() {
     slotd.wrap(&["-H"], "true");
     let database = slotd.root.join("lib/state.db");
     let before = Written::of(&database);
-    let lines: Vec<String> = (0..JOBS).map(|i| json!({ "wrap": format!("true {i}") }).to_string()).collect();
+    let lines: Vec<String> =
+        (0..JOBS).map(|i| json!({ "wrap": format!("true {i}") }).to_string()).collect();
     let out = submit(&slotd, &["-H"], &lines.join("\n")).ok();
     let written = Written::of(&database) - before;
     assert_eq!(answers(&out).iter().filter(|answer| answer["job"].is_u64()).count(), JOBS);
@@ -102,8 +108,14 @@ fn many_jobs_are_few_writes_to_the_disk() {
 #[test]
 fn options_that_are_for_one_job_or_wrong_are_refused_before_a_line_is_read() {
     let slotd = Slotd::start();
-    for (options, text) in [(["-W"], "--wait and --test-only are for one job"), (["--nosuch"], "--nosuch")] {
-        let out = submit(&slotd, &options, "{\"wrap\": \"true\"}\n").fails(if text == "--nosuch" { 255 } else { 1 });
+    for (options, text) in
+        [(["-W"], "--wait and --test-only are for one job"), (["--nosuch"], "--nosuch")]
+    {
+        let out = submit(&slotd, &options, "{\"wrap\": \"true\"}\n").fails(if text == "--nosuch" {
+            255
+        } else {
+            1
+        });
         assert!(out.stderr.contains(text) && out.stdout.is_empty(), "{}{}", out.stdout, out.stderr);
     }
     assert_eq!(slotd.all_records().len(), 0);

@@ -12,7 +12,10 @@ fn a_job_is_ended_at_its_limit() {
     let output = slotd.output(job);
     let line = output.lines().nth(1).unwrap();
     assert!(line.starts_with(&format!("slurmstepd: error: *** JOB {job} ON ")), "{output}");
-    assert!(line.contains(" CANCELLED AT ") && line.ends_with(" DUE TO TIME LIMIT ***"), "{output}");
+    assert!(
+        line.contains(" CANCELLED AT ") && line.ends_with(" DUE TO TIME LIMIT ***"),
+        "{output}"
+    );
     assert_eq!(slotd.sacct(job, "state,exitcode"), "TIMEOUT|0:0");
 }
 
@@ -42,7 +45,9 @@ fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%t %r"]).ok().text(), "CG TimeLimit");
     slotd.kill9();
     slotd.open("go");
-    slotd.wait("the end of the script", || slotd.job_dir(job).join("exit_status").exists().then_some(()));
+    slotd.wait("the end of the script", || {
+        slotd.job_dir(job).join("exit_status").exists().then_some(())
+    });
     slotd.start_daemon();
     let ended = slotd.wait_end(job);
     assert_eq!((ended.state().as_str(), ended.reason().as_str()), ("TIMEOUT", "TimeLimit"));
@@ -60,7 +65,10 @@ fn the_grace_goes_on_under_the_next_daemon() {
 #[test]
 fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:01"], "trap 'echo saved > saved; exit 0' TERM; while :; do sleep 0.05; done");
+    let job = slotd.wrap(
+        &["-t", "0:01"],
+        "trap 'echo saved > saved; exit 0' TERM; while :; do sleep 0.05; done",
+    );
     slotd.wait_state(job, "TIMEOUT");
     assert_eq!(slotd.read("saved"), "saved\n");
 }
@@ -68,9 +76,12 @@ fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
 #[test]
 fn every_process_of_the_job_is_ended() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:01"], "setsid sleep 1000 & helper ignore 15 & nohup sleep 1000 & wait");
+    let job = slotd
+        .wrap(&["-t", "0:01"], "setsid sleep 1000 & helper ignore 15 & nohup sleep 1000 & wait");
     slotd.wait_state(job, "TIMEOUT");
-    let left = |pid: &i32| ["sleep 1000", "helper"].iter().any(|name| proc::cmdline(*pid).starts_with(name));
+    let left = |pid: &i32| {
+        ["sleep 1000", "helper"].iter().any(|name| proc::cmdline(*pid).starts_with(name))
+    };
     assert!(!slotd.processes().iter().any(left));
 }
 
@@ -89,7 +100,10 @@ fn the_ladder_of_one_job_does_not_hold_up_others() {
 #[test]
 fn an_array_task_has_the_limit_for_itself() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-a", "0-1%1", "-t", "0:01"], "if [ $SLURM_ARRAY_TASK_ID = 0 ]; then exec sleep 1000; fi");
+    let job = slotd.wrap(
+        &["-a", "0-1%1", "-t", "0:01"],
+        "if [ $SLURM_ARRAY_TASK_ID = 0 ]; then exec sleep 1000; fi",
+    );
     let tasks = slotd.wait_array(job, 2);
     assert_eq!((tasks[0].state().as_str(), tasks[1].state().as_str()), ("TIMEOUT", "COMPLETED"));
 }
@@ -105,7 +119,10 @@ fn the_time_limit_says_so_in_the_jobs_stderr() {
     assert_eq!(job.reason(), "TimeLimit");
     assert_eq!(slotd.read("out"), "ready\nlast words\n");
     let (err, host) = (slotd.read("err"), slotd_kit::host());
-    assert!(err.starts_with(&format!("slurmstepd: error: *** JOB {id} ON {host} CANCELLED AT ")), "{err}");
+    assert!(
+        err.starts_with(&format!("slurmstepd: error: *** JOB {id} ON {host} CANCELLED AT ")),
+        "{err}"
+    );
     assert!(err.contains(" DUE TO TIME LIMIT ***\n"), "{err}");
 }
 

@@ -7,8 +7,10 @@ use slotd_kit::{Setup, Slotd, proc};
 #[test]
 fn a_session_with_real_jobs() {
     let slotd = Slotd::start();
-    let first =
-        slotd.wrap(&["-J", "first", "-c", "4", "-t", "10"], "echo it begins; echo and warns >&2; exec sleep 1000");
+    let first = slotd.wrap(
+        &["-J", "first", "-c", "4", "-t", "10"],
+        "echo it begins; echo and warns >&2; exec sleep 1000",
+    );
     slotd.wait_text(&format!("slurm-{first}.out"), "and warns");
     let Some(top) = Tmux::start(&slotd, "exec slotd top") else { return };
     top.shows("1 running  0 waiting");
@@ -29,7 +31,10 @@ fn a_session_with_real_jobs() {
     top.shows("it begins");
     slotd.write("more", "");
     std::io::Write::write_all(
-        &mut std::fs::File::options().append(true).open(slotd.path(&format!("slurm-{first}.out"))).unwrap(),
+        &mut std::fs::File::options()
+            .append(true)
+            .open(slotd.path(&format!("slurm-{first}.out")))
+            .unwrap(),
         b"one line more\n",
     )
     .unwrap();
@@ -93,14 +98,19 @@ fn a_new_daemon_is_followed_and_the_terminal_is_given_back() {
     proc::signal(pid_of_top(&slotd), proc::TERM);
     let screen = top.shows("over 143");
     let screen = if screen.contains("icanon") { screen } else { top.shows("icanon") };
-    assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
+    assert!(
+        !screen.contains("-icanon") && !screen.contains("-echo "),
+        "the terminal is as it was:\n{screen}"
+    );
 }
 
 /// Waits until a program has the terminal, or has it no more.
 #[track_caller]
 fn is_taken(top: &Tmux, wanted: bool) {
     // What is sent to a terminal comes one after the other.
-    let flags = || top.run(&["display-message", "-p", "#{alternate_on}#{cursor_flag}#{mouse_any_flag}"]).stdout;
+    let flags = || {
+        top.run(&["display-message", "-p", "#{alternate_on}#{cursor_flag}#{mouse_any_flag}"]).stdout
+    };
     let expected: &[u8] = if wanted { b"101" } else { b"010" };
     let same = slotd_kit::until(|| (flags().trim_ascii() == expected).then_some(()));
     assert!(same.is_some(), "{:?}:\n{}", String::from_utf8_lossy(&flags()), top.screen());
@@ -112,13 +122,17 @@ fn whatever_ends_it_gives_the_terminal_back() {
     // With a key between them, so that each is seen.
     let script = "while :; do slotd top; echo over $?; stty -a; read key; done";
     let Some(top) = Tmux::start(&slotd, script) else { return };
-    for (signal, code) in [(proc::TERM, 143), (proc::HUP, 129), (proc::INT, 130), (proc::QUIT, 131)] {
+    for (signal, code) in [(proc::TERM, 143), (proc::HUP, 129), (proc::INT, 130), (proc::QUIT, 131)]
+    {
         top.shows("WAITING");
         is_taken(&top, true);
         proc::signal(pid_of_top(&slotd), signal);
         top.shows(&format!("over {code}"));
         let screen = top.shows("iexten ");
-        assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
+        assert!(
+            !screen.contains("-icanon") && !screen.contains("-echo "),
+            "the terminal is as it was:\n{screen}"
+        );
         is_taken(&top, false);
         top.press(&["Enter"]);
     }
@@ -127,13 +141,15 @@ fn whatever_ends_it_gives_the_terminal_back() {
 #[test]
 fn a_fault_of_its_own_gives_the_terminal_back() {
     let slotd = Slotd::start();
-    let script =
-        "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top 2> told; echo over $?; stty -a; exec sleep 1000";
+    let script = "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top 2> told; echo over $?; stty -a; exec sleep 1000";
     let Some(top) = Tmux::start(&slotd, script) else { return };
     top.shows("over 134");
     slotd.wait_text("told", "break point: screen drawn");
     let screen = top.shows("iexten ");
-    assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
+    assert!(
+        !screen.contains("-icanon") && !screen.contains("-echo "),
+        "the terminal is as it was:\n{screen}"
+    );
     is_taken(&top, false);
 }
 
@@ -141,7 +157,9 @@ fn a_fault_of_its_own_gives_the_terminal_back() {
 fn it_stops_and_goes_on_with_its_shell() {
     let slotd = Slotd::start();
     let held = slotd.wrap(&["-H", "-J", "held"], "true");
-    let Some(top) = Tmux::start(&slotd, "exec env PS1='ready> ' bash --norc --noprofile -i") else { return };
+    let Some(top) = Tmux::start(&slotd, "exec env PS1='ready> ' bash --norc --noprofile -i") else {
+        return;
+    };
     top.shows("ready>");
     top.press(&["slotd top", "Enter"]);
     for stop in [None, Some(proc::TSTP), Some(proc::STOP)] {
@@ -175,8 +193,13 @@ fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
     let failed = slotd.wrap(&["-J", "failed"], "exit 3");
     slotd.wait_state(failed, "FAILED");
     let held = slotd.wrap(&["-H", "-J", "held", "-t", "10"], "true");
-    slotd.program("editor", "#!/bin/sh\nif [ -e stop ]; then exit 4; fi\nsed -i s/--time=.*/--time=20/ \"$1\"\n");
-    let Some(top) = Tmux::start(&slotd, "EDITOR=./editor TMPDIR=$PWD exec slotd top") else { return };
+    slotd.program(
+        "editor",
+        "#!/bin/sh\nif [ -e stop ]; then exit 4; fi\nsed -i s/--time=.*/--time=20/ \"$1\"\n",
+    );
+    let Some(top) = Tmux::start(&slotd, "EDITOR=./editor TMPDIR=$PWD exec slotd top") else {
+        return;
+    };
     top.shows("0 running  1 waiting  1 ended");
     // What is over cannot be edited.
     top.press(&["Tab", "Tab", "e"]);
@@ -280,7 +303,8 @@ fn without_a_terminal_it_says_so() {
 fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
     let base = slotd.base.to_str().unwrap();
     let word = |word: &str| {
-        let (has_digit, first) = (word.contains(|c: char| c.is_ascii_digit()), word.chars().next().unwrap_or(' '));
+        let (has_digit, first) =
+            (word.contains(|c: char| c.is_ascii_digit()), word.chars().next().unwrap_or(' '));
         let end = word.trim_end_matches([',', '.']).chars().last().unwrap_or(' ');
         match word {
             _ if word == user || user.len() > 8 && *word == user[..8] => "USER".to_owned(),
@@ -290,7 +314,9 @@ fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
                 format!("{}TIME", &word[..at])
             }
             _ if first.is_ascii_digit() && "KMG%".contains(end) => "SIZE".to_owned(),
-            _ if word.trim_end_matches(',').parse::<f64>().is_ok() && word.contains('.') => "FIGURE".to_owned(),
+            _ if word.trim_end_matches(',').parse::<f64>().is_ok() && word.contains('.') => {
+                "FIGURE".to_owned()
+            }
             _ => word.chars().filter(|c| !"▁▂▃▄▅▆▇".contains(*c)).collect(),
         }
     };
@@ -299,16 +325,20 @@ fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
         let line = match line {
             _ if line.starts_with("stdout ") && line.contains("|stderr ") => "stdout|stderr",
             _ if line.starts_with("stdout ") => "stdout",
-            _ => line
-                .find(" FAILED ")
-                .map_or(line, |at| line[at + 8..].find('3').map_or(line, |to| &line[..at + 9 + to])),
+            _ => line.find(" FAILED ").map_or(line, |at| {
+                line[at + 8..].find('3').map_or(line, |to| &line[..at + 9 + to])
+            }),
         };
         line.split_whitespace().map(word).collect::<Vec<_>>().join(" ") + "\n"
     };
     // What a short job used over time was measured or not, and takes the place of further details.
     let further = ["   Priority=", "   JobState=", "   Requeue=", "CPUs in use:", "Memory: "];
     let screen = screen.replace(&slotd_kit::host(), "HOST").replace(base, "BASE");
-    screen.lines().filter(|line| !further.iter().any(|name| line.starts_with(name))).map(line).collect()
+    screen
+        .lines()
+        .filter(|line| !further.iter().any(|name| line.starts_with(name)))
+        .map(line)
+        .collect()
 }
 
 /// Waits until the terminal shows what was recorded. `UPDATE_EXPECT` in the environment records what it shows after a while.
@@ -333,16 +363,35 @@ fn is_recorded(slotd: &Slotd, top: &Tmux, name: &str) {
 #[test]
 fn each_list_and_page_of_a_mixed_queue() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", "2").start();
-    let broken = slotd.wrap(&["-J", "broken", "-o", "broken.out", "-t", "10"], "echo it cannot be done >&2; exit 3");
+    let broken = slotd.wrap(
+        &["-J", "broken", "-o", "broken.out", "-t", "10"],
+        "echo it cannot be done >&2; exit 3",
+    );
     slotd.wait_state(broken, "FAILED");
     let train = slotd.wrap(
-        &["-J", "train", "-c", "2", "--gpus=1", "--mem=2G", "-t", "3:00:00", "-o", "train.out", "-e", "train.err"],
+        &[
+            "-J",
+            "train",
+            "-c",
+            "2",
+            "--gpus=1",
+            "--mem=2G",
+            "-t",
+            "3:00:00",
+            "-o",
+            "train.out",
+            "-e",
+            "train.err",
+        ],
         "echo epoch 1; printf ' 10%%\\r 50%%\\n'; echo careful >&2; exec sleep 1000",
     );
     slotd.wait_state(train, "RUNNING");
     slotd.wait_text("train.err", "careful");
     let tasks = "case $SLURM_ARRAY_TASK_ID in 0|2) exit 0;; 1) exit 1;; esac; exec sleep 1000";
-    slotd.wrap(&["-J", "sweep", "-a", "0-9", "-t", "2:00:00", "--mem=100M", "-o", "/dev/null"], tasks);
+    slotd.wrap(
+        &["-J", "sweep", "-a", "0-9", "-t", "2:00:00", "--mem=100M", "-o", "/dev/null"],
+        tasks,
+    );
     let running = || slotd.line("squeue -h -r -t R -S i -o %K").ok().stdout;
     slotd.wait("two tasks run that stay", || {
         (running().split_whitespace().collect::<Vec<_>>() == ["N/A", "3", "4"]).then_some(())
@@ -376,7 +425,8 @@ fn colours_are_left_out_where_they_are_not_wanted() {
     slotd.wait_state(failed, "FAILED");
     // Of the text: 30 to 37, 90 to 97, and 38 with what follows.
     let is_coloured = |top: &Tmux| {
-        let text = String::from_utf8_lossy(&top.run(&["capture-pane", "-p", "-e"]).stdout).into_owned();
+        let text =
+            String::from_utf8_lossy(&top.run(&["capture-pane", "-p", "-e"]).stdout).into_owned();
         text.split("\u{1b}[").skip(1).filter_map(|rest| rest.split_once('m')).any(|(codes, _)| {
             let is_colour = |code: &str| matches!(code.as_bytes(), [b'3' | b'9', b'0'..=b'8']);
             codes.split(';').any(is_colour)

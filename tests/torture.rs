@@ -62,9 +62,16 @@ fn main() -> ExitCode {
         println!("violation: {violation}");
     }
     if let Some(kept) = kept {
-        println!("torture: seed {seed}; the root, the log and what the jobs told are kept in {}", kept.display());
+        println!(
+            "torture: seed {seed}; the root, the log and what the jobs told are kept in {}",
+            kept.display()
+        );
     }
-    let rows = [("seconds", begun.elapsed().as_secs()), ("seed", seed), ("submissions", verdict.submissions)];
+    let rows = [
+        ("seconds", begun.elapsed().as_secs()),
+        ("seed", seed),
+        ("submissions", verdict.submissions),
+    ];
     let counts = world.counts.all();
     let sums = [("jobs checked", verdict.jobs), ("violations", verdict.violations.len() as u64)];
     for (what, count) in rows.into_iter().chain(counts).chain(sums) {
@@ -77,7 +84,11 @@ fn main() -> ExitCode {
 /// Starts this program again where it may mount, if there is such a place.
 fn mounts_of_its_own() {
     for flags in ["-m", "-rm"] {
-        let can = Command::new("unshare").args([flags, "true"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let can = Command::new("unshare")
+            .args([flags, "true"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         if can.is_ok_and(|status| status.success()) {
             let program = std::env::current_exe().expect("this program has a path");
             let error = Command::new("unshare").arg(flags).arg(program).env(INSIDE, "1").exec();
@@ -97,7 +108,11 @@ fn play(world: &World, seed: u64, time: Duration) {
             scope.spawn(|| adversary::change_world(world, !seed)),
         ];
         let users: Vec<_> = (1..=USERS)
-            .map(|user| scope.spawn(move || User::new(world, seed.wrapping_mul(1000).wrapping_add(user)).live()))
+            .map(|user| {
+                scope.spawn(move || {
+                    User::new(world, seed.wrapping_mul(1000).wrapping_add(user)).live()
+                })
+            })
             .collect();
         thread::sleep(time);
         world.over.store(true, Ordering::Relaxed);

@@ -32,7 +32,11 @@ fn links_in_the_place_of_the_daemons_own_files_are_refused() {
     fs::create_dir(slotd.root.join("run")).unwrap();
     symlink(elsewhere.join("lock"), slotd.root.join("run/slotd.lock")).unwrap();
     refused(&slotd);
-    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing was made where the links led");
+    assert_eq!(
+        fs::read_dir(&elsewhere).unwrap().count(),
+        0,
+        "nothing was made where the links led"
+    );
 }
 
 #[test]
@@ -64,7 +68,9 @@ fn texts_without_measure_are_refused_in_words_and_others_are_served() {
     let out = slotd.cmd("sbatch", &["-J", &name, "--wrap", "true"]).fails(1);
     assert!(out.stderr.contains("name of 10000 bytes, 1024 at most"), "{}", out.stderr);
     assert!(out.stderr.contains("parameter too long"), "{}", out.stderr);
-    for (megabytes, why) in [(10, "script of 10485"), (20, "is longer than the"), (100, "larger than 64 MB")] {
+    for (megabytes, why) in
+        [(10, "script of 10485"), (20, "is longer than the"), (100, "larger than 64 MB")]
+    {
         let mut script = "#!/bin/sh\ntrue\n".to_owned();
         script.push_str(&"#".repeat(megabytes << 20));
         slotd.write("job.sh", &script);
@@ -72,7 +78,8 @@ fn texts_without_measure_are_refused_in_words_and_others_are_served() {
         assert!(out.stderr.contains(why), "{}", out.stderr);
     }
     // An environment that no program could be started with comes from a file.
-    let text: Vec<u8> = (0..100).flat_map(|n| format!("V{n}={}\0", "v".repeat(100 << 10)).into_bytes()).collect();
+    let text: Vec<u8> =
+        (0..100).flat_map(|n| format!("V{n}={}\0", "v".repeat(100 << 10)).into_bytes()).collect();
     fs::write(slotd.path("env"), text).unwrap();
     let out = slotd.cmd("sbatch", &["--export-file", "env", "--wrap", "true"]).fails(1);
     assert!(out.stderr.contains("environment of 10"), "{}", out.stderr);

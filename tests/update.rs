@@ -32,7 +32,10 @@ fn slurm_s_form_is_understood() {
     let job = slotd.wrap(&["-H"], "true");
     slotd.cmd("scontrol", &["update", &format!("JobId={job}"), "JobName=x", "TimeLimit=5"]).ok();
     let record = slotd.job(job);
-    assert_eq!((&record.0["request"]["name"], &record.0["request"]["time_limit_secs"]), (&"x".into(), &300.into()));
+    assert_eq!(
+        (&record.0["request"]["name"], &record.0["request"]["time_limit_secs"]),
+        (&"x".into(), &300.into())
+    );
 }
 
 #[test]
@@ -138,7 +141,10 @@ fn changes_survive_the_death_of_the_daemon() {
     update(&slotd, job, "TimeLimit=7");
     slotd.crash();
     let record = slotd.job(job);
-    assert_eq!((&record.0["request"]["name"], &record.0["request"]["time_limit_secs"]), (&"kept".into(), &420.into()));
+    assert_eq!(
+        (&record.0["request"]["name"], &record.0["request"]["time_limit_secs"]),
+        (&"kept".into(), &420.into())
+    );
 }
 
 #[test]
@@ -165,7 +171,11 @@ fn every_key_of_update_is_shown_by_show_job() {
     let shown = |key: &str| {
         let out = slotd.line(&format!("scontrol -o show job {job}")).ok();
         let find = |word: &&str| word.split_once('=').is_some_and(|(k, _)| k == key);
-        out.text().split(' ').find(find).map_or("", |word| word.split_once('=').unwrap().1).to_owned()
+        out.text()
+            .split(' ')
+            .find(find)
+            .map_or("", |word| word.split_once('=').unwrap().1)
+            .to_owned()
     };
     let dependency = format!("afterany:{other}");
     for (change, key, value) in [
@@ -215,12 +225,20 @@ fn every_key_of_update_is_shown_by_show_job() {
                  hint: partitions: cpu, gpu\n"
             ),
         ),
-        ("NumCPUs=99", format!("Requested partition configuration not available now for job {job}\n")),
+        (
+            "NumCPUs=99",
+            format!("Requested partition configuration not available now for job {job}\n"),
+        ),
         ("UserID=root", "No changes specified\n".to_owned()),
     ] {
         slotd.expect(&format!("scontrol update JobId={job} {change}"), 1, "", &text);
     }
-    slotd.expect("scontrol update JobId=999999 TimeLimit=5", 1, "", "Invalid job id specified for job 999999\n");
+    slotd.expect(
+        "scontrol update JobId=999999 TimeLimit=5",
+        1,
+        "",
+        "Invalid job id specified for job 999999\n",
+    );
     let out = slotd.cmd("scontrol", &["update", &format!("JobId={job}"), "Nonsense=1"]).fails(1);
     let text = "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n  hint: keys: JobId, ";
     assert!(out.stderr.starts_with(text), "{}", out.stderr);

@@ -7,7 +7,10 @@ const LOOP: &str = "while :; do sleep 0.05; done";
 #[test]
 fn a_script_that_saves_at_the_warning_is_a_success() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:04", "--signal", "B:USR1@3"], &format!("trap 'echo saved; exit 0' USR1; {LOOP}"));
+    let job = slotd.wrap(
+        &["-t", "0:04", "--signal", "B:USR1@3"],
+        &format!("trap 'echo saved; exit 0' USR1; {LOOP}"),
+    );
     let ended = slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "saved\n");
     let ran = ended.end() - ended.start();
@@ -18,7 +21,8 @@ fn a_script_that_saves_at_the_warning_is_a_success() {
 fn without_steps_the_job_s_own_processes_with_a_handler_are_told() {
     let slotd = Slotd::start();
     // The child has no handler and would die of the signal: it must not.
-    let script = format!("(sleep 0.01; exec sleep 1000) & trap 'echo saved; kill $!; exit 0' USR1; {LOOP}");
+    let script =
+        format!("(sleep 0.01; exec sleep 1000) & trap 'echo saved; kill $!; exit 0' USR1; {LOOP}");
     let job = slotd.wrap(&["-t", "0:04", "--signal", "USR1@3"], &script);
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "saved\n");
@@ -57,7 +61,8 @@ fn b_tells_the_batch_shell_alone() {
 #[test]
 fn a_warning_is_given_once_even_through_a_restart() {
     let mut slotd = Setup::default().start();
-    let job = slotd.wrap(&["-t", "0:03", "--signal", "B:USR1@2"], &format!("trap 'echo warned' USR1; {LOOP}"));
+    let job = slotd
+        .wrap(&["-t", "0:03", "--signal", "B:USR1@2"], &format!("trap 'echo warned' USR1; {LOOP}"));
     slotd.wait_text(&format!("slurm-{job}.out"), "warned");
     slotd.crash();
     slotd.wait_state(job, "TIMEOUT");
@@ -89,7 +94,10 @@ fn a_warning_without_b_reaches_the_steps_and_not_the_batch_shell() {
     slotd.limit(id, 61);
     slotd.wait_state(id, "COMPLETED");
     let log = slotd.read("log");
-    assert!(log.contains("step told") && log.contains("code 9") && !log.contains("shell told"), "{log}");
+    assert!(
+        log.contains("step told") && log.contains("code 9") && !log.contains("shell told"),
+        "{log}"
+    );
 }
 
 #[test]

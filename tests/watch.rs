@@ -81,7 +81,9 @@ fn each_thing_that_happens_to_a_job_is_told_and_nothing_else() {
         slotd.wait_state(job, state);
         watcher.settle(&slotd);
     }
-    slotd.line(&format!("scontrol update nodename={} state=drain reason=rest", slotd_kit::host())).ok();
+    slotd
+        .line(&format!("scontrol update nodename={} state=drain reason=rest", slotd_kit::host()))
+        .ok();
     assert_eq!(watcher.hear(), json!({ "queue": true, "node": true }));
 }
 

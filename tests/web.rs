@@ -57,7 +57,14 @@ impl Web {
         assert_eq!(page.status, 200, "{page:?}");
         web.cookie = page.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
         let text = page.text();
-        web.key = text.split("name=\"key\" content=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        web.key = text
+            .split("name=\"key\" content=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .to_owned();
         web
     }
 
@@ -70,7 +77,8 @@ impl Web {
         let mut text = format!("{line}\r\n");
         headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
         if !body.is_empty() {
-            text += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+            text +=
+                &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         }
         // A server that refuses does not read all of it.
         drop(socket.write_all(format!("{text}\r\n{body}").as_bytes()));
@@ -83,7 +91,10 @@ impl Web {
         let mut socket = self.connect(line, &headers, body);
         let mut bytes = Vec::new();
         drop(socket.read_to_end(&mut bytes));
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("{line}: no answer"));
+        let end = bytes
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .unwrap_or_else(|| panic!("{line}: no answer"));
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head, body: bytes.split_off(end + 4) }
@@ -91,7 +102,12 @@ impl Web {
 
     /// What the page would send.
     fn own(&self) -> [(&str, &str); 4] {
-        [("Host", &self.at), ("Cookie", &self.cookie), ("X-Slotd-Key", &self.key), ("Sec-Fetch-Site", "same-origin")]
+        [
+            ("Host", &self.at),
+            ("Cookie", &self.cookie),
+            ("X-Slotd-Key", &self.key),
+            ("Sec-Fetch-Site", "same-origin"),
+        ]
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -148,7 +164,12 @@ fn names(event: &Value, job: u32) -> bool {
 }
 
 fn rows(picture: &Value, kind: &str) -> Vec<String> {
-    picture[kind].as_array().unwrap().iter().map(|row| row["label"].as_str().unwrap().to_owned()).collect()
+    picture[kind]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["label"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -163,7 +184,10 @@ fn the_address_opens_the_page_once() {
     let cookie = page.header("set-cookie").unwrap();
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"), "{policy}");
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"),
+        "{policy}"
+    );
     assert_eq!(web.open(&web.token).status, 401, "the token is used up");
     let session = cookie.split(';').next().unwrap();
     let again = web.ask("GET / HTTP/1.1", &[("Host", &web.at), ("Cookie", session)], "");
@@ -171,7 +195,11 @@ fn the_address_opens_the_page_once() {
     assert!(again.text().contains("name=\"key\" content=\"\""), "the key is told once");
     for file in ["app.js", "app.css", "job.js"] {
         let line = format!("GET /page/{file} HTTP/1.1");
-        assert_eq!(web.ask(&line, &[("Host", &web.at), ("Cookie", session)], "").status, 200, "{file}");
+        assert_eq!(
+            web.ask(&line, &[("Host", &web.at), ("Cookie", session)], "").status,
+            200,
+            "{file}"
+        );
         assert_eq!(web.ask(&line, &[("Host", &web.at)], "").status, 401, "{file}");
     }
 }
@@ -183,7 +211,9 @@ fn a_job_and_the_host_have_plots_of_what_was_used() {
     let web = Web::start(&slotd);
     // The first look may be at a script that is about to be started.
     let plots = |path: &str| {
-        let has_memory = |used: &Value| used["memory"].as_array().unwrap().iter().any(|b| b.as_f64() > Some(0.0));
+        let has_memory = |used: &Value| {
+            used["memory"].as_array().unwrap().iter().any(|b| b.as_f64() > Some(0.0))
+        };
         slotd.wait("its memory", || Some(web.get(path).json()).filter(has_memory))
     };
     let used = plots(&format!("/api/job/{job}/series"));
@@ -194,9 +224,12 @@ fn a_job_and_the_host_have_plots_of_what_was_used() {
     }
     assert!(used["from"].as_i64() < used["to"].as_i64(), "{used}");
     let charts = |minutes: u32| web.get(&format!("/api/series?minutes={minutes}")).json();
-    let has_end = |host: &Value| host["charts"][0]["values"].as_array().is_some_and(|v| v.last() != Some(&Value::Null));
+    let has_end = |host: &Value| {
+        host["charts"][0]["values"].as_array().is_some_and(|v| v.last() != Some(&Value::Null))
+    };
     let host = slotd.wait("what the host used", || Some(charts(60)).filter(has_end));
-    let names: Vec<&str> = host["charts"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    let names: Vec<&str> =
+        host["charts"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
     assert!(names.starts_with(&["CPUs", "Memory"]) && names.contains(&"Load"), "{names:?}");
     let values = column(&host["charts"][0], "values");
     assert_eq!((values.len(), &values[0]), (120, &Value::Null), "no job ran an hour ago: {host}");
@@ -206,7 +239,10 @@ fn a_job_and_the_host_have_plots_of_what_was_used() {
         assert_eq!(web.get(&format!("/api/series{minutes}")).status, 400, "{minutes}");
     }
     let waits = slotd.submit(&["-H", "--wrap", "true"]);
-    assert_eq!(column(&web.get(&format!("/api/job/{waits}/series")).json(), "cpus"), [] as [Value; 0]);
+    assert_eq!(
+        column(&web.get(&format!("/api/job/{waits}/series")).json(), "cpus"),
+        [] as [Value; 0]
+    );
     assert_eq!(web.get("/api/job/999/series").status, 404);
     assert_eq!(web.get("/api/job/x/series").status, 400);
 }
@@ -216,7 +252,10 @@ fn only_loopback_is_listened_at() {
     let slotd = Slotd::start();
     for address in ["0.0.0.0", "192.168.0.1", "[::]", "localhost"] {
         let out = slotd.cmd("slotd", &["web", "--listen", address]).fails(2);
-        assert!(out.stderr.starts_with(&format!("slotd: error: --listen {address}: this is no ")), "{out:?}");
+        assert!(
+            out.stderr.starts_with(&format!("slotd: error: --listen {address}: this is no ")),
+            "{out:?}"
+        );
     }
 }
 
@@ -251,15 +290,20 @@ fn foreign_names_sites_and_origins_are_refused_and_so_is_who_lacks_cookie_or_key
         (but("X-Slotd-Key", None), 403),
         (but("X-Slotd-Key", Some("0")), 403),
     ] {
-        for (line, body) in [("POST /api/act HTTP/1.1", cancel.as_str()), ("GET /api/queue HTTP/1.1", "")] {
+        for (line, body) in
+            [("POST /api/act HTTP/1.1", cancel.as_str()), ("GET /api/queue HTTP/1.1", "")]
+        {
             let answer = web.ask(line, &headers, body);
             assert_eq!(answer.status, status, "{line} {headers:?}: {answer:?}");
             assert!(answer.header("access-control-allow-origin").is_none(), "{answer:?}");
         }
     }
     assert_eq!(slotd.state(job), "PENDING");
-    let asked_before =
-        web.ask("OPTIONS /api/act HTTP/1.1", &[("Host", &web.at), ("Origin", "http://evil.example")], "");
+    let asked_before = web.ask(
+        "OPTIONS /api/act HTTP/1.1",
+        &[("Host", &web.at), ("Origin", "http://evil.example")],
+        "",
+    );
     assert_eq!(asked_before.status, 403, "what a browser asks before it sends a header of its own");
     // A tunnel has another port, and a browser says whose page it is.
     let host = format!("localhost:{port}");
@@ -339,7 +383,10 @@ fn the_queue_is_shown_as_it_is() {
     assert_eq!((&ended["state"], &ended["exit"]), (&json!("FAILED"), &json!("3:0")));
     assert_eq!(queue["running"][0]["cpu_ids"].as_array().unwrap().len(), 2);
     assert_eq!(queue["host"]["cpus"], json!({ "all": 2, "given": 2 }));
-    assert_eq!(queue["arrays"][array.to_string()], json!({ "total": 9, "waiting": 9, "running": 0 }));
+    assert_eq!(
+        queue["arrays"][array.to_string()],
+        json!({ "total": 9, "waiting": 9, "running": 0 })
+    );
     let few = web.get("/api/queue?rows=1").json();
     assert_eq!((few["waiting"].as_array().unwrap().len(), &few["waiting_count"]), (1, &json!(2)));
     let whole = web.get(&format!("/api/job/{array}_3")).json();
@@ -352,8 +399,10 @@ fn the_queue_is_shown_as_it_is() {
 fn history_is_searched_by_the_words_of_sacct() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
-    let (good, bad) =
-        (slotd.submit(&["-J", "good", "--wrap", "true"]), slotd.submit(&["-J", "bad", "--wrap", "false"]));
+    let (good, bad) = (
+        slotd.submit(&["-J", "good", "--wrap", "true"]),
+        slotd.submit(&["-J", "bad", "--wrap", "false"]),
+    );
     slotd.wait_end(good);
     slotd.wait_end(bad);
     let found = |search: &str| {
@@ -377,7 +426,10 @@ fn a_script_and_the_options_of_sbatch_are_submitted_as_sbatch_does() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);
     let script = "#!/bin/sh\n#SBATCH --comment=seen\necho $SLURM_JOB_NAME \"$@\"\n";
-    let answer = web.post("/api/submit", &json!({ "options": ["--job-name=a b", "--output=out"], "script": script }));
+    let answer = web.post(
+        "/api/submit",
+        &json!({ "options": ["--job-name=a b", "--output=out"], "script": script }),
+    );
     assert_eq!(answer.status, 200, "{answer:?}");
     let job: u32 = answer.json()["job"].as_str().unwrap().parse().unwrap();
     slotd.wait_end(job);
@@ -421,12 +473,20 @@ fn a_job_that_is_over_is_submitted_once_more() {
     let web = Web::start(&slotd);
     let failed = slotd.wrap(&["-J", "again"], "exit 3");
     slotd.wait_end(failed);
-    let retry = |job: u32| web.post("/api/act", &json!({ "action": "retry", "jobs": [job.to_string()] }));
+    let retry =
+        |job: u32| web.post("/api/act", &json!({ "action": "retry", "jobs": [job.to_string()] }));
     let answer = retry(failed);
     assert_eq!(answer.status, 200, "{answer:?}");
     let told = answer.json()["told"].as_str().unwrap().to_owned();
-    let fresh: u32 = told.strip_prefix("Submitted batch job ").unwrap_or_else(|| panic!("{told}")).parse().unwrap();
-    assert_eq!((slotd.wait_end(fresh).exit(), slotd.sacct(fresh, "jobname")), ("3:0".to_owned(), "again".to_owned()));
+    let fresh: u32 = told
+        .strip_prefix("Submitted batch job ")
+        .unwrap_or_else(|| panic!("{told}"))
+        .parse()
+        .unwrap();
+    assert_eq!(
+        (slotd.wait_end(fresh).exit(), slotd.sacct(fresh, "jobname")),
+        ("3:0".to_owned(), "again".to_owned())
+    );
     let waits = slotd.submit(&["-H", "--wrap", "true"]);
     let refused = retry(waits);
     assert_eq!(refused.status, 422, "{refused:?}");
@@ -440,14 +500,22 @@ fn a_job_that_waits_is_edited_as_it_was_shown_or_not_at_all() {
     let job = slotd.script(&["-H", "-t", "10"], "#!/bin/sh\necho before\n");
     let path = format!("/api/job/{job}/edit");
     let shown = web.get(&path).json()["text"].as_str().unwrap().to_owned();
-    assert!(shown.contains("#SBATCH --time=00:10:00\n") && shown.ends_with("#!/bin/sh\necho before\n"), "{shown}");
+    assert!(
+        shown.contains("#SBATCH --time=00:10:00\n") && shown.ends_with("#!/bin/sh\necho before\n"),
+        "{shown}"
+    );
     let text = shown.replace("00:10:00", "00:20:00").replace("echo before", "echo after");
-    let change = |before: &str, text: &str| web.post(&path, &json!({ "before": before, "text": text }));
+    let change =
+        |before: &str, text: &str| web.post(&path, &json!({ "before": before, "text": text }));
     let wrong = change(&shown, &shown.replace("00:10:00", "soon"));
     assert_eq!(wrong.status, 422, "{wrong:?}");
     assert_eq!(slotd.show(job, "TimeLimit"), "00:10:00");
     let done = change(&shown, &text);
-    assert_eq!((done.status, &done.json()["told"]), (200, &json!(format!("job {job} is changed"))), "{done:?}");
+    assert_eq!(
+        (done.status, &done.json()["told"]),
+        (200, &json!(format!("job {job} is changed"))),
+        "{done:?}"
+    );
     assert_eq!(slotd.show(job, "TimeLimit"), "00:20:00");
     let late = change(&shown, &text.replace("00:20:00", "00:30:00"));
     assert_eq!(late.status, 422, "{late:?}");
@@ -461,7 +529,8 @@ fn a_job_that_waits_is_edited_as_it_was_shown_or_not_at_all() {
     let body = json!({ "before": "", "text": "" }).to_string();
     let bare = [("Host", web.at.as_str()), ("Cookie", web.cookie.as_str())];
     assert_eq!(web.ask(&line, &bare, &body).status, 403, "without the key");
-    let foreign = web.own().into_iter().chain([("Origin", "http://evil.example")]).collect::<Vec<_>>();
+    let foreign =
+        web.own().into_iter().chain([("Origin", "http://evil.example")]).collect::<Vec<_>>();
     assert_eq!(web.ask(&line, &foreign, &body).status, 403);
 }
 
@@ -473,7 +542,13 @@ fn why_a_job_waits_or_ended_is_told_as_slotd_why_tells_it() {
     let waits = slotd.submit(&["-c", "2", "--wrap", "true"]);
     let why = |job: u32| web.get(&format!("/api/job/{job}")).json()["why"].clone();
     let told = why(waits);
-    assert!(told["sentences"][0].as_str().unwrap().starts_with(&format!("Job {waits} (wrap) is PENDING")), "{told}");
+    assert!(
+        told["sentences"][0]
+            .as_str()
+            .unwrap()
+            .starts_with(&format!("Job {waits} (wrap) is PENDING")),
+        "{told}"
+    );
     let keeps = told["blockers"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
     assert!(keeps.contains(&format!("job {runs}")), "{told}");
     slotd.cancel(runs);
@@ -502,11 +577,17 @@ fn a_log_is_read_by_parts_and_followed() {
     };
     let end = range("bytes=-14", "err");
     assert_eq!((end.status, end.text().as_str()), (206, "199999\n200000\n"));
-    assert_eq!(end.header("content-range"), Some(format!("bytes {}-{}/{size}", size - 14, size - 1).as_str()));
+    assert_eq!(
+        end.header("content-range"),
+        Some(format!("bytes {}-{}/{size}", size - 14, size - 1).as_str())
+    );
     assert_eq!(range("bytes=0-3", "err").text(), "1\n2\n");
     assert_eq!(range("bytes=0-", "err").body.len(), 256 << 10, "never more than that at once");
     let past = range(&format!("bytes={size}-"), "err");
-    assert_eq!((past.status, past.header("content-range")), (416, Some(format!("bytes */{size}").as_str())));
+    assert_eq!(
+        (past.status, past.header("content-range")),
+        (416, Some(format!("bytes */{size}").as_str()))
+    );
     slotd.write("more", "");
     events.until(|event| event["out"] == 11);
     assert_eq!(range("bytes=6-", "out").text(), "more\n");
@@ -532,7 +613,11 @@ fn what_changes_is_told_as_it_changes_over_a_restart_of_the_daemon() {
     events.until(|event| names(event, job));
     slotd.stop();
     let mut late = web.events("/api/events");
-    assert_eq!(late.next(), Some(json!({ "event": "daemon", "up": false })), "it is told, and waited for");
+    assert_eq!(
+        late.next(),
+        Some(json!({ "event": "daemon", "up": false })),
+        "it is told, and waited for"
+    );
     slotd.start_daemon();
     assert_eq!(late.next(), Some(json!({ "event": "daemon", "up": true })));
 }

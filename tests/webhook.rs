@@ -48,7 +48,9 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (asked, answers) = (Arc::clone(&asked), Arc::clone(&answers));
-                thread::spawn(move || serve(stream.unwrap(), &asked, &|number| answers.lock().unwrap()(number)));
+                thread::spawn(move || {
+                    serve(stream.unwrap(), &asked, &|number| answers.lock().unwrap()(number))
+                });
             }
         });
         server
@@ -93,7 +95,8 @@ fn serve(stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(usize) ->
                 header => headers.push(header.to_ascii_lowercase()),
             }
         }
-        let length = headers.iter().find_map(|header| header.strip_prefix("content-length: ")).unwrap();
+        let length =
+            headers.iter().find_map(|header| header.strip_prefix("content-length: ")).unwrap();
         let mut body = vec![0; length.parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
         let number = {
@@ -143,7 +146,10 @@ fn each_event_is_posted_as_one_object() {
     assert!(headers.iter().any(|header| header.starts_with("user-agent: slotd/")), "{headers:?}");
     for (key, value) in [
         ("event", json!("job")),
-        ("text", json!(format!("job {job} (train) has ended: FAILED (NonZeroExitCode), exit code 3"))),
+        (
+            "text",
+            json!(format!("job {job} (train) has ended: FAILED (NonZeroExitCode), exit code 3")),
+        ),
         ("job", json!(job.to_string())),
         ("name", json!("train")),
         ("partition", json!("cpu")),
@@ -166,7 +172,10 @@ fn each_event_is_posted_as_one_object() {
     // Nothing is left to do: no process stays for it, and nothing in the database.
     slotd.wait("the end of the messenger", || messengers(&slotd).is_empty().then_some(()));
     let shown = slotd.cmd("scontrol", &["show", "config"]).ok().stdout;
-    assert!(shown.contains(&format!("http://127.0.0.1:{}/…", server.port)) && !shown.contains("s3cr3t"), "{shown}");
+    assert!(
+        shown.contains(&format!("http://127.0.0.1:{}/…", server.port)) && !shown.contains("s3cr3t"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -193,7 +202,8 @@ fn what_fails_is_posted_again_and_what_is_refused_is_not() {
 
 #[test]
 fn a_server_that_hangs_or_is_not_there_holds_up_nothing() {
-    let server = Server::start(|number| if number == 0 { Answer::Hang } else { Answer::Status(200) });
+    let server =
+        Server::start(|number| if number == 0 { Answer::Hang } else { Answer::Status(200) });
     let slotd = server.daemon("job");
     let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
     for job in &jobs {
@@ -205,7 +215,8 @@ fn a_server_that_hangs_or_is_not_there_holds_up_nothing() {
     // A port on which nobody listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
-    let slotd = Setup::default().set("SLOTD_NOTIFY_URL", &url).set("SLOTD_NOTIFY_TIMEOUT", 2).start();
+    let slotd =
+        Setup::default().set("SLOTD_NOTIFY_URL", &url).set("SLOTD_NOTIFY_TIMEOUT", 2).start();
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
     wait_log(&slotd, &format!("job 1 is not posted to {url} yet"));
@@ -266,7 +277,8 @@ fn a_thousand_events_reach_a_slow_server_in_their_order() {
     assert_eq!(slotd.cmd("squeue", &["-h"]).ok().stdout, "");
     drop(gate);
     let asked = server.await_asked(&slotd, EVENTS);
-    let told: Vec<String> = asked.iter().map(|asked| asked.body["job"].as_str().unwrap().to_owned()).collect();
+    let told: Vec<String> =
+        asked.iter().map(|asked| asked.body["job"].as_str().unwrap().to_owned()).collect();
     let want: Vec<String> = jobs.iter().map(u32::to_string).collect();
     assert_eq!(told, want);
 }

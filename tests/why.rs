@@ -15,13 +15,20 @@ fn a_pending_job_is_told_of_with_figures_and_what_would_help() {
     let held = slotd.wrap(&["-H", "-c", "2", "-d", &format!("afterok:{holder}")], "true");
     slotd.wait_reason(wide, "Resources");
     let told = why(&slotd, wide);
-    let words = format!("  Resources: waits for 4 CPUs, of which 1 CPU is free; job {holder} holds 3 CPUs until ");
+    let words = format!(
+        "  Resources: waits for 4 CPUs, of which 1 CPU is free; job {holder} holds 3 CPUs until "
+    );
     assert!(told.starts_with(&format!("Job {wide} (wide) is PENDING, submitted at ")), "{told}");
     assert!(told.contains(&words), "{told}");
-    assert!(told.contains(&format!("    to change that: scontrol update JobId={wide} NumCPUs=1\n")), "{told}");
+    assert!(
+        told.contains(&format!("    to change that: scontrol update JobId={wide} NumCPUs=1\n")),
+        "{told}"
+    );
     assert!(told.contains("  It is expected to start at "), "{told}");
     let told = why(&slotd, held);
-    let of = |line: &str| assert!(told.lines().any(|told| told.trim_start().starts_with(line)), "no {line} in {told}");
+    let of = |line: &str| {
+        assert!(told.lines().any(|told| told.trim_start().starts_with(line)), "no {line} in {told}")
+    };
     of("JobHeldUser: its user holds it");
     of(&format!("to change that: scontrol release {held}"));
     of(&format!("Dependency: it waits for afterok:{holder} (it runs until "));
@@ -47,7 +54,10 @@ fn the_reasons_of_a_pending_job_are_data_too() {
     assert_eq!(blocker["reason"], "Resources");
     let shortage = &blocker["what"]["shortage"];
     assert_eq!((&shortage["needs"]["cpus"], &shortage["free"]["cpus"]), (&2.into(), &0.into()));
-    assert_eq!((&shortage["holders"][0]["id"], &shortage["holders"][0]["until"]), (&holder.into(), &"unknown".into()));
+    assert_eq!(
+        (&shortage["holders"][0]["id"], &shortage["holders"][0]["until"]),
+        (&holder.into(), &"unknown".into())
+    );
 }
 
 #[test]
@@ -68,7 +78,10 @@ fn a_job_that_ended_is_told_of_with_its_cause_and_its_last_lines() {
     let well = ends(&[], "echo fine");
     assert!(well.contains("is COMPLETED.") && !well.contains("fine"), "{well}");
     let missing = ends(&["-o", "/proc/none/out"], "true");
-    assert!(missing.contains("It could not be launched.") && missing.contains("slotd says: "), "{missing}");
+    assert!(
+        missing.contains("It could not be launched.") && missing.contains("slotd says: "),
+        "{missing}"
+    );
     let never = slotd.wrap(&["-H"], "true");
     slotd.line(&format!("scancel {never}")).ok();
     let never = why(&slotd, never);
@@ -79,6 +92,11 @@ fn a_job_that_ended_is_told_of_with_its_cause_and_its_last_lines() {
     let lines: Vec<&str> = tasks.lines().filter(|line| line.contains("So did")).collect();
     assert_eq!(lines.len(), 1, "{tasks}");
     assert!(lines[0].ends_with("[3-4]."), "{tasks}");
-    slotd.expect("slotd why 999", 1, "", "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n");
+    slotd.expect(
+        "slotd why 999",
+        1,
+        "",
+        "slotd: error: there is no job 999\n  hint: `sacct` lists all jobs\n",
+    );
     slotd.expect("slotd why 1x", 2, "", "slotd: error: Invalid job id 1x\n");
 }

@@ -74,7 +74,10 @@ mod tests {
         let feed = Feed::new();
         let sender = feed.sender();
         assert_eq!(feed.next().await, Changed::everything());
-        assert!(timeout(Duration::from_secs(3600), feed.next()).await.is_err(), "nothing has changed");
+        assert!(
+            timeout(Duration::from_secs(3600), feed.next()).await.is_err(),
+            "nothing has changed"
+        );
         for id in [1, 2] {
             assert!(sender.add(&Changed::gone(JobId(id))));
         }

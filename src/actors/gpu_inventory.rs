@@ -27,21 +27,29 @@ pub struct GpuInventoryActor {
 impl GpuInventoryActor {
     /// `kept` are those of the daemon before: each is lost until it is seen.
     pub fn new(places: Places, kept: Vec<Gpu>) -> Self {
-        GpuInventoryActor { places, known: Vec::new(), lost: kept, outputs: None, is_reading: false }
+        GpuInventoryActor {
+            places,
+            known: Vec::new(),
+            lost: kept,
+            outputs: None,
+            is_reading: false,
+        }
     }
 
     /// What was seen is what there is now.
     fn note(&mut self, seen: &[Seen]) {
         let known: Vec<Gpu> = self.known.iter().chain(&self.lost).cloned().collect();
         let found = keep_numbers(&known, seen.iter().map(|one| one.gpu.clone()).collect());
-        let mut lost: Vec<Gpu> = known.into_iter().filter(|gpu| found.iter().all(|found| found.id != gpu.id)).collect();
+        let mut lost: Vec<Gpu> =
+            known.into_iter().filter(|gpu| found.iter().all(|found| found.id != gpu.id)).collect();
         lost.sort_by_key(|gpu| gpu.id);
         if found == self.known && lost == self.lost {
             return;
         }
         log_lost(lost.iter().filter(|gpu| !self.lost.contains(gpu)));
         (self.known, self.lost) = (found, lost);
-        let (places, all) = (self.places.clone(), self.known.iter().chain(&self.lost).cloned().collect());
+        let (places, all) =
+            (self.places.clone(), self.known.iter().chain(&self.lost).cloned().collect());
         // Nobody waits for the disk.
         tokio::task::spawn_blocking(move || places.keep(all));
         self.tell_changed();
@@ -49,14 +57,20 @@ impl GpuInventoryActor {
 
     fn tell_changed(&self) {
         if let Some(outputs) = &self.outputs {
-            outputs.changed.do_send(GpusChanged { gpus: self.known.clone(), lost: self.lost.clone() });
+            outputs
+                .changed
+                .do_send(GpusChanged { gpus: self.known.clone(), lost: self.lost.clone() });
         }
     }
 }
 
 fn log_lost<'a>(gpus: impl Iterator<Item = &'a Gpu>) {
     for gpu in gpus {
-        log::error!("GPU {} ({}) is not there any more", gpu.id, gpu.uuid.as_deref().unwrap_or("without a UUID"));
+        log::error!(
+            "GPU {} ({}) is not there any more",
+            gpu.id,
+            gpu.uuid.as_deref().unwrap_or("without a UUID")
+        );
     }
 }
 

@@ -35,7 +35,14 @@ fn utc_offset_secs(at: Timestamp) -> i32 {
     jiff::Timestamp::from_second(at.as_secs()).map_or(0, |t| zone.to_offset(t).seconds())
 }
 
-fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: StepId, task: u32) -> FilenameVars {
+fn vars(
+    id: JobId,
+    role: &ArrayRole,
+    request: &JobRequest,
+    host: &str,
+    step: StepId,
+    task: u32,
+) -> FilenameVars {
     let array_task = match role {
         ArrayRole::None => Some(NO_VAL),
         ArrayRole::Task { task, .. } => Some(*task),
@@ -57,7 +64,11 @@ fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: Ste
 
 /// The output pattern of a batch job (sbatch man page, `--output`).
 fn output_pattern(request: &JobRequest) -> &str {
-    request.std_out.as_deref().unwrap_or(if request.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" })
+    request.std_out.as_deref().unwrap_or(if request.array.is_some() {
+        "slurm-%A_%a.out"
+    } else {
+        "slurm-%j.out"
+    })
 }
 
 fn absolute(dir: &str, path: &str) -> String {
@@ -74,18 +85,31 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
     let path = |dir: &str, pattern: &str| absolute(dir, &expand(pattern, &vars));
     let outputs = request.output_dir();
     view.std_out = path(outputs, output_pattern(&request));
-    view.std_err = request.std_err.as_deref().map_or_else(|| view.std_out.clone(), |error| path(outputs, error));
-    view.std_in = request.std_in.as_deref().map_or("/dev/null".to_owned(), |input| path(&request.work_dir, input));
+    view.std_err = request
+        .std_err
+        .as_deref()
+        .map_or_else(|| view.std_out.clone(), |error| path(outputs, error));
+    view.std_in = request
+        .std_in
+        .as_deref()
+        .map_or("/dev/null".to_owned(), |input| path(&request.work_dir, input));
 }
 
 /// The launch of a batch script, or of the command of `srun --no-wait`.
-pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, ranks: bool) -> LaunchSpec {
+pub fn batch_launch(
+    job: &Job,
+    host: &Host,
+    paths: &Paths,
+    texts: LaunchTexts,
+    ranks: bool,
+) -> LaunchSpec {
     let request = &job.request;
     let alloc = job.run.alloc.clone().unwrap_or_default();
     let is_run = request.kind == JobKind::Run;
     let ntasks = if ranks || is_run { request.task_count().max(1) } else { 1 };
     // A requeued job adds to what its earlier run wrote, as in Slurm.
-    let append = request.open_mode == Some(OpenMode::Append) || (request.open_mode.is_none() && job.run.restarts > 0);
+    let append = request.open_mode == Some(OpenMode::Append)
+        || (request.open_mode.is_none() && job.run.restarts > 0);
     let ask = LayoutAsk {
         bind: &request.cpu_bind,
         placement: &request.placement,
@@ -96,7 +120,8 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
     let broken = laid.as_ref().err().map(LaunchError::to_string);
     let layout = laid.unwrap_or_default();
     let file = |dir: &str, pattern: &str, rank: u32, append: bool| {
-        let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, rank));
+        let name =
+            expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, rank));
         Stream::File { path: absolute(dir, &name).into(), append }
     };
     let output = |pattern: &str, rank: u32| file(request.output_dir(), pattern, rank, append);
@@ -104,9 +129,15 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         let gpus = task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks);
         TaskSpec {
             rank,
-            stdin: request.std_in.as_deref().map_or(Stream::Null, |input| file(&request.work_dir, input, rank, false)),
+            stdin: request
+                .std_in
+                .as_deref()
+                .map_or(Stream::Null, |input| file(&request.work_dir, input, rank, false)),
             stdout: output(output_pattern(request), rank),
-            stderr: request.std_err.as_deref().map_or(Stream::SameAsStdout, |pattern| output(pattern, rank)),
+            stderr: request
+                .std_err
+                .as_deref()
+                .map_or(Stream::SameAsStdout, |pattern| output(pattern, rank)),
             env: environment::task_environment(rank, gpus.as_deref(), host),
             cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
             must_bind: layout.is_asked,
@@ -146,7 +177,11 @@ fn tmpdir() -> (String, String) {
 ///
 /// # Errors
 /// The request does not fit together: fewer streams or commands than tasks.
-pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result<LaunchSpec, LaunchError> {
+pub fn step_launch(
+    m: &LaunchStep,
+    paths: &Paths,
+    kill_wait: Duration,
+) -> Result<LaunchSpec, LaunchError> {
     let LaunchStep { job, host, launch, alloc, .. } = m;
     let request = &launch.request;
     let ntasks = request.tasks(&job.request);
@@ -191,7 +226,8 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
 }
 
 fn is_first_of_allocation(m: &LaunchStep) -> bool {
-    m.job.request.kind == JobKind::Allocation && matches!(m.step.step, StepId::Interactive | StepId::Num(0))
+    m.job.request.kind == JobKind::Allocation
+        && matches!(m.step.step, StepId::Interactive | StepId::Num(0))
 }
 
 fn check(launch: &StepLaunch, tasks: u32) -> Result<(), LaunchError> {
@@ -213,7 +249,8 @@ fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
     let LaunchStep { job, host, launch, alloc, .. } = m;
     let request = &launch.request;
     let job_cpus = job.run.alloc.as_ref().map_or(&[][..], |whole| &whole.cpu_ids);
-    let is_free = matches!(request.cpu_bind, CpuBind::Auto | CpuBind::None) && (!request.exact || request.is_shared());
+    let is_free = matches!(request.cpu_bind, CpuBind::Auto | CpuBind::None)
+        && (!request.exact || request.is_shared());
     let own = if is_free { job_cpus } else { &alloc.cpu_ids };
     let ask = LayoutAsk {
         bind: &request.cpu_bind,
@@ -238,7 +275,8 @@ fn memory_nodes(m: &LaunchStep, rank: u32, cpus: &[u32]) -> Option<MemoryNodes> 
         MemNodes::Mask(_) => "MASK",
     };
     let nodes = sched::memory_of(bind, rank, cpus, &host.topology);
-    let report = bind.reports.then(|| format!("mem-bind={kind} - {}, task {rank:2} {rank:2}", host.name));
+    let report =
+        bind.reports.then(|| format!("mem-bind={kind} - {}, task {rank:2} {rank:2}", host.name));
     (!nodes.is_empty()).then_some(MemoryNodes { nodes, prefers: bind.prefers, report })
 }
 
@@ -287,7 +325,13 @@ fn own_end(job: &Job, host: &Host, kill_wait: Duration) -> OwnEnd {
 }
 
 /// The GPUs of one task where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
-fn task_gpus(bind: &GpuBind, ask: &GpuRequest, alloc: &Allocation, rank: u32, ntasks: u32) -> Option<Vec<u32>> {
+fn task_gpus(
+    bind: &GpuBind,
+    ask: &GpuRequest,
+    alloc: &Allocation,
+    rank: u32,
+    ntasks: u32,
+) -> Option<Vec<u32>> {
     bind.gpus_of(ask.per_task.filter(|_| ntasks > 1), &alloc.gpu_ids, rank)
 }
 
@@ -319,6 +363,9 @@ mod tests {
         let alloc = Allocation { gpu_ids: vec![1, 3, 5, 7], ..Allocation::default() };
         assert_eq!(task_gpus(&GpuBind::Auto, &ask, &alloc, 1, 2), Some(vec![5, 7]));
         assert_eq!(task_gpus(&GpuBind::Auto, &GpuRequest::default(), &alloc, 1, 2), None);
-        assert_eq!(task_gpus(&GpuBind::Single(1), &GpuRequest::default(), &alloc, 1, 2), Some(vec![3]));
+        assert_eq!(
+            task_gpus(&GpuBind::Single(1), &GpuRequest::default(), &alloc, 1, 2),
+            Some(vec![3])
+        );
     }
 }

@@ -16,10 +16,14 @@ use crate::model::resize::Gift;
 use crate::model::source::{Kept, Source};
 use crate::model::tres::Allocation;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault, Timestamp};
+use crate::model::{
+    ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault, Timestamp,
+};
 use crate::protocol::answer::{ManagedJob, Outcome};
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use crate::sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted};
+use crate::sched::{
+    Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted,
+};
 use crate::store::StoreError;
 use actix::Message;
 use std::os::fd::OwnedFd;

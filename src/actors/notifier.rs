@@ -81,7 +81,11 @@ pub struct NotifierActor {
 /// What a notice is about, for the log.
 fn about(notice: &Notice) -> String {
     let event = notice.event;
-    if notice.job_id.is_empty() { format!("event {}", event.name()) } else { format!("job {}", notice.job_id) }
+    if notice.job_id.is_empty() {
+        format!("event {}", event.name())
+    } else {
+        format!("job {}", notice.job_id)
+    }
 }
 
 impl NotifierActor {
@@ -158,7 +162,10 @@ impl Handler<Notify> for NotifierActor {
         }
         let channel = event.notice.channel;
         if let Some(dropped) = lane.push(event) {
-            log::warn!("too many notifications wait: the one for {} is dropped", about(&dropped.notice));
+            log::warn!(
+                "too many notifications wait: the one for {} is dropped",
+                about(&dropped.notice)
+            );
             self.given.do_send(NoticeGiven(dropped.number));
         }
         match channel {

@@ -7,7 +7,8 @@
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
-    BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, ReadSource, WithoutEnvironment,
+    BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, ReadSource,
+    WithoutEnvironment,
 };
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::LaunchTexts;
@@ -92,8 +93,9 @@ impl Handler<PastJobs> for ReaderActor {
             true => self.reader.records_with_runs(&ids, &query)?,
             false => (Vec::new(), self.reader.records(&ids, &query)?),
         };
-        let earlier =
-            earlier.into_iter().map(|run| JobView { requeued: run.requeued, ..self.view(run.record, &query) });
+        let earlier = earlier
+            .into_iter()
+            .map(|run| JobView { requeued: run.requeued, ..self.view(run.record, &query) });
         Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job, &query))).collect())
     }
 }
@@ -101,7 +103,11 @@ impl Handler<PastJobs> for ReaderActor {
 impl Handler<PastCandidates> for ReaderActor {
     type Result = Result<Vec<JobId>, ReadError>;
 
-    fn handle(&mut self, PastCandidates(query): PastCandidates, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        PastCandidates(query): PastCandidates,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         Ok(self.reader.candidates(&query)?)
     }
 }
@@ -133,7 +139,11 @@ impl Handler<BatchTexts> for ReaderActor {
 impl Handler<ReadSource> for ReaderActor {
     type Result = Result<Option<Kept>, ReadError>;
 
-    fn handle(&mut self, ReadSource(submission): ReadSource, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        ReadSource(submission): ReadSource,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         Ok(self.reader.source(submission)?)
     }
 }
@@ -141,7 +151,11 @@ impl Handler<ReadSource> for ReaderActor {
 impl Handler<WithoutEnvironment> for ReaderActor {
     type Result = Result<Option<JobId>, ReadError>;
 
-    fn handle(&mut self, WithoutEnvironment(named): WithoutEnvironment, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        WithoutEnvironment(named): WithoutEnvironment,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         Ok(self.reader.without_environment(&named)?)
     }
 }
@@ -161,7 +175,13 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
             ArrayRole::Task { array_job, task } => Some((array_job, task)),
             _ => None,
         };
-        Some(EndedJob { id: job.id, array, ok: job.run.state == JobState::Completed, start: job.run.start, ended })
+        Some(EndedJob {
+            id: job.id,
+            array,
+            ok: job.run.state == JobState::Completed,
+            start: job.run.start,
+            ended,
+        })
     };
     Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
 }
@@ -194,8 +214,13 @@ mod tests {
         let place = Place::new();
         drop(place.store());
         let path = place.path();
-        let make =
-            move || ReaderActor::new(Reader::open(&path).expect("it is there"), "vm".to_owned(), BatchTasks::Auto);
+        let make = move || {
+            ReaderActor::new(
+                Reader::open(&path).expect("it is there"),
+                "vm".to_owned(),
+                BatchTasks::Auto,
+            )
+        };
         let readers = Readers::start(make);
         let (all, named) = (JobQuery::default(), JobQuery::of(vec![JobRef::job(JobId(1))]));
         // A question that queued behind them would wait for ever.
@@ -219,7 +244,11 @@ mod tests {
             let texts = readers.facts().send(BatchTexts(JobId(1))).await.expect("a reader");
             assert_eq!(texts.expect_err("an answer").0, "the database has no job 1");
             drop(ends);
-            let jobs = readers.for_query(&all).send(PastCandidates(Arc::new(all.clone()))).await.expect("a reader");
+            let jobs = readers
+                .for_query(&all)
+                .send(PastCandidates(Arc::new(all.clone())))
+                .await
+                .expect("a reader");
             assert!(jobs.expect("an answer").is_empty());
         };
         tokio::time::timeout(DEADLINE, asked).await.expect("nobody waits for what takes long");

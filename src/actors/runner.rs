@@ -171,7 +171,13 @@ impl RunnerActor {
     }
 
     /// A step is over. `cause` overrides what the record says.
-    fn step_over(&mut self, step: StepId, record: ExitRecord, cause: Option<EndCause>, ctx: &mut Context<Self>) {
+    fn step_over(
+        &mut self,
+        step: StepId,
+        record: ExitRecord,
+        cause: Option<EndCause>,
+        ctx: &mut Context<Self>,
+    ) {
         let live = self.steps.remove(&step);
         let stopped = live.is_some_and(|live| live.stopped.is_some());
         let cause = cause.unwrap_or_else(|| self.cause_of(&record, stopped));
@@ -189,7 +195,11 @@ impl RunnerActor {
                 self.terminate("", self.setup.kill_wait, ctx);
             }
         } else {
-            self.setup.outputs.step_ended.do_send(StepEnded { step: self.key(step), record, cause });
+            self.setup.outputs.step_ended.do_send(StepEnded {
+                step: self.key(step),
+                record,
+                cause,
+            });
         }
         self.end_if_empty(ctx);
     }
@@ -229,7 +239,8 @@ impl RunnerActor {
             return (record.clone(), cause);
         }
         // It was stopped before its script was launched; an allocation has none.
-        let exit = if self.is_allocation() { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
+        let exit =
+            if self.is_allocation() { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
         let cause = if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped };
         (ExitRecord::gone(exit, (self.setup.clock)()), cause)
     }
@@ -258,7 +269,9 @@ impl RunnerActor {
         ctx.wait(read.into_actor(self).map(move |steps, _, ctx| {
             match steps {
                 Ok(Ok(steps)) => recorded.do_send(RecordSteps { job, run, steps }),
-                Ok(Err(why)) => log::error!("job {job}: the journal of its steps cannot be read: {why}"),
+                Ok(Err(why)) => {
+                    log::error!("job {job}: the journal of its steps cannot be read: {why}")
+                }
                 Err(why) => log::error!("job {job}: the journal of its steps was not read: {why}"),
             }
             end();
@@ -283,7 +296,9 @@ impl RunnerActor {
                 SignalTarget::Steps if *step == StepId::Batch && own_steps => {}
                 SignalTarget::Steps | SignalTarget::Full => to(live, SignalScope::Processes),
                 SignalTarget::Batch if *step == StepId::Batch => to(live, SignalScope::BatchShell),
-                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => to(live, SignalScope::Processes),
+                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => {
+                    to(live, SignalScope::Processes)
+                }
                 SignalTarget::Batch | SignalTarget::Step(_) => {}
             }
         }
@@ -343,16 +358,24 @@ impl Handler<StepNews> for RunnerActor {
                 if let Some(live) = self.steps.get_mut(&step) {
                     live.retry = None;
                 }
-                let pids = task_pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
+                let pids =
+                    task_pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
                 self.setup.outputs.step_started.do_send(StepStarted { step: self.key(step), pids });
             }
             Some(StepEvent::TaskEnded { rank, exit }) => {
-                self.setup.outputs.task_ended.do_send(TaskEnded { step: self.key(step), rank, exit });
+                self.setup.outputs.task_ended.do_send(TaskEnded {
+                    step: self.key(step),
+                    rank,
+                    exit,
+                });
             }
             Some(StepEvent::Ended(record)) => self.step_over(step, record, None, ctx),
-            Some(StepEvent::Refused(why)) => self.launch_failed(step, &LaunchError::Broken(why), ctx),
+            Some(StepEvent::Refused(why)) => {
+                self.launch_failed(step, &LaunchError::Broken(why), ctx)
+            }
             Some(StepEvent::Usage(usage)) => {
-                let waiting = self.steps.get_mut(&step).map(|live| std::mem::take(&mut live.measured_for));
+                let waiting =
+                    self.steps.get_mut(&step).map(|live| std::mem::take(&mut live.measured_for));
                 for asker in waiting.unwrap_or_default() {
                     // Whoever asked may have gone.
                     let _ = asker.send(usage.clone());
@@ -376,7 +399,9 @@ impl Handler<RunnerCommand> for RunnerActor {
             RunnerCommand::LaunchStep(m) => self.launch_step(m, ctx),
             RunnerCommand::Signal { target, signal } => self.signal(target, signal),
             RunnerCommand::Stop(cause) => self.stop(cause, ctx),
-            RunnerCommand::StopStep(step, cause) => self.stop_step(self.launched_as(step), cause, ctx),
+            RunnerCommand::StopStep(step, cause) => {
+                self.stop_step(self.launched_as(step), cause, ctx)
+            }
             RunnerCommand::Tell(step, command) => {
                 if let Some(live) = self.steps.get(&self.launched_as(step)) {
                     live.commands.send(command);
@@ -405,7 +430,9 @@ impl Handler<RunnerCommand> for RunnerActor {
                 self.ladder.limit_secs = limit_secs;
                 self.arm_limit(ctx);
             }
-            RunnerCommand::Resize { alloc, sharing, is_managed } => self.resize(alloc, &sharing, is_managed),
+            RunnerCommand::Resize { alloc, sharing, is_managed } => {
+                self.resize(alloc, &sharing, is_managed)
+            }
             RunnerCommand::Dismiss => {
                 if let Some(cgroup) = self.cgroup.take() {
                     self.discard(cgroup);

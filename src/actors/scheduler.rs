@@ -18,7 +18,9 @@ use crate::model::change::Change;
 use crate::model::changed::Changed;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobState, Moment, StepKey, StoreTrouble, Timestamp};
+use crate::model::{
+    ExitCode, ExitRecord, Job, JobId, JobState, Moment, StepKey, StoreTrouble, Timestamp,
+};
 use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
 use crate::sys::break_point;
 use actix::prelude::*;
@@ -203,7 +205,15 @@ impl SchedulerActor {
         };
         let changed = changes.iter().filter_map(Change::job).collect();
         self.unsent.push(Commit { seq: self.seq, changes, texts_for, submission });
-        self.in_flight.push(Waiting { seq: self.seq, effects: sorted.later, ended, told, changed, sent, asker });
+        self.in_flight.push(Waiting {
+            seq: self.seq,
+            effects: sorted.later,
+            ended,
+            told,
+            changed,
+            sent,
+            asker,
+        });
         if !(self.round_queued && self.is_round_quick) || self.unsent.len() >= MOST_UNSENT {
             self.send_commits();
         }
@@ -334,7 +344,9 @@ impl Handler<Committed> for SchedulerActor {
         }
         if let Some(asker) = done.asker {
             let told = match asker {
-                Asker::Submission(id, _) if self.core.job(id).is_some_and(|job| job.run.state == JobState::Running) => {
+                Asker::Submission(id, _)
+                    if self.core.job(id).is_some_and(|job| job.run.state == JobState::Running) =>
+                {
                     Told::Runs
                 }
                 _ => Told::Durable,
@@ -348,7 +360,11 @@ impl Handler<Committed> for SchedulerActor {
 impl Handler<LeaveMemory> for SchedulerActor {
     type Result = Vec<JobId>;
 
-    fn handle(&mut self, LeaveMemory(mut ids): LeaveMemory, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        LeaveMemory(mut ids): LeaveMemory,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
         self.decide(ctx, |core, cx| core.on_due(cx));
         ids.retain(|id| self.core.job(*id).is_none());
         ids
@@ -437,5 +453,7 @@ impl Handler<GpusRead> for SchedulerActor {
 
 /// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
 pub fn clients_to_expect<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(JobId, ClientProcess)> {
-    jobs.filter(|job| !job.run.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
+    jobs.filter(|job| !job.run.state.is_terminal())
+        .filter_map(|job| Some((job.id, job.holder()?)))
+        .collect()
 }

@@ -27,8 +27,8 @@ use crate::model::query::JobQuery;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::update::Update;
 use crate::model::{
-    ArrayRole, BootId, ClockBase, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment, Refusal, StepId, StepKey,
-    Timestamp,
+    ArrayRole, BootId, ClockBase, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment,
+    Refusal, StepId, StepKey, Timestamp,
 };
 use crate::protocol::request::{CancelAsk, ControlAction};
 use crate::sched::testing::{Ask, T0, ask, config, host};
@@ -178,7 +178,17 @@ struct Told {
 
 impl Told {
     fn add(&mut self, other: &Told) {
-        let Told { events, submitted, launched, crashes, lost_commits, reboots, faults, refused, found } = other;
+        let Told {
+            events,
+            submitted,
+            launched,
+            crashes,
+            lost_commits,
+            reboots,
+            faults,
+            refused,
+            found,
+        } = other;
         self.events += events;
         self.submitted += submitted;
         self.launched += launched;
@@ -334,11 +344,27 @@ impl World {
         let ends = begun + secs * MICROS + self.rng.i64(0..MICROS);
         let id = job.id;
         let key = (id, job.run.restarts);
-        let process =
-            Process { job, ends, exit, limit, suspended: None, stopped: None, begun, record: None, is_gone: false };
-        assert!(self.processes.insert(key, process).is_none(), "run {} of job {id} has two processes", key.1);
+        let process = Process {
+            job,
+            ends,
+            exit,
+            limit,
+            suspended: None,
+            stopped: None,
+            begun,
+            record: None,
+            is_gone: false,
+        };
+        assert!(
+            self.processes.insert(key, process).is_none(),
+            "run {} of job {id} has two processes",
+            key.1
+        );
         if let Some(daemon) = &self.daemon {
-            daemon.do_send(StepStarted { step: StepKey { job: id, step: StepId::Batch }, pids: vec![id.0] });
+            daemon.do_send(StepStarted {
+                step: StepKey { job: id, step: StepId::Batch },
+                pids: vec![id.0],
+            });
         }
     }
 
@@ -346,9 +372,14 @@ impl World {
         if job.request.kind == JobKind::Allocation {
             return;
         }
-        let known = self.processes.get(&(job.id, job.run.restarts)).map(|process| process.record.clone());
+        let known =
+            self.processes.get(&(job.id, job.run.restarts)).map(|process| process.record.clone());
         match known {
-            None => self.report(job.id, ExitRecord::gone(ExitCode::OK, clock()), EndCause::NeverLaunched),
+            None => self.report(
+                job.id,
+                ExitRecord::gone(ExitCode::OK, clock()),
+                EndCause::NeverLaunched,
+            ),
             Some(Some((record, cause))) => self.report(job.id, record, cause),
             Some(None) => {}
         }
@@ -358,7 +389,8 @@ impl World {
         self.say(|| format!("job {job} is stopped: {cause:?}"));
         let grace = self.rng.i64(0..3 * MICROS);
         let Some(record) = self.disk.stored.jobs.get(&job) else { return };
-        let (run, is_allocation) = (record.run.restarts, record.request.kind == JobKind::Allocation);
+        let (run, is_allocation) =
+            (record.run.restarts, record.request.kind == JobKind::Allocation);
         match self.processes.get_mut(&(job, run)) {
             Some(process) if process.is_alive() => {
                 process.stopped = Some(cause);
@@ -367,7 +399,8 @@ impl World {
             // Its end is on its way.
             Some(_) => {}
             None => {
-                let exit = if is_allocation { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
+                let exit =
+                    if is_allocation { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
                 if !is_allocation {
                     self.never_begun.insert(job);
                 }
@@ -413,33 +446,53 @@ impl World {
     /// What must be true of a job whose process begins now.
     fn check_start(&self, job: &Job) {
         let id = job.id;
-        let stored = self.disk.stored.jobs.get(&id).unwrap_or_else(|| panic!("job {id} starts and is in no database"));
+        let stored = self
+            .disk
+            .stored
+            .jobs
+            .get(&id)
+            .unwrap_or_else(|| panic!("job {id} starts and is in no database"));
         // What was decided next may have been committed together with the start.
         assert!(stored.run.state.is_active(), "job {id} starts: {:?}", stored.run);
         assert_eq!(stored.run.restarts, job.run.restarts, "job {id} starts");
-        let was_refused = job.request.comment.as_ref().is_some_and(|comment| self.refused.contains(comment));
+        let was_refused =
+            job.request.comment.as_ref().is_some_and(|comment| self.refused.contains(comment));
         assert!(!was_refused, "job {id} starts, and its submission was refused");
-        assert!(job.request.begin.is_none_or(|begin| begin <= clock()), "job {id} starts before its time");
+        assert!(
+            job.request.begin.is_none_or(|begin| begin <= clock()),
+            "job {id} starts before its time"
+        );
         let named = job.array_job_id().unwrap_or(id);
-        for (promised, promise) in self.promises.iter().filter(|(of, _)| **of == id || **of == named) {
+        for (promised, promise) in
+            self.promises.iter().filter(|(of, _)| **of == id || **of == named)
+        {
             assert!(!promise.cancelled, "job {id} starts after the answer to scancel {promised}");
             if let Some((kind, target)) = promise.after {
                 self.check_after(job, kind, target);
             }
         }
-        let alive = || self.processes.values().filter(|process| process.is_alive()).map(|process| &process.job);
+        let alive = || {
+            self.processes.values().filter(|process| process.is_alive()).map(|process| &process.job)
+        };
         let mut cpus: Vec<u32> = Vec::new();
         let mut gpus: Vec<u32> = Vec::new();
         let mut memory = 0;
         for job in alive().map(|job| &**job).chain([job]) {
-            let alloc = job.run.alloc.as_ref().unwrap_or_else(|| panic!("job {} runs without an allocation", job.id));
+            let alloc = job
+                .run
+                .alloc
+                .as_ref()
+                .unwrap_or_else(|| panic!("job {} runs without an allocation", job.id));
             cpus.extend(&alloc.cpu_ids);
             gpus.extend(&alloc.gpu_ids);
             memory += alloc.tres.mem_mb;
         }
         for (what, mut ids, most) in [("CPU", cpus, CPUS), ("GPU", gpus, GPUS)] {
             ids.sort_unstable();
-            assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "job {id} starts on a {what} in use: {ids:?}");
+            assert!(
+                ids.windows(2).all(|pair| pair[0] != pair[1]),
+                "job {id} starts on a {what} in use: {ids:?}"
+            );
             assert!(ids.iter().all(|id| *id < most), "{ids:?}");
         }
         assert!(memory <= MEMORY_MB, "job {id} starts: {memory} MB are in use");
@@ -456,7 +509,8 @@ impl World {
         if let (DependencyKind::AfterCorr, ArrayRole::Task { task, .. }) = (kind, &job.role)
             && targets.iter().any(|target| target.array_job_id().is_some())
         {
-            let is_it = |other: &ArrayRole| matches!(other, ArrayRole::Task { task: of, .. } if of == task);
+            let is_it =
+                |other: &ArrayRole| matches!(other, ArrayRole::Task { task: of, .. } if of == task);
             targets.retain(|target| is_it(&target.role));
             assert!(!targets.is_empty(), "job {id} starts before task {task} of {target} is there");
         }
@@ -466,7 +520,9 @@ impl World {
             DependencyKind::AfterAny => targets.iter().all(|job| job.run.state.is_terminal()),
             DependencyKind::AfterOk | DependencyKind::AfterCorr => targets.iter().all(ok),
             DependencyKind::Expand => targets.iter().all(|job| job.run.state == JobState::Running),
-            DependencyKind::After => targets.iter().all(|job| self.begun.contains(&job.id) || has_begun(job)),
+            DependencyKind::After => {
+                targets.iter().all(|job| self.begun.contains(&job.id) || has_begun(job))
+            }
             DependencyKind::AfterNotOk => {
                 targets.iter().all(|job| job.run.state.is_terminal()) && !targets.iter().all(ok)
             }
@@ -495,9 +551,12 @@ impl World {
             process.record = None;
             // Of a stop that nobody could write down, neither daemon nor watcher, nothing is left.
             let id = process.job.id;
-            let is_known = self.disk.stored.jobs.get(&id).is_none_or(|job| job.run.stopped_at.is_some());
+            let is_known =
+                self.disk.stored.jobs.get(&id).is_none_or(|job| job.run.stopped_at.is_some());
             let named = process.job.array_job_id().unwrap_or(id);
-            for promise in [id, named].into_iter().filter(|_| !is_known && process.stopped.is_some()) {
+            for promise in
+                [id, named].into_iter().filter(|_| !is_known && process.stopped.is_some())
+            {
                 self.promises.entry(promise).and_modify(|promise| promise.cancelled = false);
             }
         }
@@ -513,7 +572,9 @@ impl World {
         for said in said {
             match &said {
                 Said::Committed(m) => self.say(|| format!("commit {}", m.seq)),
-                Said::Unstored(m) => self.say(|| format!("{}; withdrawn: {:?}", m.fault, m.withdrawn)),
+                Said::Unstored(m) => {
+                    self.say(|| format!("{}; withdrawn: {:?}", m.fault, m.withdrawn))
+                }
                 Said::Well => self.say(|| "the disk is well".to_owned()),
             }
             if let Some(daemon) = &self.daemon {
@@ -535,7 +596,8 @@ impl World {
         self.say(|| format!("crash; {lost} commits are lost, {found:?} are found"));
         self.told.lost_commits += lost as u64;
         for job in found.iter().filter_map(|id| self.disk.stored.jobs.get(id)) {
-            let was_refused = job.request.comment.as_ref().is_some_and(|comment| self.refused.remove(comment));
+            let was_refused =
+                job.request.comment.as_ref().is_some_and(|comment| self.refused.remove(comment));
             self.told.found += u64::from(was_refused);
         }
     }
@@ -585,7 +647,9 @@ impl Play {
             next_notice: 1,
             gpus: NoGpus.start().recipient(),
             root: PathBuf::new(),
-            runners: Box::new(move |job| RunnerDouble { world: Rc::clone(&runners), epoch, job }.start().recipient()),
+            runners: Box::new(move |job| {
+                RunnerDouble { world: Rc::clone(&runners), epoch, job }.start().recipient()
+            }),
             alarm: set,
             clock: moment,
             daemon_start: clock(),
@@ -612,7 +676,8 @@ impl Play {
         let mut cx = Cx::at(clock());
         for job in core.ran_before(None) {
             let run = core.job(job).map_or(0, |job| job.run.restarts);
-            let record = world.processes.get(&(job, run)).and_then(|process| process.record.clone());
+            let record =
+                world.processes.get(&(job, run)).and_then(|process| process.record.clone());
             let own = record.map(|(record, _)| record);
             core.node_failed(Remains { job, own, steps: Vec::new(), last_sign: clock() }, &mut cx);
         }
@@ -684,8 +749,10 @@ impl Play {
         let (request, after) = self.random_request();
         let comment = request.0.comment.clone().unwrap_or_default();
         let ended = self.world.borrow().disk.stored.ended();
-        let client =
-            Some(Client { process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) }, ..Client::default() });
+        let client = Some(Client {
+            process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) },
+            ..Client::default()
+        });
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
         self.send(SubmitJob { submission, again: false, news: None }, move |world, answer| {
             let id = match answer {
@@ -697,7 +764,10 @@ impl Play {
                 }
                 Err(refusal) => panic!("a job after {after:?} is refused: {refusal}"),
             };
-            assert!(world.disk.stored.jobs.contains_key(&id), "job {id} was promised, and is in no database");
+            assert!(
+                world.disk.stored.jobs.contains_key(&id),
+                "job {id} was promised, and is in no database"
+            );
             world.say(|| format!("submitted {id}, after {after:?}"));
             world.told.submitted += 1;
             world.promises.insert(id, Promise { after, ..Promise::default() });
@@ -718,7 +788,8 @@ impl Play {
         if world.chance(25) && !known.is_empty() {
             use DependencyKind::*;
             let kinds = [After, AfterAny, AfterOk, AfterNotOk, AfterCorr];
-            let (kind, target) = (kinds[world.rng.usize(..kinds.len())], known[world.rng.usize(0..known.len())]);
+            let (kind, target) =
+                (kinds[world.rng.usize(..kinds.len())], known[world.rng.usize(0..known.len())]);
             request = request.after(kind, target);
             after = Some((kind, target));
         }
@@ -759,21 +830,32 @@ impl Play {
     fn cancel(&self, id: JobId) {
         let query = JobQuery::of(vec![JobRef::job(id)]);
         let requeues = self.world.borrow().promises.get(&id).map(|promise| promise.requeues);
-        self.send(CancelJobs(CancelAsk { query, uid: USER, ..CancelAsk::default() }), move |world, outcomes| {
-            world.say(|| format!("cancelled {id}: {outcomes:?}"));
-            if outcomes.iter().all(|outcome| outcome.result.is_ok())
-                && let Some(promise) = world.promises.get_mut(&id)
-            {
-                promise.cancelled |= requeues == Some(promise.requeues);
-            }
-        });
+        self.send(
+            CancelJobs(CancelAsk { query, uid: USER, ..CancelAsk::default() }),
+            move |world, outcomes| {
+                world.say(|| format!("cancelled {id}: {outcomes:?}"));
+                if outcomes.iter().all(|outcome| outcome.result.is_ok())
+                    && let Some(promise) = world.promises.get_mut(&id)
+                {
+                    promise.cancelled |= requeues == Some(promise.requeues);
+                }
+            },
+        );
     }
 
     fn control(&self, id: JobId, action: ControlAction) {
         self.world.borrow().say(|| format!("{action:?} {id}"));
         let is_requeue = matches!(action, ControlAction::Requeue);
         let ended = self.world.borrow().disk.stored.ended();
-        let recalled = self.world.borrow().disk.stored.jobs.get(&id).filter(|job| job.run.state.is_terminal()).cloned();
+        let recalled = self
+            .world
+            .borrow()
+            .disk
+            .stored
+            .jobs
+            .get(&id)
+            .filter(|job| job.run.state.is_terminal())
+            .cloned();
         if is_requeue && let Some(promise) = self.world.borrow_mut().promises.get_mut(&id) {
             // Whatever was promised before, the user wants it to run again.
             *promise = Promise { requeues: promise.requeues + 1, ..Promise::default() };
@@ -785,8 +867,18 @@ impl Play {
     /// Something that a user does.
     fn user(&self) {
         let deed = self.world.borrow_mut().rng.u32(0..100);
-        let live = self.world.borrow().disk.stored.jobs.values().filter(|job| !job.run.state.is_terminal()).count();
-        let Some(id) = self.any_job().filter(|_| deed >= 55 || live > MOST_JOBS) else { return self.submit() };
+        let live = self
+            .world
+            .borrow()
+            .disk
+            .stored
+            .jobs
+            .values()
+            .filter(|job| !job.run.state.is_terminal())
+            .count();
+        let Some(id) = self.any_job().filter(|_| deed >= 55 || live > MOST_JOBS) else {
+            return self.submit();
+        };
         match deed {
             55..70 => self.cancel(id),
             70..75 => self.control(id, ControlAction::Hold),
@@ -803,8 +895,15 @@ impl Play {
     fn pass_time(&self, may_ring: bool) -> bool {
         let mut world = self.world.borrow_mut();
         let process = world.next_process();
-        let alarm = world.alarm.as_ref().and_then(|alarm| *alarm.borrow()).filter(|_| may_ring).map(|at| at.0);
-        let Some(next) = [process.map(|(at, _)| at), alarm].into_iter().flatten().min() else { return false };
+        let alarm = world
+            .alarm
+            .as_ref()
+            .and_then(|alarm| *alarm.borrow())
+            .filter(|_| may_ring)
+            .map(|at| at.0);
+        let Some(next) = [process.map(|(at, _)| at), alarm].into_iter().flatten().min() else {
+            return false;
+        };
         NOW.set(next.max(NOW.get()));
         match process {
             Some((at, key)) if at == next => world.process_due(key),
@@ -873,14 +972,24 @@ impl Play {
             }
             quiet += 1;
             let shown = |job: &Job| {
-                (job.id, job.run.clone(), self.world.borrow().processes.contains_key(&(job.id, job.run.restarts)))
+                (
+                    job.id,
+                    job.run.clone(),
+                    self.world.borrow().processes.contains_key(&(job.id, job.run.restarts)),
+                )
             };
-            assert!(quiet < 50, "these never end: {:?}", live.iter().map(shown).collect::<Vec<_>>());
+            assert!(
+                quiet < 50,
+                "these never end: {:?}",
+                live.iter().map(shown).collect::<Vec<_>>()
+            );
             for job in live {
                 match job.run.state {
                     JobState::Suspended => self.control(job.id, ControlAction::Resume),
                     JobState::Running => self.cancel(job.id),
-                    _ if quiet < 3 => self.control(job.array_job_id().unwrap_or(job.id), ControlAction::Release),
+                    _ if quiet < 3 => {
+                        self.control(job.array_job_id().unwrap_or(job.id), ControlAction::Release)
+                    }
                     _ => self.cancel(job.array_job_id().unwrap_or(job.id)),
                 }
             }
@@ -897,14 +1006,21 @@ impl Play {
         let mut world = self.world.borrow_mut();
         world.begun.extend(active);
         let waits_for_disk = world.disk.waiting() > 0 && !world.disk.is_known_faulty();
-        assert!(waits_for_disk || world.unanswered == 0, "{} requests wait for nothing", world.unanswered);
+        assert!(
+            waits_for_disk || world.unanswered == 0,
+            "{} requests wait for nothing",
+            world.unanswered
+        );
     }
 
     fn check_end(&self) {
         let world = self.world.borrow();
         assert_eq!(world.unanswered, 0, "requests without an answer");
         for id in world.promises.keys() {
-            assert!(world.disk.stored.jobs.contains_key(id), "job {id} was promised, and is in no database");
+            assert!(
+                world.disk.stored.jobs.contains_key(id),
+                "job {id} was promised, and is in no database"
+            );
         }
         for ((id, run), process) in &world.processes {
             assert!(!process.is_alive(), "run {run} of job {id} is left over");
@@ -922,7 +1038,8 @@ impl Play {
         };
         let Some((record, EndCause::Exited)) = &process.record else { return };
         if job.run.state != JobState::Cancelled {
-            let expected = if record.exit.is_success() { JobState::Completed } else { JobState::Failed };
+            let expected =
+                if record.exit.is_success() { JobState::Completed } else { JobState::Failed };
             assert_eq!((job.run.state, job.run.exit), (expected, record.exit), "job {}", job.id);
         }
     }
@@ -931,7 +1048,11 @@ impl Play {
 /// Plays one seed from the first submission to an empty queue.
 fn play(seed: u64) -> Told {
     let runtime = actix_rt::System::with_tokio_rt(|| {
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime")
     });
     runtime.block_on(async {
         let play = Play::new(seed);

@@ -70,7 +70,8 @@ impl Growth {
         if changes.is_empty() {
             return;
         }
-        let new = changes.iter().filter(|change| matches!(change, Change::Insert { .. })).count() as u64;
+        let new =
+            changes.iter().filter(|change| matches!(change, Change::Insert { .. })).count() as u64;
         let before = self.inserted.fetch_add(new, Ordering::Relaxed);
         if before < MANY && before + new >= MANY {
             self.grown.notify_one();
@@ -99,7 +100,13 @@ pub struct StoreActor {
 
 impl StoreActor {
     pub fn new(store: Store, outputs: StoreOutputs) -> Self {
-        StoreActor { store, outputs, backlog: Backlog::default(), fresh: FreshTexts::default(), pause: FIRST_PAUSE }
+        StoreActor {
+            store,
+            outputs,
+            backlog: Backlog::default(),
+            fresh: FreshTexts::default(),
+            pause: FIRST_PAUSE,
+        }
     }
 
     /// Commits what waits, in its order, and acknowledges it.
@@ -111,7 +118,8 @@ impl StoreActor {
             // To commit nothing would tell nothing.
             self.store.probe()?;
         }
-        let (heads, batches): (Vec<_>, Vec<_>) = self.backlog.take().into_iter().map(Head::split).unzip();
+        let (heads, batches): (Vec<_>, Vec<_>) =
+            self.backlog.take().into_iter().map(Head::split).unzip();
         break_point::reach("commit begins");
         let results = self.store.commit(&batches);
         break_point::reach("commit done");
@@ -140,7 +148,9 @@ impl StoreActor {
 
     fn texts(&mut self, jobs: &[JobId]) -> Result<Vec<(JobId, LaunchTexts)>, StoreError> {
         let StoreActor { fresh, store, .. } = self;
-        jobs.iter().map(|job| Ok((*job, fresh.of(*job, |owner| store.launch_texts(owner))?))).collect()
+        jobs.iter()
+            .map(|job| Ok((*job, fresh.of(*job, |owner| store.launch_texts(owner))?)))
+            .collect()
     }
 
     fn tell_fault(&mut self, error: StoreError) {
@@ -204,10 +214,13 @@ impl Handler<Flush> for StoreActor {
     fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
         match self.commit_waiting() {
             Err(error) => {
-                let doubles =
-                    error.fault().is_some_and(|fault| !matches!(fault, StoreFault::Full | StoreFault::Locked));
+                let doubles = error
+                    .fault()
+                    .is_some_and(|fault| !matches!(fault, StoreFault::Full | StoreFault::Locked));
                 self.pause = match self.backlog.fault() {
-                    Some(before) if doubles && before.fault() == error.fault() => (self.pause * 2).min(LONGEST_PAUSE),
+                    Some(before) if doubles && before.fault() == error.fault() => {
+                        (self.pause * 2).min(LONGEST_PAUSE)
+                    }
                     _ => FIRST_PAUSE,
                 };
                 self.tell_fault(error);
@@ -235,7 +248,11 @@ impl Handler<RemoveRecords> for StoreActor {
 impl Handler<PutSource> for StoreActor {
     type Result = Result<(), StoreError>;
 
-    fn handle(&mut self, PutSource { jobs, at, source, diff }: PutSource, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        PutSource { jobs, at, source, diff }: PutSource,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         self.store.put_source(&jobs, at, &source, diff.as_deref())
     }
 }
@@ -243,7 +260,11 @@ impl Handler<PutSource> for StoreActor {
 impl Handler<DropEnvironments> for StoreActor {
     type Result = Result<(), StoreError>;
 
-    fn handle(&mut self, DropEnvironments(ids): DropEnvironments, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        DropEnvironments(ids): DropEnvironments,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         self.store.drop_environments(&ids)
     }
 }
@@ -357,16 +378,28 @@ mod tests {
         store.do_send(Commits(vec![submission(1, large())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![1]));
         // What the scheduler says before it has heard of it: a start, a task of it, and another submission.
-        let task = Job { role: ArrayRole::Task { array_job: JobId(1), task: 3 }, ..testing::job(2) };
+        let task =
+            Job { role: ArrayRole::Task { array_job: JobId(1), task: 3 }, ..testing::job(2) };
         let texts = Texts::SameAs(JobId(1));
         let split = Change::Insert { job: Box::new(task.clone()), texts };
         let changes = vec![split, Change::Update(Box::new(testing::job(1)))];
-        store.do_send(Commits(vec![Commit { seq: 2, changes, texts_for: vec![JobId(1), JobId(2)], submission: None }]));
-        let started = Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
+        store.do_send(Commits(vec![Commit {
+            seq: 2,
+            changes,
+            texts_for: vec![JobId(1), JobId(2)],
+            submission: None,
+        }]));
+        let started =
+            Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
         let notice = Box::new(Notice::of_end(&task, crate::model::Timestamp(0)));
         let ended = Change::PutNotice { number: 1, job: Some(task.id), notice };
         let changes = vec![started, ended];
-        store.do_send(Commits(vec![Commit { seq: 3, changes, texts_for: Vec::new(), submission: None }]));
+        store.do_send(Commits(vec![Commit {
+            seq: 3,
+            changes,
+            texts_for: Vec::new(),
+            submission: None,
+        }]));
         store.do_send(Commits(vec![submission(4, Vec::new())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![4]));
         store.do_send(Commits(vec![insert(5, Vec::new())]));
@@ -387,6 +420,9 @@ mod tests {
         store.do_send(Commits(vec![insert(1, Vec::new())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Locked, Vec::new()));
         drop(other);
-        assert_eq!([next(&mut heard).await, next(&mut heard).await], [Said::Committed(1), Said::Well]);
+        assert_eq!(
+            [next(&mut heard).await, next(&mut heard).await],
+            [Said::Committed(1), Said::Well]
+        );
     }
 }

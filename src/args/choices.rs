@@ -49,7 +49,11 @@ impl Applet {
 
     /// The refusal of a value, with what tells where it was given.
     pub fn refuse(&self, label: &str, error: &SpecError) -> CliError {
-        let text = if error.submission { format!("{}: {error}", self.submission) } else { error.to_string() };
+        let text = if error.submission {
+            format!("{}: {error}", self.submission)
+        } else {
+            error.to_string()
+        };
         let exit = if error.usage { self.usage_exit } else { 1 };
         CliError::error(exit, format!("{label}{text}")).maybe_hint(error.hint.as_ref())
     }
@@ -109,7 +113,10 @@ impl Choices {
 
     /// The last of these options that was given: of two that exclude each other, the one that counts.
     pub fn last_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
-        self.list.iter().rev().find_map(|choice| names.iter().copied().find(|name| *name == choice.given.name))
+        self.list
+            .iter()
+            .rev()
+            .find_map(|choice| names.iter().copied().find(|name| *name == choice.given.name))
     }
 
     /// Whether the option was given on the command line itself.
@@ -131,7 +138,8 @@ impl Choices {
     /// The refusal of a value by its parser, with the place where that value was given.
     fn refuse_value(&self, bad: &BadValue) -> CliError {
         let is_it = |choice: &&Choice| {
-            choice.given.name == bad.option && choice.given.value.as_ref().is_some_and(|text| text.contains(&bad.value))
+            choice.given.name == bad.option
+                && choice.given.value.as_ref().is_some_and(|text| text.contains(&bad.value))
         };
         let choice = self.list.iter().find(is_it).or_else(|| self.of(&bad.option));
         let label = choice.map(|choice| choice.source.label()).unwrap_or_default();
@@ -150,8 +158,12 @@ impl Choices {
     /// Options without effect are read too: what makes no sense is refused.
     fn check_idle(&self) -> Result<(), CliError> {
         for Choice { given, source } in &self.idle {
-            let (Some(extra), Some(value)) = (self.applet.extra(&given.name), &given.value) else { continue };
-            if let Some(Err(error)) = extra.check.map(|check| check(value, &format!("--{}", given.name))) {
+            let (Some(extra), Some(value)) = (self.applet.extra(&given.name), &given.value) else {
+                continue;
+            };
+            if let Some(Err(error)) =
+                extra.check.map(|check| check(value, &format!("--{}", given.name)))
+            {
                 return Err(self.applet.refuse(&source.label(), &error));
             }
         }
@@ -160,17 +172,26 @@ impl Choices {
 
     /// What programs in the job look for of the options without effect, as variables: Slurm sets them, too.
     pub fn told(&self) -> Vec<(&'static str, String)> {
-        let value = |name| self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref();
+        let value = |name| {
+            self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref()
+        };
         let [frequency, profile] = [
             value("cpu-freq").and_then(|text| spec::cpu_freq::parse(text).ok()),
             value("profile").and_then(|text| spec::profile::parse(text).ok()),
         ];
         let all = [("SLURM_CPU_FREQ_REQ", frequency), ("SLURM_PROFILE", profile)];
-        all.into_iter().filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?))).collect()
+        all.into_iter()
+            .filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?)))
+            .collect()
     }
 
     /// Reads a value that was given, or refuses it.
-    pub fn read<T, F>(&self, name: &str, value: Option<&String>, parse: F) -> Result<Option<T>, CliError>
+    pub fn read<T, F>(
+        &self,
+        name: &str,
+        value: Option<&String>,
+        parse: F,
+    ) -> Result<Option<T>, CliError>
     where
         F: FnOnce(&str) -> Result<T, SpecError>,
     {
@@ -181,14 +202,16 @@ impl Choices {
     pub fn defined(&self) -> Vec<(String, String)> {
         let mut named: Vec<(String, String)> = Vec::new();
         for choice in self.list.iter().chain(&self.idle) {
-            let count = self.list.iter().filter(|other| other.given.name == choice.given.name).count();
+            let count =
+                self.list.iter().filter(|other| other.given.name == choice.given.name).count();
             let value = match (&choice.given.value, choice.given.name.as_str()) {
                 (_, "verbose") => count.to_string(),
                 (Some(value), _) => value.clone(),
                 (None, _) => "set".to_owned(),
             };
             named.retain(|(name, _)| *name != choice.given.name);
-            let note = if self.idle.contains(choice) { " (without effect on one host)" } else { "" };
+            let note =
+                if self.idle.contains(choice) { " (without effect on one host)" } else { "" };
             named.push((choice.given.name.clone(), value + note));
         }
         named.sort();
@@ -240,12 +263,23 @@ impl Reader {
             .map(|given| given.name.as_str())
             .find(|name| matches!(*name, "help" | "usage" | "version"))
         {
-            Some("help") => return Err(CliError::output(definition::<T>(applet).render_help().to_string())),
-            Some("usage") => return Err(CliError::output(format!("{}\n", definition::<T>(applet).render_usage()))),
+            Some("help") => {
+                return Err(CliError::output(definition::<T>(applet).render_help().to_string()));
+            }
+            Some("usage") => {
+                return Err(CliError::output(format!(
+                    "{}\n",
+                    definition::<T>(applet).render_usage()
+                )));
+            }
             Some(_) => return Err(CliError::output(format!("{VERSION}\n"))),
             None => {}
         }
-        let line = found.options.into_iter().map(|given| Choice { given, source: Source::CommandLine }).collect();
+        let line = found
+            .options
+            .into_iter()
+            .map(|given| Choice { given, source: Source::CommandLine })
+            .collect();
         Ok(Reader { applet, command, grammar, line, operands: found.operands })
     }
 
@@ -282,7 +316,8 @@ impl Reader {
     /// Gives the operands to the first of these options that has no value on the command line: `squeue -j 12`, where
     /// getopt takes the value of `-j` only where it is attached.
     pub fn give_operands(&mut self, options: &[&str]) {
-        let wants = |name: &str| self.line.iter().any(|c| c.given.name == name && c.given.value.is_none());
+        let wants =
+            |name: &str| self.line.iter().any(|c| c.given.name == name && c.given.value.is_none());
         if let Some(name) = options.iter().find(|name| wants(name)) {
             self.operands_are(name);
         }
@@ -292,7 +327,11 @@ impl Reader {
     ///
     /// # Errors
     /// A directive that is malformed, named by its line; an option that slotd refuses.
-    pub fn finish<T: Args>(mut self, origin: &Origin, directives: &[Directive]) -> Result<(T, Choices), CliError> {
+    pub fn finish<T: Args>(
+        mut self,
+        origin: &Origin,
+        directives: &[Directive],
+    ) -> Result<(T, Choices), CliError> {
         if let (Operands::None, Some(word)) = (self.applet.operands, self.operands.first()) {
             let text = format!("Unrecognized option: {}", shown(&word.text));
             return Err(CliError::error(self.applet.usage_exit, text));
@@ -301,15 +340,19 @@ impl Reader {
         list.extend(environment(&self.grammar, self.applet.variables, origin));
         list.append(&mut self.line);
         let is_extra = |choice: &Choice| self.applet.extra(&choice.given.name).is_some();
-        let (idle, list): (Vec<_>, Vec<_>) = settle(&self.grammar, list).into_iter().partition(is_extra);
-        let refusal = |choice: &Choice| extra::refusal(self.applet.extra(&choice.given.name)?, self.applet.usage_exit);
+        let (idle, list): (Vec<_>, Vec<_>) =
+            settle(&self.grammar, list).into_iter().partition(is_extra);
+        let refusal = |choice: &Choice| {
+            extra::refusal(self.applet.extra(&choice.given.name)?, self.applet.usage_exit)
+        };
         if let Some(refusal) = idle.iter().find_map(refusal) {
             return Err(refusal);
         }
         let choices = Choices { applet: self.applet, list, idle, operands: self.operands };
         choices.check_idle()?;
         let mut matches = fill(self.command, &self.grammar, &choices)?;
-        let options = T::from_arg_matches_mut(&mut matches).map_err(|error| clap_error(&choices, &error))?;
+        let options =
+            T::from_arg_matches_mut(&mut matches).map_err(|error| clap_error(&choices, &error))?;
         Ok((options, choices))
     }
 
@@ -318,17 +361,21 @@ impl Reader {
         let mut list = Vec::new();
         for Directive { line, words } in directives {
             let exit = self.applet.usage_exit;
-            let found = self
-                .grammar
-                .scan(words, Operands::Anywhere)
-                .map_err(|error| error.refuse(Mark::Error, &format!("line {line}: "), self.applet.name, exit))?;
+            let found = self.grammar.scan(words, Operands::Anywhere).map_err(|error| {
+                error.refuse(Mark::Error, &format!("line {line}: "), self.applet.name, exit)
+            })?;
             if let Some(stray) = found.operands.first() {
-                let text = format!("line {line}: Invalid directive found in batch script: {}", stray.text);
-                return Err(
-                    CliError::error(exit, text).and(Mark::Bare, "It is not an option. A comment begins with #.")
-                );
+                let text =
+                    format!("line {line}: Invalid directive found in batch script: {}", stray.text);
+                return Err(CliError::error(exit, text)
+                    .and(Mark::Bare, "It is not an option. A comment begins with #."));
             }
-            list.extend(found.options.into_iter().map(|given| Choice { given, source: Source::Directive(*line) }));
+            list.extend(
+                found
+                    .options
+                    .into_iter()
+                    .map(|given| Choice { given, source: Source::Directive(*line) }),
+            );
         }
         self.grammar.lenient_flags = false;
         Ok(list)
@@ -340,8 +387,11 @@ pub fn definition<T: Args>(applet: Applet) -> Command {
     let command = T::augment_args(bare_command(applet));
     let command = groups::arrange(command, || bare_command(applet), applet.groups);
     // A flattened struct of options puts its own description in place of the command's.
-    let command =
-        applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras)).about(applet.about);
+    let command = applet
+        .extras
+        .iter()
+        .fold(command, |command, extras| extra::add_to(command, extras))
+        .about(applet.about);
     match examples(applet.examples) {
         Some(text) => command.after_help(text),
         None => command,
@@ -366,7 +416,11 @@ fn bare_command(applet: Applet) -> Command {
 
 /// What the environment says, in the order of the table. An empty variable says nothing, but where the option needs no
 /// value it is there by its name alone, as in Slurm: `SBATCH_EXCLUSIVE=`.
-fn environment(grammar: &Grammar, variables: &'static [(&'static str, &'static str)], origin: &Origin) -> Vec<Choice> {
+fn environment(
+    grammar: &Grammar,
+    variables: &'static [(&'static str, &'static str)],
+    origin: &Origin,
+) -> Vec<Choice> {
     let mut list = Vec::new();
     for &(variable, option) in variables {
         let (Some(value), Some(takes)) = (origin.var(variable), grammar.takes(option)) else {
@@ -375,7 +429,9 @@ fn environment(grammar: &Grammar, variables: &'static [(&'static str, &'static s
         // A flag's variable may say how often (SBATCH_DEBUG=2), or no.
         let (value, times) = match takes {
             Takes::Nothing if value.is_empty() => (None, u8::from(!grammar.adds_up(option))),
-            Takes::Nothing => (None, value.parse().unwrap_or(u8::from(!value.eq_ignore_ascii_case("no")))),
+            Takes::Nothing => {
+                (None, value.parse().unwrap_or(u8::from(!value.eq_ignore_ascii_case("no"))))
+            }
             Takes::Maybe if value.is_empty() => (None, 1),
             Takes::Value if value.is_empty() => continue,
             Takes::Maybe | Takes::Value => (Some(value.to_owned()), 1),
@@ -396,7 +452,8 @@ fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
         .iter()
         .enumerate()
         .map(|(i, choice)| {
-            let later = list.iter().skip(i + 1).filter(|later| later.given.name == choice.given.name);
+            let later =
+                list.iter().skip(i + 1).filter(|later| later.given.name == choice.given.name);
             if grammar.adds_up(&choice.given.name) {
                 // Within one place they add up; a higher place replaces a lower one.
                 later.clone().all(|later| later.source.layer() == choice.source.layer())
@@ -439,6 +496,10 @@ fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
 ///
 /// # Errors
 /// As they do.
-pub fn parse<T: Args>(applet: Applet, argv: &[OsString], origin: &Origin) -> Result<(T, Choices), CliError> {
+pub fn parse<T: Args>(
+    applet: Applet,
+    argv: &[OsString],
+    origin: &Origin,
+) -> Result<(T, Choices), CliError> {
     Reader::scan::<T>(applet, argv)?.finish(origin, &[])
 }

@@ -105,8 +105,10 @@ mod tests {
 
     #[test]
     fn each_mark_prints_as_slurm_prints_it() {
-        let error =
-            CliError::error(255, "one\ntwo").and(Mark::Fatal, "three").and(Mark::Plain, "four").and(Mark::Bare, "five");
+        let error = CliError::error(255, "one\ntwo")
+            .and(Mark::Fatal, "three")
+            .and(Mark::Plain, "four")
+            .and(Mark::Bare, "five");
         assert_eq!(
             error.text("sbatch"),
             "sbatch: error: one\nsbatch: error: two\nsbatch: fatal: three\nsbatch: four\nfive\n"

@@ -28,20 +28,31 @@ const fn kept(long: &'static str, short: Option<char>, takes: Takes, help: &'sta
     Extra { long, short, takes, help, refusal: None, check: None }
 }
 
-const fn checked(long: &'static str, short: Option<char>, help: &'static str, check: Check) -> Extra {
+const fn checked(
+    long: &'static str,
+    short: Option<char>,
+    help: &'static str,
+    check: Check,
+) -> Extra {
     Extra { check: Some(check), ..kept(long, short, Value, help) }
 }
 
-const fn refused(long: &'static str, short: Option<char>, takes: Takes, why: &'static str) -> Extra {
+const fn refused(
+    long: &'static str,
+    short: Option<char>,
+    takes: Takes,
+    why: &'static str,
+) -> Extra {
     Extra { long, short, takes, help: why, refusal: Some(why), check: None }
 }
 
 use Takes::{Maybe, Nothing, Value};
 
 /// Of every command that asks or steers.
-const CLUSTERS: Extra = checked("clusters", Some('M'), "Clusters to ask, of which there is one", |text, _| {
-    spec::cluster::parse(text).map(drop)
-});
+const CLUSTERS: Extra =
+    checked("clusters", Some('M'), "Clusters to ask, of which there is one", |text, _| {
+        spec::cluster::parse(text).map(drop)
+    });
 
 fn count(text: &str, option: &str) -> Result<(), SpecError> {
     spec::count::parse_or_zero(text, option).map(drop)
@@ -49,7 +60,8 @@ fn count(text: &str, option: &str) -> Result<(), SpecError> {
 
 /// `COUNT[@TIME]`
 fn switches(text: &str, option: &str) -> Result<(), SpecError> {
-    let (switches, time) = text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
+    let (switches, time) =
+        text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
     count(switches, option)?;
     time.map_or(Ok(()), |time| spec::time::parse_limit_for(time, option).map(drop))
 }
@@ -64,7 +76,9 @@ pub const SUBMIT: &[Extra] = &[
     kept("container-id", None, Value, "OCI container name"),
     kept("contiguous", None, Nothing, "Ask for neighbouring nodes"),
     checked("core-spec", Some('S'), "Cores kept for the system", count),
-    checked("cpu-freq", None, "Frequency of the CPUs", |text, _| spec::cpu_freq::parse(text).map(drop)),
+    checked("cpu-freq", None, "Frequency of the CPUs", |text, _| {
+        spec::cpu_freq::parse(text).map(drop)
+    }),
     kept("delay-boot", None, Value, "Delay the reboot of nodes"),
     kept("get-user-env", None, Maybe, "Take the login environment"),
     kept("gpu-freq", None, Value, "Frequency of the GPUs"),
@@ -74,14 +88,18 @@ pub const SUBMIT: &[Extra] = &[
     kept("no-kill", Some('k'), Maybe, "Go on when a node fails"),
     kept("power", None, Value, "Power management"),
     kept("prefer", None, Value, "Features that would be nice to have"),
-    checked("profile", None, "What the accounting samples", |text, _| spec::profile::parse(text).map(drop)),
+    checked("profile", None, "What the accounting samples", |text, _| {
+        spec::profile::parse(text).map(drop)
+    }),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
     kept("segment", None, Value, "Size of the segments of nodes"),
     kept("spread-job", None, Nothing, "Spread over many nodes"),
     kept("stepmgr", None, Nothing, "Manage steps on the node"),
     checked("switches", None, "Network switches at most", switches),
     checked("thread-spec", None, "Threads kept for the system", count),
-    checked("tmp", None, "Temporary disk space", |text, option| spec::mem::parse_mb_for(text, option).map(drop)),
+    checked("tmp", None, "Temporary disk space", |text, option| {
+        spec::mem::parse_mb_for(text, option).map(drop)
+    }),
     kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
     kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
     refused("cluster-constraint", None, Value, "there are no other clusters"),
@@ -102,7 +120,12 @@ pub const SBATCH: &[Extra] = &[
 /// Of salloc alone.
 pub const SALLOC: &[Extra] = &[
     kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
-    kept("kill-command", Some('K'), Maybe, "End the command with its allocation, as slotd always does"),
+    kept(
+        "kill-command",
+        Some('K'),
+        Maybe,
+        "End the command with its allocation, as slotd always does",
+    ),
     kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
     kept("x11", None, Maybe, "Forward X11, which needs no forwarding on one host"),
 ];
@@ -116,7 +139,12 @@ pub const SRUN: &[Extra] = &[
     kept("compress", None, Maybe, "Compress what is copied"),
     kept("ctrl-comm-ifhn", None, Value, "Interface for the communication"),
     kept("debugger-test", None, Nothing, "For tests of debuggers"),
-    kept("disable-status", Some('X'), Nothing, "Send Ctrl-C to the tasks at once, as slotd always does"),
+    kept(
+        "disable-status",
+        Some('X'),
+        Nothing,
+        "Send Ctrl-C to the tasks at once, as slotd always does",
+    ),
     kept("interactive", None, Nothing, "Start the shell of an interactive job"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
     kept("preserve-env", Some('E'), Nothing, "Take the node and task counts of the environment"),
@@ -140,14 +168,24 @@ pub const SRUN: &[Extra] = &[
 pub const SQUEUE: &[Extra] = &[
     kept("array-unique", None, Nothing, "One row for an array, where Slurm adds ids of its own"),
     CLUSTERS,
-    kept("expand-patterns", None, Nothing, "Write out the patterns of file names, as slotd always does"),
+    kept(
+        "expand-patterns",
+        None,
+        Nothing,
+        "Write out the patterns of file names, as slotd always does",
+    ),
     kept("federation", None, Nothing, "Ask the federation"),
     kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
     kept("local", None, Nothing, "Ask the local cluster only"),
     kept("noconvert", None, Nothing, "Do not convert units, as squeue never does here"),
     kept("notme", None, Nothing, "Jobs of others, of whom there are none"),
     kept("only-job-state", None, Nothing, "Ask for states only"),
-    kept("priority", Some('P'), Nothing, "A row for each partition of a pending job, which has one"),
+    kept(
+        "priority",
+        Some('P'),
+        Nothing,
+        "A row for each partition of a pending job, which has one",
+    ),
     kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
 ];
 
@@ -155,14 +193,29 @@ pub const SQUEUE: &[Extra] = &[
 pub const SACCT: &[Extra] = &[
     kept("allclusters", Some('L'), Nothing, "All clusters, of which there is one"),
     CLUSTERS,
-    kept("expand-patterns", None, Nothing, "Write out the patterns of file names, as slotd always does"),
+    kept(
+        "expand-patterns",
+        None,
+        Nothing,
+        "Write out the patterns of file names, as slotd always does",
+    ),
     kept("federation", None, Nothing, "Ask the federation"),
     kept("flags", Some('F'), Value, "Filter by how the job was scheduled"),
     kept("local", None, Nothing, "Ask the local cluster only"),
-    kept("use-local-uid", None, Nothing, "Names of users as this host has them, as slotd always shows them"),
+    kept(
+        "use-local-uid",
+        None,
+        Nothing,
+        "Names of users as this host has them, as slotd always shows them",
+    ),
     kept("whole-hetjob", None, Maybe, "All parts of heterogeneous jobs, of which there are none"),
     refused("associations", Some('x'), Value, "there are no associations"),
-    refused("completion", Some('c'), Nothing, "there is no job completion log beside the accounting"),
+    refused(
+        "completion",
+        Some('c'),
+        Nothing,
+        "there is no job completion log beside the accounting",
+    ),
     refused("file", Some('f'), Value, "the accounting is a database, not a file"),
 ];
 
@@ -204,7 +257,8 @@ pub const SCONTROL: &[Extra] = &[
 pub const SSTAT: &[Extra] = &[CLUSTERS];
 
 /// Of sdiag.
-pub const SDIAG: &[Extra] = &[kept("all", Some('a'), Nothing, "Everything, which is the default"), CLUSTERS];
+pub const SDIAG: &[Extra] =
+    &[kept("all", Some('a'), Nothing, "Everything, which is the default"), CLUSTERS];
 
 /// Of sprio.
 pub const SPRIO: &[Extra] = &[

@@ -114,8 +114,12 @@ impl std::fmt::Display for GetoptError {
                 possibilities.iter().try_for_each(|name| write!(f, " '--{name}'"))
             }
             GetoptError::MissingLong(name) => write!(f, "option '--{name}' requires an argument"),
-            GetoptError::MissingShort(letter) => write!(f, "option requires an argument -- '{letter}'"),
-            GetoptError::UnwantedValue(name) => write!(f, "option '--{name}' doesn't allow an argument"),
+            GetoptError::MissingShort(letter) => {
+                write!(f, "option requires an argument -- '{letter}'")
+            }
+            GetoptError::UnwantedValue(name) => {
+                write!(f, "option '--{name}' doesn't allow an argument")
+            }
         }
     }
 }
@@ -125,7 +129,9 @@ impl GetoptError {
     pub fn refuse(&self, mark: Mark, place: &str, command: &str, exit: i32) -> CliError {
         let refusal = CliError::new(mark, exit, format!("{place}{self}"));
         let refusal = match self {
-            GetoptError::UnknownLong(_, Some(meant)) => refusal.hint(format!("did you mean --{meant}?")),
+            GetoptError::UnknownLong(_, Some(meant)) => {
+                refusal.hint(format!("did you mean --{meant}?"))
+            }
             _ => refusal,
         };
         refusal.and(Mark::Bare, format!("Try \"{command} --help\" for more information"))
@@ -155,7 +161,12 @@ impl Grammar {
                 };
                 Some(Known {
                     name,
-                    aliases: arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned).collect(),
+                    aliases: arg
+                        .get_all_aliases()
+                        .unwrap_or_default()
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect(),
                     short,
                     takes,
                     adds_up: matches!(arg.get_action(), ArgAction::Append | ArgAction::Count),
@@ -200,17 +211,23 @@ impl Grammar {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if word == "--" {
-                found.operands.extend(words.map(|text| Operand { text: text.clone(), after: None }));
+                found
+                    .operands
+                    .extend(words.map(|text| Operand { text: text.clone(), after: None }));
                 break;
             }
             if let Some(body) = word.strip_prefix("--") {
                 found.options.push(self.long(body, &mut words)?);
-            } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            } else if let Some(letters) =
+                word.strip_prefix('-').filter(|letters| !letters.is_empty())
+            {
                 self.letters(letters, &mut words, &mut found.options)?;
             } else {
                 found.operands.push(Operand { text: word.clone(), after: before });
                 if operands == Operands::EndOptions {
-                    found.operands.extend(words.map(|text| Operand { text: text.clone(), after: None }));
+                    found
+                        .operands
+                        .extend(words.map(|text| Operand { text: text.clone(), after: None }));
                     break;
                 }
                 before = None;
@@ -222,7 +239,11 @@ impl Grammar {
     }
 
     /// `body` is the word without its dashes: `name`, `name=value`, or a beginning of a name.
-    fn long<'a>(&self, body: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<Given, GetoptError> {
+    fn long<'a>(
+        &self,
+        body: &str,
+        rest: &mut impl Iterator<Item = &'a String>,
+    ) -> Result<Given, GetoptError> {
         let (name, attached) = match body.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (body, None),
@@ -245,7 +266,8 @@ impl Grammar {
 
     fn by_name(&self, name: &str, body: &str) -> Result<&Known, GetoptError> {
         let has = |known: &&Known, test: &dyn Fn(&str) -> bool| {
-            known.name.chars().count() > 1 && (test(&known.name) || known.aliases.iter().any(|alias| test(alias)))
+            known.name.chars().count() > 1
+                && (test(&known.name) || known.aliases.iter().any(|alias| test(alias)))
         };
         if let Some(known) = self.known.iter().find(|known| has(known, &|full| full == name)) {
             return Ok(known);
@@ -254,7 +276,11 @@ impl Grammar {
             self.known.iter().filter(|known| has(known, &|full| full.starts_with(name))).collect();
         match possible.as_slice() {
             [] => {
-                let names = self.known.iter().map(|known| known.name.as_str()).filter(|name| name.len() > 1);
+                let names = self
+                    .known
+                    .iter()
+                    .map(|known| known.name.as_str())
+                    .filter(|name| name.len() > 1);
                 let meant = suggest::nearest(name, names).map(str::to_owned);
                 Err(GetoptError::UnknownLong(format!("--{body}"), meant))
             }
@@ -311,8 +337,20 @@ mod tests {
             .arg(Arg::new("hold").long("hold").short('H').action(ArgAction::SetTrue))
             .arg(Arg::new("noheader").long("noheader").short('n').action(ArgAction::SetTrue))
             .arg(Arg::new("user").long("user").short('u').action(ArgAction::Set).alias("uid-list"))
-            .arg(Arg::new("exclusive").long("exclusive").action(ArgAction::Set).num_args(0..=1).require_equals(true))
-            .arg(Arg::new("immediate").long("immediate").short('I').action(ArgAction::Set).num_args(0..=1))
+            .arg(
+                Arg::new("exclusive")
+                    .long("exclusive")
+                    .action(ArgAction::Set)
+                    .num_args(0..=1)
+                    .require_equals(true),
+            )
+            .arg(
+                Arg::new("immediate")
+                    .long("immediate")
+                    .short('I')
+                    .action(ArgAction::Set)
+                    .num_args(0..=1),
+            )
             .arg(Arg::new("jobs").long("jobs").short('j').action(ArgAction::Append))
             .arg(Arg::new("operands").num_args(0..))
     }
@@ -328,7 +366,12 @@ mod tests {
 
     fn words(line: &[&str]) -> Vec<String> {
         let found = scan(line).expect("a good line");
-        found.options.iter().map(Given::word).chain(found.operands.into_iter().map(|o| o.text)).collect()
+        found
+            .options
+            .iter()
+            .map(Given::word)
+            .chain(found.operands.into_iter().map(|o| o.text))
+            .collect()
     }
 
     #[test]
@@ -370,8 +413,12 @@ mod tests {
 
     #[test]
     fn an_unknown_option_names_the_nearest_one() {
-        let text =
-            |word| scan(&[word]).expect_err("unknown").refuse(Mark::Error, "line 3: ", "sbatch", 255).text("sbatch");
+        let text = |word| {
+            scan(&[word])
+                .expect_err("unknown")
+                .refuse(Mark::Error, "line 3: ", "sbatch", 255)
+                .text("sbatch")
+        };
         assert_eq!(
             text("--tiem=5"),
             "sbatch: error: line 3: unrecognized option '--tiem=5'\n  hint: did you mean --time?\n\
@@ -404,7 +451,10 @@ mod tests {
         assert_eq!(words(&["12", "--time", "5", "13"]), ["--time=5", "12", "13"]);
         let found = scan_as(&["-H", "cmd", "-t", "5"], Operands::EndOptions).expect("a good line");
         assert_eq!(found.options.len(), 1);
-        assert_eq!(found.operands.iter().map(|o| o.text.as_str()).collect::<Vec<_>>(), ["cmd", "-t", "5"]);
+        assert_eq!(
+            found.operands.iter().map(|o| o.text.as_str()).collect::<Vec<_>>(),
+            ["cmd", "-t", "5"]
+        );
     }
 
     #[test]

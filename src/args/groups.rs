@@ -104,7 +104,10 @@ pub const JOB: &[Group] = &[
             "wckey",
         ],
     ),
-    ("Output and news", &["output", "error", "input", "open-mode", "label", "unbuffered", "mail-type", "mail-user"]),
+    (
+        "Output and news",
+        &["output", "error", "input", "open-mode", "label", "unbuffered", "mail-type", "mail-user"],
+    ),
     (
         "What the command does",
         &[
@@ -192,17 +195,45 @@ pub const LISTING: &[Group] = &[
 
 /// Of sinfo.
 pub const NODES: &[Group] = &[
-    ("What is listed", &["partition", "nodes", "states", "dead", "list-reasons", "Node", "summarize"]),
+    (
+        "What is listed",
+        &["partition", "nodes", "states", "dead", "list-reasons", "Node", "summarize"],
+    ),
     (
         "How it is shown",
-        &["format", "Format", "helpformat", "long", "sort", "noheader", "noconvert", "iterate", "json", "yaml"],
+        &[
+            "format",
+            "Format",
+            "helpformat",
+            "long",
+            "sort",
+            "noheader",
+            "noconvert",
+            "iterate",
+            "json",
+            "yaml",
+        ],
     ),
     GENERAL,
 ];
 
 /// Of scancel.
 pub const CANCEL: &[Group] = &[
-    ("Which jobs", &["name", "user", "me", "state", "partition", "account", "qos", "nodelist", "reservation", "wckey"]),
+    (
+        "Which jobs",
+        &[
+            "name",
+            "user",
+            "me",
+            "state",
+            "partition",
+            "account",
+            "qos",
+            "nodelist",
+            "reservation",
+            "wckey",
+        ],
+    ),
     ("What is done to them", &["signal", "batch", "full", "interactive"]),
     GENERAL,
 ];

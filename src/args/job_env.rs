@@ -95,9 +95,12 @@ impl Export<'_> {
             }
         }
         if !all {
-            for (name, value) in
-                [("HOME", &origin.home), ("SHELL", &origin.shell), ("USER", &origin.user), ("LOGNAME", &origin.user)]
-            {
+            for (name, value) in [
+                ("HOME", &origin.home),
+                ("SHELL", &origin.shell),
+                ("USER", &origin.user),
+                ("LOGNAME", &origin.user),
+            ] {
                 if origin.var_os(name).is_none() {
                     vars.set(name, value.as_str());
                 }
@@ -119,7 +122,9 @@ impl Export<'_> {
         }
         // Anything but plain ALL is told to later commands of the job, as by Slurm.
         let written = self.option.map(|option| &option.written);
-        if let Some(written) = written.filter(|written| self.new_job && !written.eq_ignore_ascii_case("ALL")) {
+        if let Some(written) =
+            written.filter(|written| self.new_job && !written.eq_ignore_ascii_case("ALL"))
+        {
             vars.set("SLURM_EXPORT_ENV", written);
             vars.set("SLURM_GET_USER_ENV", "1");
         }
@@ -132,8 +137,13 @@ mod tests {
     use super::*;
     use crate::args::origin::tests::lab;
 
-    const ENV: &[(&str, &str)] =
-        &[("FOO", "1"), ("BAR", "two words"), ("PATH", "/usr/bin"), ("HOME", "/home/lab"), ("SLURM_FOO", "kept")];
+    const ENV: &[(&str, &str)] = &[
+        ("FOO", "1"),
+        ("BAR", "two words"),
+        ("PATH", "/usr/bin"),
+        ("HOME", "/home/lab"),
+        ("SLURM_FOO", "kept"),
+    ];
 
     fn exported(env: &[(&str, &str)], written: &str, file: &[(&str, &str)]) -> Vec<String> {
         let option = super::export(written).expect("a good export");
@@ -144,7 +154,8 @@ mod tests {
         let mut lines: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
         lines.sort();
         lines.retain(|line| {
-            !["HOME", "PATH", "SHELL", "USER", "LOGNAME"].contains(&line.split('=').next().unwrap_or(""))
+            !["HOME", "PATH", "SHELL", "USER", "LOGNAME"]
+                .contains(&line.split('=').next().unwrap_or(""))
         });
         lines
     }
@@ -156,8 +167,14 @@ mod tests {
 
     #[test]
     fn export_none_leaves_the_basics_and_slurms_own() {
-        assert_eq!(exported(ENV, "NONE", &[]), ["SLURM_EXPORT_ENV=NONE", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]);
-        assert_eq!(exported(ENV, "", &[]), ["SLURM_EXPORT_ENV=", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]);
+        assert_eq!(
+            exported(ENV, "NONE", &[]),
+            ["SLURM_EXPORT_ENV=NONE", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]
+        );
+        assert_eq!(
+            exported(ENV, "", &[]),
+            ["SLURM_EXPORT_ENV=", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]
+        );
     }
 
     #[test]
@@ -176,7 +193,12 @@ mod tests {
 
     #[test]
     fn a_job_submitted_inside_an_array_task_is_no_array_task() {
-        let env = [("SLURM_JOB_ID", "1"), ("SLURM_ARRAY_TASK_ID", "3"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "77")];
+        let env = [
+            ("SLURM_JOB_ID", "1"),
+            ("SLURM_ARRAY_TASK_ID", "3"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "77"),
+        ];
         assert_eq!(exported(&env, "ALL", &[]), ["SLURM_JOB_ID=1", "SLURM_NTASKS=77"]);
     }
 }

@@ -39,7 +39,11 @@ pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
         "user" | "mcs" | "no" => Ok(Sharing::Default),
         other => {
             let kinds = ["exclusive", "user", "mcs", "topo", "no"];
-            Err(invalid(option, other).with_hint(suggest::hint("nothing, user, mcs, topo or no", other, kinds)))
+            Err(invalid(option, other).with_hint(suggest::hint(
+                "nothing, user, mcs, topo or no",
+                other,
+                kinds,
+            )))
         }
     }
 }
@@ -50,7 +54,9 @@ pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
     match text.parse::<i64>() {
         Ok(nice) if (-MAX_NICE..=MAX_NICE).contains(&nice) => Ok(nice),
         Ok(nice) => {
-            let range = format!("Invalid {option} value {nice}, must be between -{MAX_NICE} and {MAX_NICE}");
+            let range = format!(
+                "Invalid {option} value {nice}, must be between -{MAX_NICE} and {MAX_NICE}"
+            );
             Err(SpecError::usage(range))
         }
         Err(_) => Err(invalid(option, text).with_hint(nice_forms())),
@@ -106,7 +112,9 @@ pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
     let places = ["first", "second", "third"];
     let mut numbers = [None; 3];
     for (nth, part) in text.split(':').enumerate() {
-        let place = places.get(nth).ok_or_else(|| invalid("-B", text).with_hint("SOCKETS[:CORES[:THREADS]]"))?;
+        let place = places
+            .get(nth)
+            .ok_or_else(|| invalid("-B", text).with_hint("SOCKETS[:CORES[:THREADS]]"))?;
         let least = part.split_once('-').map_or(part, |(least, _)| least);
         numbers[nth] = match least {
             "*" => None,
@@ -157,7 +165,8 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
     let bad = || invalid("--tres-per-task", text);
     let mut each = PerTask::default();
     for item in text.split(',') {
-        if let Some(count) = item.strip_prefix("cpu").and_then(|rest| rest.strip_prefix([':', '='])) {
+        if let Some(count) = item.strip_prefix("cpu").and_then(|rest| rest.strip_prefix([':', '=']))
+        {
             let cpus = spec::count::parse(count, "--tres-per-task").map_err(|_| bad())?;
             each.cpus.get_or_insert(cpus);
         } else if let Some(gpu) = item.strip_prefix("gres/") {

@@ -60,8 +60,11 @@ fn data_version(text: &str) -> Result<DataVersion, SpecError> {
         "" | "v0.0.38" => Ok(DataVersion::V38),
         "v0.0.40" => Ok(DataVersion::V40),
         _ => {
-            let unknown = SpecError::value(format!("No data of version {} is printed", shown(text)));
-            Err(unknown.with_hint("v0.0.38 (Slurm 22.05, also without a version) or v0.0.40 (Slurm 23.11)"))
+            let unknown =
+                SpecError::value(format!("No data of version {} is printed", shown(text)));
+            Err(unknown.with_hint(
+                "v0.0.38 (Slurm 22.05, also without a version) or v0.0.40 (Slurm 23.11)",
+            ))
         }
     }
 }

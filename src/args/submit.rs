@@ -17,7 +17,8 @@ use crate::spec::{self, SpecError};
 use std::ffi::{OsStr, OsString};
 
 /// The options that ask for GPUs.
-const SPELLINGS_OF_GPUS: [&str; 5] = ["gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"];
+const SPELLINGS_OF_GPUS: [&str; 5] =
+    ["gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"];
 
 /// The shared options of one command line, with what is needed to read them.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +45,8 @@ pub fn submit_line(argv: &[impl AsRef<OsStr>]) -> String {
 pub fn own_batch_tasks(origin: &Origin) -> Result<Option<BatchTasks>, CliError> {
     let word = origin.nonempty("SLOTD_BATCH_TASKS");
     let unknown = |word: &str| {
-        let text = format!("invalid SLOTD_BATCH_TASKS `{}`: it is auto, ranks or once", shown(word));
+        let text =
+            format!("invalid SLOTD_BATCH_TASKS `{}`: it is auto, ranks or once", shown(word));
         CliError::error(1, text)
     };
     word.map(|word| BatchTasks::named(word).ok_or_else(|| unknown(word))).transpose()
@@ -60,7 +62,12 @@ impl Submission<'_> {
     ///
     /// # Errors
     /// The first value that cannot be read or does not go with another one, in Slurm's words.
-    pub fn request(&self, kind: JobKind, default_name: &str, argv: &[OsString]) -> Result<JobRequest, CliError> {
+    pub fn request(
+        &self,
+        kind: JobKind,
+        default_name: &str,
+        argv: &[OsString],
+    ) -> Result<JobRequest, CliError> {
         let Submission { job, choices, origin } = *self;
         self.check_identity()?;
         let moment = |name: &'static str, value: &Option<String>| {
@@ -134,15 +141,20 @@ impl Submission<'_> {
     /// Two of the three in one place.
     pub fn mem(&self) -> Result<MemRequest, CliError> {
         let Submission { job, choices, .. } = *self;
-        let all = [("mem", job.mem), ("mem-per-cpu", job.mem_per_cpu), ("mem-per-gpu", job.mem_per_gpu)];
+        let all =
+            [("mem", job.mem), ("mem-per-cpu", job.mem_per_cpu), ("mem-per-gpu", job.mem_per_gpu)];
         let layer = |name: &str| choices.of(name).map(|choice| choice.source.layer());
         let top = all.iter().filter_map(|(name, _)| layer(name)).max();
-        let mut counting = all.into_iter().filter(|(name, _)| layer(name).is_some() && layer(name) == top);
+        let mut counting =
+            all.into_iter().filter(|(name, _)| layer(name).is_some() && layer(name) == top);
         let Some((name, value)) = counting.next() else {
             return Ok(MemRequest::Default);
         };
         if counting.next().is_some() {
-            return Err(CliError::fatal(1, "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."));
+            return Err(CliError::fatal(
+                1,
+                "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.",
+            ));
         }
         let mb = value.unwrap_or_default();
         Ok(match name {
@@ -165,7 +177,10 @@ impl Submission<'_> {
     /// Whether the option comes from a variable that the user has set inside a job. A count of all GPUs of the job is
     /// taken for slotd's own word.
     fn is_users_variable(&self, name: &str) -> bool {
-        let Some(Choice { given, source: Source::Environment(variable) }) = self.choices.of(name) else { return false };
+        let Some(Choice { given, source: Source::Environment(variable) }) = self.choices.of(name)
+        else {
+            return false;
+        };
         if self.origin.nonempty("SLURM_JOB_ID").is_none() {
             return false;
         }
@@ -173,9 +188,15 @@ impl Submission<'_> {
             return true;
         }
         let of_job = self.origin.nonempty("SLURM_JOB_GPUS").map(|ids| ids.split(',').count());
-        let asked = given.value.as_deref().and_then(|text| spec::gres::parse_gpus(text).ok()).map(|ask| ask.count);
+        let asked = given
+            .value
+            .as_deref()
+            .and_then(|text| spec::gres::parse_gpus(text).ok())
+            .map(|ask| ask.count);
         let is_per_task = *variable == "SLURM_GPUS_PER_TASK";
-        !is_per_task && of_job.is_some_and(|gpus| asked.is_some_and(|asked| usize::try_from(asked) != Ok(gpus)))
+        !is_per_task
+            && of_job
+                .is_some_and(|gpus| asked.is_some_and(|asked| usize::try_from(asked) != Ok(gpus)))
     }
 
     /// What is said about GPUs in any spelling.
@@ -185,13 +206,16 @@ impl Submission<'_> {
     pub fn gpu(&self) -> Result<GpuRequest, CliError> {
         let Submission { job, choices, .. } = *self;
         let own = self.own_gpus();
-        let counts = |name: &str| own.is_empty() || own.contains(&name) || !choices.is_from_environment(name);
+        let counts = |name: &str| {
+            own.is_empty() || own.contains(&name) || !choices.is_from_environment(name)
+        };
         let asked = |name: &str, ask: &Option<GpuAsk>| ask.clone().filter(|_| counts(name));
         let total = asked("gpus", &job.gpus);
         let per_task = asked("gpus-per-task", &job.gpus_per_task);
         let per_socket = asked("gpus-per-socket", &job.gpus_per_socket);
         // Two spellings of one thing: the one that counts more.
-        let spellings: Vec<&str> = ["gres", "gpus-per-node"].into_iter().filter(|name| counts(name)).collect();
+        let spellings: Vec<&str> =
+            ["gres", "gpus-per-node"].into_iter().filter(|name| counts(name)).collect();
         let per_node = match choices.last_of(&spellings) {
             // `none` asks for none, also where a partition or a job would give some.
             Some("gres") => match job.gres.clone() {
@@ -211,7 +235,8 @@ impl Submission<'_> {
         }
         let shared = job.gres.clone().flatten().filter(|_| counts("gres")).unwrap_or_default();
         if shared.shards.is_some() && asks.iter().any(|ask| ask.is_some()) {
-            let error = SpecError::value("Invalid generic resource (gres) specification: GPUs and shards");
+            let error =
+                SpecError::value("Invalid generic resource (gres) specification: GPUs and shards");
             return Err(choices.refuse("gres", &error.with_hint(spec::gres::NOT_BOTH)));
         }
         let count = |ask: &Option<GpuAsk>| ask.as_ref().map(|ask| ask.count);
@@ -236,11 +261,19 @@ impl Submission<'_> {
         let mut distribution = job.distribution;
         if let Some(Distribution { nodes: Spread::Plane(size @ None), .. }) = &mut distribution {
             // A job tells its steps the word and the size by a variable each.
-            *size = origin.nonempty("SLURM_DIST_PLANESIZE").and_then(|text| text.parse().ok()).filter(|size| *size > 0);
+            *size = origin
+                .nonempty("SLURM_DIST_PLANESIZE")
+                .and_then(|text| text.parse().ok())
+                .filter(|size| *size > 0);
             if size.is_none() {
-                let mut error =
-                    choices.refuse("distribution", &SpecError::usage("Invalid --distribution specification: plane"));
-                error.lines.insert(0, (Mark::Error, "Invalid plane size or size not specified".to_owned()));
+                let mut error = choices.refuse(
+                    "distribution",
+                    &SpecError::usage("Invalid --distribution specification: plane"),
+                );
+                error.lines.insert(
+                    0,
+                    (Mark::Error, "Invalid plane size or size not specified".to_owned()),
+                );
                 return Err(error);
             }
         }
@@ -275,7 +308,9 @@ impl Submission<'_> {
             (None, Some(tasks)) => request.gpu.total = Some(tasks.div_ceil(each)),
             (Some(_), Some(_)) => {}
             (None, None) => {
-                let text = format!("--ntasks-per-gpu={each} needs either a GPU specification (--gpus) or --ntasks");
+                let text = format!(
+                    "--ntasks-per-gpu={each} needs either a GPU specification (--gpus) or --ntasks"
+                );
                 return Err(CliError::fatal(1, text));
             }
         }
@@ -287,7 +322,9 @@ impl Submission<'_> {
             Some("") => {
                 let refusal = SpecError::submission("Invalid partition name specified");
                 let mut error = self.choices.refuse("partition", &refusal);
-                error.lines.insert(0, (Mark::Error, "invalid partition specified: (null)".to_owned()));
+                error
+                    .lines
+                    .insert(0, (Mark::Error, "invalid partition specified: (null)".to_owned()));
                 Err(error)
             }
             other => Ok(other.map(str::to_owned)),
@@ -295,28 +332,37 @@ impl Submission<'_> {
     }
 
     fn sharing(&self) -> Sharing {
-        let otherwise = if self.job.oversubscribe { Sharing::Oversubscribe } else { Sharing::Default };
+        let otherwise =
+            if self.job.oversubscribe { Sharing::Oversubscribe } else { Sharing::Default };
         self.job.exclusive.unwrap_or(otherwise)
     }
 
     /// Only root may step forward.
     fn nice(&self) -> Result<i64, CliError> {
         match self.job.nice {
-            Some(nice) if nice < 0 && self.origin.uid != 0 => {
-                Err(self.choices.refuse("nice", &SpecError::submission(format!("Invalid --nice value: {nice}"))))
-            }
+            Some(nice) if nice < 0 && self.origin.uid != 0 => Err(self
+                .choices
+                .refuse("nice", &SpecError::submission(format!("Invalid --nice value: {nice}")))),
             nice => Ok(nice.unwrap_or(0)),
         }
     }
 
     /// `--uid` and `--gid` may name oneself; anyone else is for Slurm's root.
     /// Refuses a deadline that no job can keep.
-    fn check_deadline(&self, begin: Option<Timestamp>, deadline: Option<Timestamp>) -> Result<(), CliError> {
+    fn check_deadline(
+        &self,
+        begin: Option<Timestamp>,
+        deadline: Option<Timestamp>,
+    ) -> Result<(), CliError> {
         let (now, Some(deadline)) = (self.origin.now, deadline) else { return Ok(()) };
         let given = shown(self.job.deadline.as_deref().unwrap_or_default());
         if deadline.as_secs() < now.as_secs() {
-            let error = SpecError::submission("Requested time limit is invalid (missing or exceeds some limit)");
-            return Err(self.choices.refuse("deadline", &error.with_hint(format!("--deadline {given} has passed"))));
+            let error = SpecError::submission(
+                "Requested time limit is invalid (missing or exceeds some limit)",
+            );
+            return Err(self
+                .choices
+                .refuse("deadline", &error.with_hint(format!("--deadline {given} has passed"))));
         }
         if begin.is_some_and(|begin| deadline < begin) {
             let error = SpecError::value("Incompatible begin and deadline time specification");
@@ -330,10 +376,14 @@ impl Submission<'_> {
         let Submission { job, choices, origin } = *self;
         let is = |asked: &str, name: &str, id: u32| asked == name || asked.parse() == Ok(id);
         if job.uid.as_deref().is_some_and(|asked| !is(asked, &origin.user, origin.uid)) {
-            return Err(choices.refuse("uid", &SpecError::usage("--uid only permitted by root user")));
+            return Err(
+                choices.refuse("uid", &SpecError::usage("--uid only permitted by root user"))
+            );
         }
         if job.gid.as_deref().is_some_and(|asked| !is(asked, &origin.group, origin.gid)) {
-            return Err(choices.refuse("gid", &SpecError::usage("--gid only permitted by root user")));
+            return Err(
+                choices.refuse("gid", &SpecError::usage("--gid only permitted by root user"))
+            );
         }
         Ok(())
     }

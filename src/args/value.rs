@@ -104,7 +104,8 @@ impl From<CliError> for Why {
 /// # Errors
 /// `Invalid job id: abc`.
 pub fn job(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text).map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
+    spec::ids::parse_job(text)
+        .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
 /// The same in the words of sacct.
@@ -112,7 +113,8 @@ pub fn job(text: &str) -> Result<JobRef, CliError> {
 /// # Errors
 /// `Bad job/step specified: abc`, which is fatal there.
 pub fn job_or_step(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text).map_err(|_| CliError::fatal(1, format!("Bad job/step specified: {}", shown(text))))
+    spec::ids::parse_job(text)
+        .map_err(|_| CliError::fatal(1, format!("Bad job/step specified: {}", shown(text))))
 }
 
 /// Words of one option that may not be repeated.

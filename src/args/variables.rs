@@ -109,7 +109,10 @@ const ROWS: &[(&str, [&str; 3])] = &[
     ("switches", ["SBATCH_REQ_SWITCH", "SALLOC_REQ_SWITCH", "SLURM_REQ_SWITCH"]),
     ("thread-spec", ["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"]),
     ("threads", ["", "", "SLURM_THREADS"]),
-    ("threads-per-core", ["SBATCH_THREADS_PER_CORE", "SALLOC_THREADS_PER_CORE", "SLURM_THREADS_PER_CORE"]),
+    (
+        "threads-per-core",
+        ["SBATCH_THREADS_PER_CORE", "SALLOC_THREADS_PER_CORE", "SLURM_THREADS_PER_CORE"],
+    ),
     ("time", ["SBATCH_TIMELIMIT", "SALLOC_TIMELIMIT", "SLURM_TIMELIMIT"]),
     ("time", ["SBATCH_TIME", "", ""]),
     ("tres-bind", ["SBATCH_TRES_BIND", "", "SLURM_TRES_BIND"]),

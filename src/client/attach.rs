@@ -58,7 +58,12 @@ impl From<FrameError> for JoinError {
 ///
 /// # Errors
 /// See [`JoinError`].
-pub fn attach(job_dir: &Path, step: StepId, pids: &[i32], joining: Joining) -> Result<(), JoinError> {
+pub fn attach(
+    job_dir: &Path,
+    step: StepId,
+    pids: &[i32],
+    joining: Joining,
+) -> Result<(), JoinError> {
     match share::join(job_dir, step) {
         Ok(mut socket) => {
             let mut decoder = share::decoder();
@@ -113,7 +118,8 @@ impl Screen {
         }
         let label = label.then(|| relay::label(task, self.tasks));
         let unbuffered = label.is_none();
-        let relay = self.relays.entry((task, is_stderr)).or_insert_with(|| Relay::new(label, unbuffered));
+        let relay =
+            self.relays.entry((task, is_stderr)).or_insert_with(|| Relay::new(label, unbuffered));
         match is_stderr {
             true => relay.push(data, &mut io::stderr()),
             false => relay.push(data, &mut io::stdout().lock()),
@@ -154,7 +160,9 @@ fn guest(
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
         wait(&mut fds)?;
-        let is_ready = |i: usize| fds.get(i).and_then(PollFd::revents).is_some_and(|r: PollFlags| !r.is_empty());
+        let is_ready = |i: usize| {
+            fds.get(i).and_then(PollFd::revents).is_some_and(|r: PollFlags| !r.is_empty())
+        };
         let (from_host, from_user) = (is_ready(0), is_ready(1));
         if from_user {
             let mut chunk = [0; 4096];
@@ -210,7 +218,8 @@ impl Followed {
 /// Shows what the tasks add to their files until the last of them has ended.
 fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     let tasks = tasks_among(pids);
-    let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(io::Error::from)?;
+    let watch =
+        Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(io::Error::from)?;
     let mut followed: Vec<Followed> = Vec::new();
     let mut alive: Vec<OwnedFd> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
@@ -245,10 +254,12 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     let count = tasks.keys().next_back().map_or(1, |last| last + 1);
     let mut screen = Screen { joining, tasks: count, relays: BTreeMap::new() };
     while !alive.is_empty() {
-        let mut fds: Vec<PollFd<'_>> = alive.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            alive.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
         fds.push(PollFd::new(watch.as_fd(), PollFlags::POLLIN));
         wait(&mut fds)?;
-        let over: Vec<bool> = fds.iter().map(|fd| fd.revents().is_some_and(|r| !r.is_empty())).collect();
+        let over: Vec<bool> =
+            fds.iter().map(|fd| fd.revents().is_some_and(|r| !r.is_empty())).collect();
         let mut place = 0;
         alive.retain(|_| {
             place += 1;

@@ -50,14 +50,19 @@ pub enum ClientError {
 impl ClientError {
     /// Whether the daemon may answer later: it is away, or went away.
     pub fn is_away(&self) -> bool {
-        matches!(self, ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_)))
+        matches!(
+            self,
+            ClientError::NoDaemon { .. }
+                | ClientError::Broken(FrameError::Closed | FrameError::Io(_))
+        )
     }
 }
 
 fn broken(error: &FrameError) -> String {
     match error {
         FrameError::Closed => {
-            "the daemon closed the connection before it answered\nlook into its log, and ask again".to_owned()
+            "the daemon closed the connection before it answered\nlook into its log, and ask again"
+                .to_owned()
         }
         other => other.to_string(),
     }
@@ -115,7 +120,12 @@ impl Connection {
     ///
     /// # Errors
     /// [`ClientError::Broken`].
-    pub fn send_with_fds(&mut self, request: &Request, raw: &[u8], fds: &[RawFd]) -> Result<(), ClientError> {
+    pub fn send_with_fds(
+        &mut self,
+        request: &Request,
+        raw: &[u8],
+        fds: &[RawFd],
+    ) -> Result<(), ClientError> {
         match socket::send_all(&self.socket, &Frame::encode(request, raw)?, fds) {
             // The daemon may have answered why before it closed: let the next read tell.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -198,7 +208,8 @@ impl SocketWatch {
     /// The directory cannot be watched.
     pub fn new(paths: &Paths) -> io::Result<SocketWatch> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let events = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ATTRIB;
+        let events =
+            AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ATTRIB;
         inotify.add_watch(&paths.run_dir(), events)?;
         Ok(SocketWatch { inotify })
     }
@@ -321,10 +332,14 @@ mod tests {
                     break frame;
                 }
             };
-            let Request::Submit(submission) = frame.message().unwrap() else { panic!("another request") };
+            let Request::Submit(submission) = frame.message().unwrap() else {
+                panic!("another request")
+            };
             assert_eq!(submission.again, again);
             if answers {
-                daemon.write_all(&Frame::encode(&Answer::Submitted { job: JobId(7) }, &[]).unwrap()).unwrap();
+                daemon
+                    .write_all(&Frame::encode(&Answer::Submitted { job: JobId(7) }, &[]).unwrap())
+                    .unwrap();
             }
         }
         let (answer, losses) = client.join().unwrap();

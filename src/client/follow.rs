@@ -45,7 +45,8 @@ impl Follower {
     /// The daemon cannot be asked.
     pub fn new(paths: &Paths) -> Result<Follower, ClientError> {
         let back = SocketWatch::new(paths)?;
-        let mut follower = Follower { conn: Some(Connection::open(paths)?), ..Follower::away(paths, back) };
+        let mut follower =
+            Follower { conn: Some(Connection::open(paths)?), ..Follower::away(paths, back) };
         follower.go_on();
         Ok(follower)
     }
@@ -138,7 +139,9 @@ impl Follower {
                     self.told = Some(Instant::now());
                     self.is_asked = false;
                 }
-                Answer::Refused(why) if !self.has_question => return Err(ClientError::Refused(why)),
+                Answer::Refused(why) if !self.has_question => {
+                    return Err(ClientError::Refused(why));
+                }
                 answer if self.has_question => {
                     self.has_question = matches!(answer, Answer::SomeJobs(_));
                     self.heard.push_back(Heard::Answer(Box::new(answer)));
@@ -262,14 +265,22 @@ mod tests {
     fn each_task_counts_and_the_worst_exit_code_is_kept() {
         let mut known = Known::default();
         known.note(JobId(1), standing(8, JobState::Pending, 0));
-        let others = [JobState::Completed, JobState::Failed, JobState::Running, JobState::Cancelled];
+        let others =
+            [JobState::Completed, JobState::Failed, JobState::Running, JobState::Cancelled];
         for (id, state) in (2..).zip(others) {
-            known.note(JobId(id), standing(1, state, if state == JobState::Failed { 3 } else { 0 }));
+            known
+                .note(JobId(id), standing(1, state, if state == JobState::Failed { 3 } else { 0 }));
         }
         assert_eq!(known.progress(), Progress { all: 12, over: 3, failed: 1, running: 1 });
         assert_eq!((known.worst(), known.is_over()), (3, false));
-        assert_eq!(known.note(JobId(1), standing(1, JobState::Timeout, 0)), Some(JobState::Pending));
-        assert_eq!(known.note(JobId(4), standing(1, JobState::Completed, 0)), Some(JobState::Running));
+        assert_eq!(
+            known.note(JobId(1), standing(1, JobState::Timeout, 0)),
+            Some(JobState::Pending)
+        );
+        assert_eq!(
+            known.note(JobId(4), standing(1, JobState::Completed, 0)),
+            Some(JobState::Running)
+        );
         assert!(known.is_over());
     }
 }

@@ -40,7 +40,14 @@ impl Log {
     /// `label` stands before each line.
     pub fn new(path: PathBuf, label: Option<String>, to_stderr: bool) -> Log {
         let unbuffered = label.is_none();
-        Log { path, relay: Relay::new(label, unbuffered), to_stderr, since: None, last: None, open: None }
+        Log {
+            path,
+            relay: Relay::new(label, unbuffered),
+            to_stderr,
+            since: None,
+            last: None,
+            open: None,
+        }
     }
 
     /// Only its last lines are shown of what is there already.
@@ -69,7 +76,8 @@ impl Log {
             self.copy()?;
             // It may have been replaced by another one of its name.
             let here = std::fs::metadata(&self.path).ok().map(|meta| place(&meta));
-            let is_same = self.open.as_ref().is_some_and(|open| here.is_none_or(|here| here == open.place));
+            let is_same =
+                self.open.as_ref().is_some_and(|open| here.is_none_or(|here| here == open.place));
             if is_same {
                 return Ok(());
             }
@@ -146,7 +154,9 @@ fn is_older(meta: &Metadata, since: Timestamp) -> bool {
 
 /// How far the clock of file systems is behind the other at most, microseconds.
 fn tick_us() -> i64 {
-    ClockId::CLOCK_REALTIME_COARSE.res().map_or(0, |tick| tick.tv_nsec().saturating_div(1000).saturating_add(1))
+    ClockId::CLOCK_REALTIME_COARSE
+        .res()
+        .map_or(0, |tick| tick.tv_nsec().saturating_div(1000).saturating_add(1))
 }
 
 /// Waits for changes of files.

@@ -124,7 +124,10 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_is_held_no_longer() {
         let long = "x".repeat(MAX_LINE - 1);
-        assert_eq!(relayed(None, false, &[&long, "yz", "\n"]), ["", &format!("{long}yz"), "\n", ""]);
+        assert_eq!(
+            relayed(None, false, &[&long, "yz", "\n"]),
+            ["", &format!("{long}yz"), "\n", ""]
+        );
     }
 
     #[test]
@@ -139,7 +142,10 @@ mod tests {
 
     #[test]
     fn unbuffered_pieces_are_labelled_lines() {
-        assert_eq!(relayed(Some("0"), true, &["a", "b\nc", "d\n"]), ["0: a\n", "0: b\n0: c\n", "0: d\n", ""]);
+        assert_eq!(
+            relayed(Some("0"), true, &["a", "b\nc", "d\n"]),
+            ["0: a\n", "0: b\n0: c\n", "0: d\n", ""]
+        );
     }
 
     #[test]

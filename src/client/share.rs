@@ -119,7 +119,8 @@ impl Share {
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        let mut guest = Guest { socket, outgoing: self.hello.clone(), incoming: decoder(), is_gone: false };
+        let mut guest =
+            Guest { socket, outgoing: self.hello.clone(), incoming: decoder(), is_gone: false };
         guest.flush();
         self.guests.push(guest);
     }
@@ -132,7 +133,8 @@ impl Share {
         match guest.socket.read(&mut chunk) {
             Ok(0) => guest.is_gone = true,
             Ok(n) => guest.incoming.push(&chunk[..n]),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(_) => guest.is_gone = true,
         }
         let mut inputs = Vec::new();
@@ -154,7 +156,9 @@ impl Share {
             return;
         }
         for piece in data.chunks(MAX_DATA) {
-            let Ok(bytes) = Frame::encode(&Message::Output { task, is_stderr }, piece) else { continue };
+            let Ok(bytes) = Frame::encode(&Message::Output { task, is_stderr }, piece) else {
+                continue;
+            };
             for guest in &mut self.guests {
                 guest.outgoing.extend_from_slice(&bytes);
                 guest.flush();
@@ -187,7 +191,9 @@ mod tests {
     #[test]
     fn nonsense_is_an_error() {
         let too_long = Frame::encode(&Message::Input { task: None }, &[0; MAX_DATA + 1]).unwrap();
-        for bytes in [b"nothing of slotd's".as_slice(), &too_long, &Frame::encode(&"other", b"").unwrap()] {
+        for bytes in
+            [b"nothing of slotd's".as_slice(), &too_long, &Frame::encode(&"other", b"").unwrap()]
+        {
             let mut decoder = decoder();
             decoder.push(bytes);
             assert!(next_message(&mut decoder).is_err());
@@ -210,7 +216,10 @@ mod tests {
         decoder.push(&bytes);
         let mut next = || next_message(&mut decoder).unwrap();
         assert_eq!(next(), Some((Message::Hello { tasks: 2, pty: false }, Vec::new())));
-        assert_eq!(next(), Some((Message::Output { task: 1, is_stderr: false }, b"hello".to_vec())));
+        assert_eq!(
+            next(),
+            Some((Message::Output { task: 1, is_stderr: false }, b"hello".to_vec()))
+        );
         assert_eq!(next(), Some((Message::Ended, Vec::new())));
         assert!(join(dir.path(), StepId::Num(0)).is_err());
     }

@@ -27,9 +27,12 @@ pub struct CleanArgs {
 }
 
 pub fn run(args: &CleanArgs) -> Done {
-    let age =
-        parse(&args.older_than, "--older-than").map_err(|e| CliError::error(2, e.to_string()).maybe_hint(e.hint))?;
-    let before = i64::try_from(age.as_micros()).ok().and_then(|age| now().0.checked_sub(age)).filter(|at| *at >= 0);
+    let age = parse(&args.older_than, "--older-than")
+        .map_err(|e| CliError::error(2, e.to_string()).maybe_hint(e.hint))?;
+    let before = i64::try_from(age.as_micros())
+        .ok()
+        .and_then(|age| now().0.checked_sub(age))
+        .filter(|at| *at >= 0);
     let before = before.map(Timestamp).ok_or_else(|| {
         let invalid = SpecError::invalid_option("--older-than", &args.older_than);
         CliError::error(2, invalid.to_string()).maybe_hint(Some("no job ended before 1970"))
@@ -37,14 +40,19 @@ pub fn run(args: &CleanArgs) -> Done {
     let cleaned = match Connection::open(&paths()?) {
         Ok(daemon) => by_daemon(daemon, before, args.dry_run)?,
         Err(ClientError::NoDaemon { .. }) => {
-            daemon::clean_directly(&paths()?, before, args.dry_run).map_err(|e| CliError::error(1, e))?
+            daemon::clean_directly(&paths()?, before, args.dry_run)
+                .map_err(|e| CliError::error(1, e))?
         }
         Err(e) => return Err(e.into()),
     };
     print(&text(&cleaned, args.dry_run))
 }
 
-fn by_daemon(mut daemon: Connection, before: Timestamp, dry_run: bool) -> Result<Cleaned, CliError> {
+fn by_daemon(
+    mut daemon: Connection,
+    before: Timestamp,
+    dry_run: bool,
+) -> Result<Cleaned, CliError> {
     match daemon.ask(&Request::Clean { before, dry_run }, &[])?.0 {
         Answer::Cleaned(cleaned) => Ok(cleaned),
         Answer::Refused(why) => Err(CliError::error(1, why.to_string())),
@@ -54,7 +62,8 @@ fn by_daemon(mut daemon: Connection, before: Timestamp, dry_run: bool) -> Result
 
 fn text(cleaned: &Cleaned, dry_run: bool) -> String {
     let zone = crate::sys::zone::local();
-    let (verb, would) = if dry_run { ("would be removed", "would free") } else { ("were removed", "freed") };
+    let (verb, would) =
+        if dry_run { ("would be removed", "would free") } else { ("were removed", "freed") };
     let done = format!(
         "{} jobs that ended before {} {verb}; their directories {would} {}\n",
         cleaned.jobs,
@@ -62,7 +71,10 @@ fn text(cleaned: &Cleaned, dry_run: bool) -> String {
         kib(cleaned.bytes.div_ceil(1024), Units::Exact)
     );
     let recent = left(&cleaned.recent, "squeue still shows them (SLOTD_MIN_JOB_AGE)");
-    let needed = left(&cleaned.needed, "a pending job depends on them, or their array has tasks that have not ended");
+    let needed = left(
+        &cleaned.needed,
+        "a pending job depends on them, or their array has tasks that have not ended",
+    );
     done + &recent + &needed
 }
 

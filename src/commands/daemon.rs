@@ -45,7 +45,10 @@ enum Action {
 pub fn run(args: &DaemonArgs) -> Done {
     let Some(action) = args.action else { return serve(args) };
     let file = settings_file(args.env_file.as_deref())?;
-    let paths = match (variable("SLOTD_ROOT"), file.as_ref().and_then(|file| file.settings.get("SLOTD_ROOT"))) {
+    let paths = match (
+        variable("SLOTD_ROOT"),
+        file.as_ref().and_then(|file| file.settings.get("SLOTD_ROOT")),
+    ) {
         (None, Some(root)) if !root.is_empty() => Paths::new(root),
         _ => super::paths()?,
     };
@@ -78,7 +81,9 @@ fn serves(paths: &Paths) -> bool {
     let paths = paths.clone();
     // One that hangs never answers.
     std::thread::spawn(move || {
-        answer.send(Connection::open(&paths).and_then(|mut daemon| daemon.ask(&Request::Ping, &[])).is_ok())
+        answer.send(
+            Connection::open(&paths).and_then(|mut daemon| daemon.ask(&Request::Ping, &[])).is_ok(),
+        )
     });
     news.recv_timeout(PATIENCE).unwrap_or(false)
 }
@@ -96,15 +101,23 @@ fn serve(args: &DaemonArgs) -> Done {
         Ok(sources) => super::paths_of(sources.at_start().get(OsStr::new("SLOTD_ROOT")).cloned())?,
         Err(_) => super::paths()?,
     };
-    daemon::run(root.root().to_owned(), sources).map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
+    daemon::run(root.root().to_owned(), sources)
+        .map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
     Ok(0)
 }
 
 fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
-    let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
+    let program =
+        std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
     warn_of_ignored(file);
-    let settings = file.map(|file| detached::Given { file: &file.path, settings: file.settings.iter().collect() });
-    let pid = match detached::start(&program, paths, &settings.unwrap_or_default(), std::env::vars_os()) {
+    let settings = file
+        .map(|file| detached::Given { file: &file.path, settings: file.settings.iter().collect() });
+    let pid = match detached::start(
+        &program,
+        paths,
+        &settings.unwrap_or_default(),
+        std::env::vars_os(),
+    ) {
         Ok(pid) => pid,
         // Another start was quicker.
         Err(DetachedError::Ended { .. }) if serves(paths) => {
@@ -112,7 +125,14 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
         }
         Err(error) => return Err(error.into()),
     };
-    say(0, &format!("the daemon of {} runs (process {pid}, log {})", paths.root().display(), paths.log().display()))
+    say(
+        0,
+        &format!(
+            "the daemon of {} runs (process {pid}, log {})",
+            paths.root().display(),
+            paths.log().display()
+        ),
+    )
 }
 
 /// Variables of the caller that would be settings if the caller were the daemon.
@@ -121,8 +141,11 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
     for name in SETTINGS.iter().filter(|name| !["SLOTD_ROOT", "SLOTD_BATCH_TASKS"].contains(name)) {
         let given = std::env::var(name).ok().filter(|value| !value.is_empty());
         if given.is_some() && given.as_deref() != file.and_then(|file| file.settings.get(name)) {
-            let place = file.map_or_else(|| "~/.config/slotd/slotd.env".to_owned(), |file| file.path.clone());
-            eprintln!("slotd: warning: {name} of this shell has no effect on the daemon: write it to {place}");
+            let place = file
+                .map_or_else(|| "~/.config/slotd/slotd.env".to_owned(), |file| file.path.clone());
+            eprintln!(
+                "slotd: warning: {name} of this shell has no effect on the daemon: write it to {place}"
+            );
         }
     }
 }
@@ -132,12 +155,21 @@ fn status(paths: &Paths, running: Option<i32>) -> Done {
     let Some(pid) = running else { return say(3, &format!("no daemon serves {root}")) };
     let answer = Connection::open(paths).and_then(|mut daemon| daemon.ask(&Request::Config, &[]));
     let Ok((Answer::Config(config), _)) = answer else {
-        return say(4, &format!("the daemon of {root} (process {pid}) does not answer: it starts or ends, or hangs"));
+        return say(
+            4,
+            &format!(
+                "the daemon of {root} (process {pid}) does not answer: it starts or ends, or hangs"
+            ),
+        );
     };
-    let version = config.iter().find(|(key, _)| key == VERSION_KEY).map_or("unknown", |(_, version)| version);
+    let version =
+        config.iter().find(|(key, _)| key == VERSION_KEY).map_or("unknown", |(_, version)| version);
     say(
         0,
-        &format!("the daemon of {root} runs (process {pid})\nversion {version}\nsocket {}", paths.socket().display()),
+        &format!(
+            "the daemon of {root} runs (process {pid})\nversion {version}\nsocket {}",
+            paths.socket().display()
+        ),
     )
 }
 
@@ -157,7 +189,11 @@ fn variable(name: &str) -> Option<PathBuf> {
 
 /// The environment file that is named, else the one of the user where there is one.
 fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError> {
-    let default = || variable("HOME").map(|home| home.join(".config/slotd/slotd.env")).filter(|path| path.exists());
+    let default = || {
+        variable("HOME")
+            .map(|home| home.join(".config/slotd/slotd.env"))
+            .filter(|path| path.exists())
+    };
     let Some(path) = named.map(Path::to_owned).or_else(default) else { return Ok(None) };
     let settings = read_settings(&path)?;
     let path = std::path::absolute(&path).unwrap_or(path);
@@ -167,8 +203,11 @@ fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError>
 /// # Errors
 /// The file cannot be read, or a line makes no sense.
 pub fn read_settings(path: &Path) -> Result<EnvFile, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|e| CliError::error(1, format!("{}: {e}", path.display())))?;
-    EnvFile::parse(&text).map_err(|e| CliError::error(1, format!("{}:{e}: correct or remove the line", path.display())))
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| CliError::error(1, format!("{}: {e}", path.display())))?;
+    EnvFile::parse(&text).map_err(|e| {
+        CliError::error(1, format!("{}:{e}: correct or remove the line", path.display()))
+    })
 }
 
 impl From<DetachedError> for CliError {

@@ -40,14 +40,21 @@ pub fn run(verb: &DbVerb) -> Done {
             if !wrong.is_empty() {
                 return Err(failed(database::advice(&paths, "the database is damaged")));
             }
-            println!("{} is sound: {} jobs, {}", paths.db().display(), contents.jobs, size(contents.bytes));
+            println!(
+                "{} is sound: {} jobs, {}",
+                paths.db().display(),
+                contents.jobs,
+                size(contents.bytes)
+            );
         }
         DbVerb::Backup { file } => {
             database::backup(&paths, file).map_err(failed)?;
             println!("{} is a copy of {}", file.display(), paths.db().display());
         }
         DbVerb::Restore { file } => match database::restore(&paths, file).map_err(failed)? {
-            Some(old) => println!("{} is restored; the old one is {}", paths.db().display(), old.display()),
+            Some(old) => {
+                println!("{} is restored; the old one is {}", paths.db().display(), old.display())
+            }
             None => println!("{} is restored; there was none", paths.db().display()),
         },
         DbVerb::Vacuum => {

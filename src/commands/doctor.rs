@@ -4,7 +4,9 @@ use super::daemon::read_settings;
 use super::{Done, ask, origin, unexpected};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
-use crate::daemon::{Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings};
+use crate::daemon::{
+    Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
+};
 use crate::model::job::Hold;
 use crate::model::query::JobQuery;
 use crate::model::view::NodeView;
@@ -81,7 +83,8 @@ fn settings_file() -> Result<SettingsFile, CliError> {
 /// Commands and daemon must agree on the root.
 fn root(paths: &Paths, file: Option<&SettingsFile>) -> Finding {
     let root = paths.root().display().to_string();
-    let installed = file.and_then(|file| file.settings.as_ref()?.get("SLOTD_ROOT").map(|root| (&file.path, root)));
+    let installed = file
+        .and_then(|file| file.settings.as_ref()?.get("SLOTD_ROOT").map(|root| (&file.path, root)));
     match installed {
         Some((path, other)) if !other.is_empty() && Path::new(other) != paths.root() => trouble(
             format!("this shell's commands use {root}, and {} names {other}", path.display()),
@@ -89,7 +92,9 @@ fn root(paths: &Paths, file: Option<&SettingsFile>) -> Finding {
         ),
         _ => match ownership::check_dir(paths.root()) {
             Ok(()) => Well(format!("the runtime root is {root}")),
-            Err(e) if paths.root().exists() => trouble(format!("{root}: {e}"), format!("chown and chmod 700 {root}")),
+            Err(e) if paths.root().exists() => {
+                trouble(format!("{root}: {e}"), format!("chown and chmod 700 {root}"))
+            }
             // The daemon makes it.
             Err(_) => Well(format!("the runtime root is {root}, which is not there yet")),
         },
@@ -99,7 +104,8 @@ fn root(paths: &Paths, file: Option<&SettingsFile>) -> Finding {
 /// A disk that is nearly full drains the node and keeps the database from being written.
 fn disk(paths: &Paths) -> Finding {
     let there = paths.root().ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
-    let free = statvfs(there).map(|disk| disk.blocks_available() * disk.fragment_size() / (1 << 20));
+    let free =
+        statvfs(there).map(|disk| disk.blocks_available() * disk.fragment_size() / (1 << 20));
     match free {
         Ok(mb) if mb < LOW_MB => trouble(
             format!("the disk of {} has {mb} MB left", there.display()),
@@ -115,7 +121,10 @@ fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
     let SettingsFile { path, settings: Some(file) } = (match file {
         Ok(file) => file,
         Err(error) => {
-            return vec![trouble(error.text("slotd").trim_end(), "correct the file, then: scontrol reconfigure")];
+            return vec![trouble(
+                error.text("slotd").trim_end(),
+                "correct the file, then: scontrol reconfigure",
+            )];
         }
     }) else {
         return Vec::new();
@@ -131,7 +140,10 @@ fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
         })
         .collect();
     if let Err(error) = check_settings(&env) {
-        found.push(trouble(format!("{}: {error}", path.display()), "correct the value, then: scontrol reconfigure"));
+        found.push(trouble(
+            format!("{}: {error}", path.display()),
+            "correct the value, then: scontrol reconfigure",
+        ));
     }
     if let Some(base) = file.get("SLOTD_CGROUP_BASE").filter(|base| base.starts_with('/')) {
         found.extend(cgroup_base(Path::new(base)));
@@ -148,8 +160,9 @@ fn cgroup_base(base: &Path) -> Option<Finding> {
     let wrong = match std::fs::read_to_string(base.join("cgroup.controllers")) {
         Err(e) => format!("it is no cgroup: {e}"),
         Ok(has) => {
-            let missing =
-                ["cpu", "memory"].into_iter().find(|wanted| !has.split_whitespace().any(|one| one == *wanted));
+            let missing = ["cpu", "memory"]
+                .into_iter()
+                .find(|wanted| !has.split_whitespace().any(|one| one == *wanted));
             let writes = nix::unistd::access(base, nix::unistd::AccessFlags::W_OK);
             match (missing, writes) {
                 (Some(missing), _) => format!("the {missing} controller is not there"),
@@ -164,10 +177,14 @@ fn cgroup_base(base: &Path) -> Option<Finding> {
 /// This shell and a fresh login shell find the commands, and find these.
 fn shells() -> Vec<Finding> {
     let own = std::env::current_exe().ok();
-    let is_ours = |found: &Path| own.is_some() && ends_at(found) == own.as_deref().map(ends_at).unwrap_or_default();
+    let is_ours = |found: &Path| {
+        own.is_some() && ends_at(found) == own.as_deref().map(ends_at).unwrap_or_default()
+    };
     let here = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&here).map(|dir| dir.join("sbatch")).find(|path| path.exists());
-    let link = "install with --link-dir /usr/local/bin, or add their directory to PATH in ~/.profile";
+    let found =
+        std::env::split_paths(&here).map(|dir| dir.join("sbatch")).find(|path| path.exists());
+    let link =
+        "install with --link-dir /usr/local/bin, or add their directory to PATH in ~/.profile";
     let mut findings = vec![match found {
         None => trouble("this shell finds no sbatch", "add the directory of the commands to PATH"),
         Some(path) if !is_ours(&path) => trouble(
@@ -178,8 +195,12 @@ fn shells() -> Vec<Finding> {
     }];
     findings.push(match login_finds() {
         Some(path) if is_ours(&path) => Well(format!("a login shell finds {}", path.display())),
-        Some(path) => trouble(format!("a login shell finds {}, which is not slotd's", path.display()), link),
-        None => trouble("a login shell (bash -l, as schedulers and ssh start it) finds no sbatch", link),
+        Some(path) => {
+            trouble(format!("a login shell finds {}, which is not slotd's", path.display()), link)
+        }
+        None => {
+            trouble("a login shell (bash -l, as schedulers and ssh start it) finds no sbatch", link)
+        }
     });
     findings
 }
@@ -189,8 +210,15 @@ fn login_finds() -> Option<PathBuf> {
     let origin = origin();
     let home = home();
     let mut shell = Command::new("bash");
-    shell.args(["-l", "-c", "command -v sbatch"]).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
-    shell.env("HOME", home).env("USER", origin.user.as_str()).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    shell
+        .args(["-l", "-c", "command -v sbatch"])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    shell
+        .env("HOME", home)
+        .env("USER", origin.user.as_str())
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let out = shell.output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout).trim().to_owned();
     (out.status.success() && !text.is_empty()).then(|| PathBuf::from(text))
@@ -217,10 +245,14 @@ fn daemon(paths: &Paths) -> Finding {
         let mend = format!("if it stays so: kill -9 {pid}, slotd daemon start; running jobs go on");
         return trouble(format!("the daemon of {root} (process {pid}) does not answer"), mend);
     };
-    let version = config.iter().find(|(key, _)| key == VERSION_KEY).map_or("", |(_, version)| version.as_str());
+    let version = config
+        .iter()
+        .find(|(key, _)| key == VERSION_KEY)
+        .map_or("", |(_, version)| version.as_str());
     let own = env!("CARGO_PKG_VERSION");
     if version != own {
-        let mend = "slotd daemon restart, or systemctl --user restart slotd.service; running jobs go on";
+        let mend =
+            "slotd daemon restart, or systemctl --user restart slotd.service; running jobs go on";
         return trouble(format!("the daemon is version {version}, and this command {own}"), mend);
     }
     Well(format!("the daemon of {root} answers (process {pid}, version {version})"))
@@ -231,7 +263,9 @@ fn mail() -> Result<Option<Finding>, CliError> {
     let Answer::Config(config) = ask(&Request::Config, &[])?.0 else { return Ok(None) };
     let sendmail = config.into_iter().find(|(key, _)| key == SENDMAIL_KEY).map(|(_, value)| value);
     Ok(sendmail.map(|sendmail| match sendmail.as_str() {
-        "(null)" => Well("no mail is sent: there is no sendmail, or SLOTD_SENDMAIL is off".to_owned()),
+        "(null)" => {
+            Well("no mail is sent: there is no sendmail, or SLOTD_SENDMAIL is off".to_owned())
+        }
         program => Well(format!("mail is sent by {program}")),
     }))
 }
@@ -271,12 +305,14 @@ fn node() -> Result<Vec<Finding>, CliError> {
 
 /// Devices of a GPU, and no GPU in the queue.
 fn unseen_gpus(node: &NodeView) -> Option<Finding> {
-    let device = ["/dev/nvidia0", "/dev/kfd"].into_iter().find(|device| Path::new(device).exists())?;
-    let none =
-        "see that nvidia-smi works where the daemon runs, and what SLOTD_GPU_COUNT says; then scontrol reconfigure";
+    let device =
+        ["/dev/nvidia0", "/dev/kfd"].into_iter().find(|device| Path::new(device).exists())?;
+    let none = "see that nvidia-smi works where the daemon runs, and what SLOTD_GPU_COUNT says; then scontrol reconfigure";
     let partition = "see what SLOTD_GPU_PARTITIONS says, then scontrol reconfigure";
     match (node.host.has_gpus(), node.partitions.iter().any(|p| p.partition.is_gpu)) {
-        (false, _) => Some(trouble(format!("there is {device}, and the daemon knows of no GPU"), none)),
+        (false, _) => {
+            Some(trouble(format!("there is {device}, and the daemon knows of no GPU"), none))
+        }
         (true, false) => Some(trouble("there are GPUs, and no GPU partition", partition)),
         (true, true) => None,
     }
@@ -289,8 +325,12 @@ fn held_jobs() -> Result<Option<Finding>, CliError> {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
-    let held: Vec<String> =
-        list.jobs.iter().filter(|job| job.hold == Hold::Admin).map(|job| job.id.to_string()).collect();
+    let held: Vec<String> = list
+        .jobs
+        .iter()
+        .filter(|job| job.hold == Hold::Admin)
+        .map(|job| job.id.to_string())
+        .collect();
     Ok((!held.is_empty()).then(|| {
         let mend = "scontrol show job tells why (SystemComment), scontrol release tries again";
         trouble(format!("held after failed launches (JobHeldAdmin): {}", held.join(", ")), mend)
@@ -300,7 +340,12 @@ fn held_jobs() -> Result<Option<Finding>, CliError> {
 /// Under a user manager that ends with the session, so do the jobs.
 fn linger() -> Option<Finding> {
     let says = |program: &str, args: &[&str]| {
-        let out = Command::new(program).args(args).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        let out = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .ok()?;
         Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
     };
     let unit = super::install::UNIT;
@@ -308,6 +353,7 @@ fn linger() -> Option<Finding> {
         return None;
     }
     let user = nix::unistd::getuid().to_string();
-    (says("loginctl", &["show-user", &user, "--property=Linger", "--value"])? == "no")
-        .then(|| trouble(format!("{unit} and its jobs end when you log out"), "loginctl enable-linger"))
+    (says("loginctl", &["show-user", &user, "--property=Linger", "--value"])? == "no").then(|| {
+        trouble(format!("{unit} and its jobs end when you log out"), "loginctl enable-linger")
+    })
 }

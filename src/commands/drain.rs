@@ -10,7 +10,9 @@ use crate::spec::error::shown;
 use crate::spec::node_parts;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  slotd drain a new fan      the whole host\n  slotd drain gpu:1 too hot  one GPU")]
+#[command(
+    after_help = "Examples:\n  slotd drain a new fan      the whole host\n  slotd drain gpu:1 too hot  one GPU"
+)]
 pub struct DrainArgs {
     /// What goes out of use, if not all of the host (gpu:0,2 or cpu:4-7), and why
     #[arg(value_name = "[gpu:LIST] [cpu:LIST] REASON")]
@@ -28,7 +30,8 @@ pub struct ResumeArgs {
 pub fn drain(args: &DrainArgs) -> Done {
     let (parts, reason) = parts(&args.words)?;
     if !reason.is_empty() && reason.concat().trim().is_empty() {
-        return Err(CliError::error(2, "the reason is empty").hint("`slotd drain` alone takes the host out of use"));
+        return Err(CliError::error(2, "the reason is empty")
+            .hint("`slotd drain` alone takes the host out of use"));
     }
     let reason = match reason.is_empty() {
         true => format!("drained by {}", *origin().user),
@@ -62,12 +65,18 @@ fn parts(words: &[String]) -> Result<(NodeParts, &[String]), CliError> {
     let mut parts = NodeParts::default();
     for (at, word) in words.iter().enumerate() {
         let (found, forms) = match word.split_once(':') {
-            Some(("gpu", _)) => (node_parts::gpus(word).map(|ids| parts.gpus.extend(ids)), node_parts::GPUS),
-            Some(("cpu", list)) => (node_parts::numbers(list).map(|ids| parts.cpus.extend(ids)), "cpu:4-7"),
+            Some(("gpu", _)) => {
+                (node_parts::gpus(word).map(|ids| parts.gpus.extend(ids)), node_parts::GPUS)
+            }
+            Some(("cpu", list)) => {
+                (node_parts::numbers(list).map(|ids| parts.cpus.extend(ids)), "cpu:4-7")
+            }
             _ => return Ok((parts, &words[at..])),
         };
         if found.is_none() {
-            return Err(CliError::error(2, format!("no part of the node: {}", shown(word))).hint(forms));
+            return Err(
+                CliError::error(2, format!("no part of the node: {}", shown(word))).hint(forms)
+            );
         }
     }
     Ok((parts, &[]))
@@ -80,8 +89,13 @@ mod tests {
     #[test]
     fn parts_come_before_the_reason() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let read = |text: &str| parts(&words(text)).map(|(parts, rest)| format!("{parts}|{}", rest.join(" ")));
-        assert_eq!(read("gpu:0,2 cpu:4-7 a new fan").ok().as_deref(), Some("CPU 4-7, GPU 0,2|a new fan"));
+        let read = |text: &str| {
+            parts(&words(text)).map(|(parts, rest)| format!("{parts}|{}", rest.join(" ")))
+        };
+        assert_eq!(
+            read("gpu:0,2 cpu:4-7 a new fan").ok().as_deref(),
+            Some("CPU 4-7, GPU 0,2|a new fan")
+        );
         assert_eq!(read("see ticket gpu:1").ok().as_deref(), Some("|see ticket gpu:1"));
         for wrong in ["gpu:x", "cpu:", "cpu:3-1"] {
             let error = read(wrong).expect_err(wrong);

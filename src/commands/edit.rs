@@ -96,34 +96,54 @@ const OPTIONS: &[EditOption] = &[
     EditOption {
         names: &["job-name"],
         show: |r, _| word("job-name", &r.name),
-        change: |old, new, _| differs(old, new, |r| r.name.clone(), |name| Ok(Update::JobName(name))),
+        change: |old, new, _| {
+            differs(old, new, |r| r.name.clone(), |name| Ok(Update::JobName(name)))
+        },
     },
     EditOption {
         names: &["partition"],
         show: |r, _| words("partition", r.partition.as_ref()),
         change: |old, new, _| {
-            differs(old, new, |r| r.partition.clone(), |names| names.map(Update::Partition).ok_or(STAYS))
+            differs(
+                old,
+                new,
+                |r| r.partition.clone(),
+                |names| names.map(Update::Partition).ok_or(STAYS),
+            )
         },
     },
     EditOption {
         names: &["time"],
         show: |r, _| word("time", long_limit(r.time_limit_secs)),
-        change: |old, new, _| differs(old, new, |r| r.time_limit_secs, |limit| Ok(Update::TimeLimit(limit))),
+        change: |old, new, _| {
+            differs(old, new, |r| r.time_limit_secs, |limit| Ok(Update::TimeLimit(limit)))
+        },
     },
     EditOption {
         names: &["time-min"],
         show: |r, _| words("time-min", r.time_min_secs.map(|secs| long_limit(Some(secs)))),
-        change: |old, new, _| differs(old, new, |r| r.time_min_secs, |limit| Ok(Update::TimeMin(limit))),
+        change: |old, new, _| {
+            differs(old, new, |r| r.time_min_secs, |limit| Ok(Update::TimeMin(limit)))
+        },
     },
     EditOption {
         names: &["ntasks"],
         show: |r, _| words("ntasks", r.ntasks),
-        change: |old, new, _| differs(old, new, |r| r.ntasks, |tasks| Ok(Update::NumTasks(tasks.unwrap_or(1)))),
+        change: |old, new, _| {
+            differs(old, new, |r| r.ntasks, |tasks| Ok(Update::NumTasks(tasks.unwrap_or(1))))
+        },
     },
     EditOption {
         names: &["cpus-per-task"],
         show: |r, _| words("cpus-per-task", r.cpus_per_task),
-        change: |old, new, _| differs(old, new, |r| r.cpus_per_task, |cpus| Ok(Update::CpusPerTask(cpus.unwrap_or(1)))),
+        change: |old, new, _| {
+            differs(
+                old,
+                new,
+                |r| r.cpus_per_task,
+                |cpus| Ok(Update::CpusPerTask(cpus.unwrap_or(1))),
+            )
+        },
     },
     EditOption {
         names: &["mem", "mem-per-cpu"],
@@ -153,17 +173,25 @@ const OPTIONS: &[EditOption] = &[
     EditOption {
         names: &["begin"],
         show: |r, origin| words("begin", r.begin.map(|at| iso(at, &origin.tz))),
-        change: |old, new, origin| differs(old, new, |r| r.begin, |at| Ok(Update::StartTime(at.unwrap_or(origin.now)))),
+        change: |old, new, origin| {
+            differs(old, new, |r| r.begin, |at| Ok(Update::StartTime(at.unwrap_or(origin.now))))
+        },
     },
     EditOption {
         names: &["deadline"],
         show: |r, origin| words("deadline", r.deadline.map(|at| iso(at, &origin.tz))),
-        change: |old, new, _| differs(old, new, |r| r.deadline, |at| at.map(Update::Deadline).ok_or(STAYS)),
+        change: |old, new, _| {
+            differs(old, new, |r| r.deadline, |at| at.map(Update::Deadline).ok_or(STAYS))
+        },
     },
     EditOption {
         names: &["dependency"],
-        show: |r, _| words("dependency", Some(&r.dependency).filter(|dependency| !dependency.is_empty())),
-        change: |old, new, _| differs(old, new, |r| r.dependency.clone(), |on: Dependency| Ok(Update::Dependency(on))),
+        show: |r, _| {
+            words("dependency", Some(&r.dependency).filter(|dependency| !dependency.is_empty()))
+        },
+        change: |old, new, _| {
+            differs(old, new, |r| r.dependency.clone(), |on: Dependency| Ok(Update::Dependency(on)))
+        },
     },
     EditOption {
         names: &["array"],
@@ -174,7 +202,9 @@ const OPTIONS: &[EditOption] = &[
                 new,
                 |r| r.array.clone(),
                 |array| match array {
-                    Some(array) if old.array.as_ref().is_some_and(|there| there.tasks == array.tasks) => {
+                    Some(array)
+                        if old.array.as_ref().is_some_and(|there| there.tasks == array.tasks) =>
+                    {
                         Ok(Update::ArrayTaskThrottle(array.limit))
                     }
                     _ => Err("its tasks stay: only %N, how many run at once, can be changed"),
@@ -186,7 +216,12 @@ const OPTIONS: &[EditOption] = &[
         names: &["priority"],
         show: |r, _| words("priority", r.priority),
         change: |old, new, _| {
-            differs(old, new, |r| r.priority, |priority| Ok(priority.map_or(Update::PriorityReset, Update::Priority)))
+            differs(
+                old,
+                new,
+                |r| r.priority,
+                |priority| Ok(priority.map_or(Update::PriorityReset, Update::Priority)),
+            )
         },
     },
     EditOption {
@@ -197,12 +232,22 @@ const OPTIONS: &[EditOption] = &[
     EditOption {
         names: &["constraint"],
         show: |r, _| words("constraint", r.constraint.as_ref()),
-        change: |old, new, _| differs(old, new, |r| r.constraint.clone(), |wanted| Ok(Update::Features(wanted))),
+        change: |old, new, _| {
+            differs(old, new, |r| r.constraint.clone(), |wanted| Ok(Update::Features(wanted)))
+        },
     },
     EditOption {
         names: &["exclusive"],
-        show: |r, _| if r.sharing == Sharing::Exclusive { vec!["--exclusive".to_owned()] } else { Vec::new() },
-        change: |old, new, _| differs(old, new, |r| r.sharing == Sharing::Exclusive, |yes| Ok(Update::Exclusive(yes))),
+        show: |r, _| {
+            if r.sharing == Sharing::Exclusive {
+                vec!["--exclusive".to_owned()]
+            } else {
+                Vec::new()
+            }
+        },
+        change: |old, new, _| {
+            differs(old, new, |r| r.sharing == Sharing::Exclusive, |yes| Ok(Update::Exclusive(yes)))
+        },
     },
     EditOption {
         names: &["requeue", "no-requeue"],
@@ -226,22 +271,30 @@ const OPTIONS: &[EditOption] = &[
     EditOption {
         names: &["chdir"],
         show: |r, _| word("chdir", &r.work_dir),
-        change: |old, new, _| differs(old, new, |r| r.work_dir.clone(), |dir| Ok(Update::WorkDir(dir))),
+        change: |old, new, _| {
+            differs(old, new, |r| r.work_dir.clone(), |dir| Ok(Update::WorkDir(dir)))
+        },
     },
     EditOption {
         names: &["output"],
         show: |r, _| words("output", r.std_out.as_ref()),
-        change: |old, new, _| differs(old, new, |r| r.std_out.clone(), |path| file(path, Update::StdOut)),
+        change: |old, new, _| {
+            differs(old, new, |r| r.std_out.clone(), |path| file(path, Update::StdOut))
+        },
     },
     EditOption {
         names: &["error"],
         show: |r, _| words("error", r.std_err.as_ref()),
-        change: |old, new, _| differs(old, new, |r| r.std_err.clone(), |path| file(path, Update::StdErr)),
+        change: |old, new, _| {
+            differs(old, new, |r| r.std_err.clone(), |path| file(path, Update::StdErr))
+        },
     },
     EditOption {
         names: &["input"],
         show: |r, _| words("input", r.std_in.as_ref()),
-        change: |old, new, _| differs(old, new, |r| r.std_in.clone(), |path| file(path, Update::StdIn)),
+        change: |old, new, _| {
+            differs(old, new, |r| r.std_in.clone(), |path| file(path, Update::StdIn))
+        },
     },
     kept!("account", account, Account),
     kept!("qos", qos, Qos),
@@ -260,15 +313,24 @@ fn gpu_words(gpu: &GpuRequest) -> Vec<String> {
         ("gpus-per-task", gpu.per_task),
         ("gpus-per-socket", gpu.per_socket),
     ];
-    let counts = counts.into_iter().filter_map(|(name, count)| Some(format!("--{name}={model}{}", count?)));
-    let shares = [gpu.mem_mb.map(|mb| format!("--gres=gpumem:{mb}M")), gpu.shards.map(|n| format!("--gres=shard:{n}"))];
+    let counts =
+        counts.into_iter().filter_map(|(name, count)| Some(format!("--{name}={model}{}", count?)));
+    let shares = [
+        gpu.mem_mb.map(|mb| format!("--gres=gpumem:{mb}M")),
+        gpu.shards.map(|n| format!("--gres=shard:{n}")),
+    ];
     counts.chain(shares.into_iter().flatten()).collect()
 }
 
 pub fn run(args: &EditArgs) -> Done {
     let named = match refs(std::slice::from_ref(&args.job))?.as_slice() {
         [one] if one.step.is_none() => one.clone(),
-        _ => return Err(CliError::error(2, "one job is edited at a time: 12, or 12_3 for an array task")),
+        _ => {
+            return Err(CliError::error(
+                2,
+                "one job is edited at a time: 12, or 12_3 for an array task",
+            ));
+        }
     };
     let view = waiting(&named)?;
     let origin = bare_origin();
@@ -327,12 +389,15 @@ fn bare_origin() -> Origin {
 fn waiting(named: &JobRef) -> Result<JobView, CliError> {
     let found = views(std::slice::from_ref(named))?;
     let Some(first) = found.first() else {
-        return Err(CliError::error(1, format!("there is no job {named}")).hint("`sacct` lists all jobs"));
+        return Err(
+            CliError::error(1, format!("there is no job {named}")).hint("`sacct` lists all jobs")
+        );
     };
     match found.iter().find(|view| view.run.state == JobState::Pending) {
         Some(view) => Ok(view.clone()),
         None => {
-            let why = format!("job {named} is {}: only a job that waits can be edited", first.run.state);
+            let why =
+                format!("job {named} is {}: only a job that waits can be edited", first.run.state);
             Err(CliError::error(1, why).hint("`slotd retry` submits one again that is over"))
         }
     }
@@ -349,7 +414,10 @@ fn script_of(view: &JobView) -> Result<Option<String>, CliError> {
         (other, _) => return Err(unexpected(&other)),
     };
     String::from_utf8(bytes).map(Some).map_err(|_| {
-        let why = format!("the script of job {} is no text in UTF-8, which an editor could show", view.label());
+        let why = format!(
+            "the script of job {} is no text in UTF-8, which an editor could show",
+            view.label()
+        );
         CliError::error(1, why).hint("change its options by scontrol update")
     })
 }
@@ -389,22 +457,32 @@ fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood,
         Some((head, script)) if has_script => (head, Some(script.to_owned())),
         None if !has_script => (text, None),
         _ => {
-            let why = format!("the line `{RULE}` parts the options from the script, and stands no more");
+            let why =
+                format!("the line `{RULE}` parts the options from the script, and stands no more");
             return Err(CliError::error(1, why).hint("put it back, with nothing else in it"));
         }
     };
-    let refuse = |error: spec::SpecError| CliError::error(1, error.to_string()).maybe_hint(error.hint);
+    let refuse =
+        |error: spec::SpecError| CliError::error(1, error.to_string()).maybe_hint(error.hint);
     let is_other = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     if let Some(line) = head.lines().find(is_other) {
         let why = format!("no option: {}", spec::error::shown(line));
-        return Err(CliError::error(1, why).hint("options stand on lines such as #SBATCH --time=1:00:00"));
+        return Err(
+            CliError::error(1, why).hint("options stand on lines such as #SBATCH --time=1:00:00")
+        );
     }
     let words = directives(head).map_err(refuse)?.into_iter().flat_map(|directive| directive.words);
-    let argv: Vec<OsString> =
-        ["sbatch".to_owned()].into_iter().chain(words).chain(["--wrap=true".to_owned()]).map(OsString::from).collect();
+    let argv: Vec<OsString> = ["sbatch".to_owned()]
+        .into_iter()
+        .chain(words)
+        .chain(["--wrap=true".to_owned()])
+        .map(OsString::from)
+        .collect();
     let read = |_: sbatch::Text<'_>| Err(io::Error::from(io::ErrorKind::Unsupported));
     let parsed = sbatch::parse(&argv, origin, &read).map_err(|error| error.with_exit(1))?;
-    let is_known = |name: &String| name == "wrap" || OPTIONS.iter().any(|option| option.names.contains(&name.as_str()));
+    let is_known = |name: &String| {
+        name == "wrap" || OPTIONS.iter().any(|option| option.names.contains(&name.as_str()))
+    };
     if let Some((name, _)) = parsed.defined.iter().find(|(name, _)| !is_known(name)) {
         let names: Vec<&str> = OPTIONS.iter().flat_map(|option| option.names).copied().collect();
         let why = format!("--{name} cannot be changed while a job waits");
@@ -420,22 +498,33 @@ fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood,
 ///
 /// # Errors
 /// An option was changed into what the job cannot become.
-fn updates(before: &Understood, after: &Understood, origin: &Origin) -> Result<Vec<Update>, CliError> {
+fn updates(
+    before: &Understood,
+    after: &Understood,
+    origin: &Origin,
+) -> Result<Vec<Update>, CliError> {
     let mut updates = Vec::new();
     for option in OPTIONS {
         match (option.change)(&before.request, &after.request, origin) {
             Some(Ok(update)) => updates.push(update),
-            Some(Err(why)) => return Err(CliError::error(1, format!("--{}: {why}", option.names[0]))),
+            Some(Err(why)) => {
+                return Err(CliError::error(1, format!("--{}: {why}", option.names[0])));
+            }
             None => {}
         }
     }
     if let (Some(old), Some(new)) = (&before.script, &after.script)
         && old != new
     {
-        let words = |script| directives(script).map(|found| found.into_iter().map(|d| d.words).collect::<Vec<_>>());
+        let words = |script| {
+            directives(script).map(|found| found.into_iter().map(|d| d.words).collect::<Vec<_>>())
+        };
         if words(old).ok() != words(new).ok() {
-            let why = "the #SBATCH lines of the script counted when it was submitted, and do no more";
-            return Err(CliError::error(1, why).hint(format!("change the options above the line `{RULE}`")));
+            let why =
+                "the #SBATCH lines of the script counted when it was submitted, and do no more";
+            return Err(
+                CliError::error(1, why).hint(format!("change the options above the line `{RULE}`"))
+            );
         }
         updates.push(Update::Script { text: new.clone(), tasks: script_tasks(new) });
     }
@@ -478,7 +567,8 @@ fn may_ask() -> bool {
 fn wants_again(named: &JobRef) -> Result<bool, CliError> {
     tell(&format!("slotd: edit job {named} again (Enter), or leave it as it is (q)? "));
     let mut line = String::new();
-    let read = io::stdin().read_line(&mut line).map_err(|error| CliError::error(1, error.to_string()))?;
+    let read =
+        io::stdin().read_line(&mut line).map_err(|error| CliError::error(1, error.to_string()))?;
     Ok(read > 0 && line.trim().is_empty())
 }
 
@@ -490,9 +580,11 @@ struct Draft {
 
 impl Draft {
     fn new(named: &JobRef, text: &str) -> Result<Draft, CliError> {
-        let failed = |error: io::Error| CliError::error(1, format!("no file for the editor can be made: {error}"));
-        let dir =
-            nix::unistd::mkdtemp(&std::env::temp_dir().join("slotd-edit-XXXXXX")).map_err(|e| failed(e.into()))?;
+        let failed = |error: io::Error| {
+            CliError::error(1, format!("no file for the editor can be made: {error}"))
+        };
+        let dir = nix::unistd::mkdtemp(&std::env::temp_dir().join("slotd-edit-XXXXXX"))
+            .map_err(|e| failed(e.into()))?;
         let path = dir.join(format!("job-{}.sh", named.job));
         std::fs::write(&path, text).map_err(failed)?;
         Ok(Draft { dir, path })
@@ -504,17 +596,22 @@ impl Draft {
         let editor = of("VISUAL").or_else(|| of("EDITOR")).unwrap_or_else(|| "vi".into());
         let mut shell_line = editor.clone();
         shell_line.push(" \"$1\"");
-        let ended = Command::new("/bin/sh").arg("-c").arg(shell_line).arg("sh").arg(&self.path).status();
+        let ended =
+            Command::new("/bin/sh").arg("-c").arg(shell_line).arg("sh").arg(&self.path).status();
         let shown = editor.to_string_lossy();
         match ended {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => {
-                let error = CliError::error(1, format!("the editor ({shown}) failed, {status}: nothing was changed"));
+                let error = CliError::error(
+                    1,
+                    format!("the editor ({shown}) failed, {status}: nothing was changed"),
+                );
                 Err(self.kept(error.hint("VISUAL or EDITOR names another one")))
             }
-            Err(error) => {
-                Err(self.kept(CliError::error(1, format!("the editor ({shown}) cannot be started: {error}"))))
-            }
+            Err(error) => Err(self.kept(CliError::error(
+                1,
+                format!("the editor ({shown}) cannot be started: {error}"),
+            ))),
         }
     }
 
@@ -525,7 +622,10 @@ impl Draft {
 
     /// Tells where the text is.
     fn kept(&self, error: CliError) -> CliError {
-        error.and(crate::args::error::Mark::Bare, format!("slotd: your text is kept in {}", self.path.display()))
+        error.and(
+            crate::args::error::Mark::Bare,
+            format!("slotd: your text is kept in {}", self.path.display()),
+        )
     }
 
     fn remove(&self) {

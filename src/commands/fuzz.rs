@@ -57,7 +57,10 @@ pub fn frames(data: &[u8]) {
 
 /// What was understood is understood again when it is printed.
 #[track_caller]
-fn reads_back<T: Display + PartialEq + std::fmt::Debug>(text: &str, parse: impl Fn(&str) -> Result<T, SpecError>) {
+fn reads_back<T: Display + PartialEq + std::fmt::Debug>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, SpecError>,
+) {
     if let Ok(value) = parse(text) {
         let printed = value.to_string();
         assert_eq!(parse(&printed).as_ref(), Ok(&value), "{text:?} is printed as {printed:?}");
@@ -115,7 +118,12 @@ pub fn env_file(data: &[u8]) {
     if let Ok(changed) = file.with("SLOTD_FEATURES", text) {
         assert_eq!(changed.get("SLOTD_FEATURES"), Some(text));
         let again = EnvFile::parse(changed.text());
-        assert_eq!(again.ok().as_ref().and_then(|file| file.get("SLOTD_FEATURES")), Some(text), "{:?}", changed.text());
+        assert_eq!(
+            again.ok().as_ref().and_then(|file| file.get("SLOTD_FEATURES")),
+            Some(text),
+            "{:?}",
+            changed.text()
+        );
     }
 }
 
@@ -127,8 +135,12 @@ mod tests {
     #[test]
     fn what_fuzzers_found_worth_keeping_still_holds() {
         type Target = fn(&[u8]);
-        let targets: [(&str, Target); 4] =
-            [("frames", frames), ("grammars", grammars), ("scripts", scripts), ("env_file", env_file)];
+        let targets: [(&str, Target); 4] = [
+            ("frames", frames),
+            ("grammars", grammars),
+            ("scripts", scripts),
+            ("env_file", env_file),
+        ];
         for (name, target) in targets {
             let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
             let mut inputs = 0;

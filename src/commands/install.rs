@@ -104,8 +104,13 @@ pub fn install(args: &InstallArgs) -> Done {
         first_job::run(&layout)?;
         say("slotd is installed");
     }
-    if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir == layout.bin_dir) {
-        note(&format!("{0} is not in PATH; add it: export PATH={0}:$PATH", files::quoted(&layout.bin_dir)));
+    if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|dir| dir == layout.bin_dir)
+    {
+        note(&format!(
+            "{0} is not in PATH; add it: export PATH={0}:$PATH",
+            files::quoted(&layout.bin_dir)
+        ));
     }
     Ok(0)
 }
@@ -143,8 +148,9 @@ fn settings(args: &InstallArgs, layout: &Layout) -> Result<EnvFile, CliError> {
         file = file.with(name, &value).map_err(|e| fail(format!("{option}: {}", e.what)))?;
     }
     let env = file.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    check_settings(&env)
-        .map_err(|e| fail(format!("{e}: give another value, or correct {}", layout.env_file.display())))?;
+    check_settings(&env).map_err(|e| {
+        fail(format!("{e}: give another value, or correct {}", layout.env_file.display()))
+    })?;
     Ok(file)
 }
 
@@ -180,8 +186,13 @@ fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
 
 /// Stops whoever serves a root, however it was started, but for the process that is spared.
 fn stop_daemon(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
-    let Some(pid) = detached::pid_of(paths).filter(|pid| Some(*pid) != spared) else { return Ok(()) };
-    say(&format!("stop the daemon of {} (process {pid}); running jobs go on", paths.root().display()));
+    let Some(pid) = detached::pid_of(paths).filter(|pid| Some(*pid) != spared) else {
+        return Ok(());
+    };
+    say(&format!(
+        "stop the daemon of {} (process {pid}); running jobs go on",
+        paths.root().display()
+    ));
     Ok(detached::stop(paths, pid)?)
 }
 
@@ -256,8 +267,11 @@ fn purge(layout: &Layout) -> Done {
         return Ok(0);
     }
     let (run, lib) = (layout.paths.run_dir(), layout.paths.lib_dir());
-    for dir in [layout.paths.jobs_dir(), layout.paths.snapshots_dir()].iter().filter(|dir| dir.exists()) {
-        fs::remove_dir_all(dir).map_err(|e| fail(format!("{}: {e}: remove it by hand", dir.display())))?;
+    for dir in
+        [layout.paths.jobs_dir(), layout.paths.snapshots_dir()].iter().filter(|dir| dir.exists())
+    {
+        fs::remove_dir_all(dir)
+            .map_err(|e| fail(format!("{}: {e}: remove it by hand", dir.display())))?;
     }
     // The database, its log, its copy, and those that a restored one has replaced; what the host used over time, and the
     // numbers of its GPUs.
@@ -266,9 +280,12 @@ fn purge(layout: &Layout) -> Done {
         let name = path.file_name().unwrap_or_default().as_bytes();
         [&b"state.db"[..], b"host_use.", b"gpus."].iter().any(|begin| name.starts_with(begin))
     };
-    let run_files = ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock", "launching"];
+    let run_files =
+        ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock", "launching"];
     let run_files = run_files.map(|name| run.join(name));
-    for path in lib_files.filter(is_ours).chain(run_files).filter(|path| path.symlink_metadata().is_ok()) {
+    for path in
+        lib_files.filter(is_ours).chain(run_files).filter(|path| path.symlink_metadata().is_ok())
+    {
         files::remove(&path)?;
     }
     for dir in [&run, &lib, root] {

@@ -52,25 +52,31 @@ pub struct Showing {
 
 pub fn run(args: &LogArgs) -> Done {
     let named = refs(&args.jobs)?;
-    if let Some(step) = named.iter().find(|named| named.step.is_some_and(|step| step != StepId::Batch)) {
-        let why = format!("the output of step {step} goes to its srun, and from there to the output of the job");
-        return Err(
-            CliError::error(1, why).hint(format!("`slotd log {}`, or `sattach {step}` while it runs", step.job))
+    if let Some(step) =
+        named.iter().find(|named| named.step.is_some_and(|step| step != StepId::Batch))
+    {
+        let why = format!(
+            "the output of step {step} goes to its srun, and from there to the output of the job"
         );
+        return Err(CliError::error(1, why)
+            .hint(format!("`slotd log {}`, or `sattach {step}` while it runs", step.job)));
     }
-    let named: Vec<JobRef> = named.into_iter().map(|named| JobRef { step: None, ..named }).collect();
+    let named: Vec<JobRef> =
+        named.into_iter().map(|named| JobRef { step: None, ..named }).collect();
     let follower = if args.follow { Some(Follower::new(&paths()?)?) } else { None };
     let views = views(&named)?;
     for wanted in &named {
         if !views.iter().any(|view| names_record(wanted, view.id, &view.role)) {
-            return Err(CliError::error(1, format!("there is no job {wanted}")).hint("`sacct` lists all jobs"));
+            return Err(CliError::error(1, format!("there is no job {wanted}"))
+                .hint("`sacct` lists all jobs"));
         }
     }
     for view in views.iter().filter(|view| !args.follow && view.run.state == JobState::Pending) {
         tell(&format!("slotd: job {} is PENDING: it has no output yet\n", view.label()));
     }
     let is_array = |view: &JobView| view.array_job_id().is_some();
-    let labelled = views.len() > 1 || views.iter().any(is_array) && named.iter().any(|named| named.tasks.is_none());
+    let labelled = views.len() > 1
+        || views.iter().any(is_array) && named.iter().any(|named| named.tasks.is_none());
     let showing = Showing { error_only: args.error, lines: args.lines, labelled, is_new: false };
     let mut logs = Logs::new(named, showing, views.iter().any(is_array), args.follow)?;
     logs.take(views)?;
@@ -127,9 +133,22 @@ pub struct Logs {
 type OnSignal<'a> = &'a mut dyn FnMut() -> Result<(), CliError>;
 
 impl Logs {
-    fn new(named: Vec<JobRef>, showing: Showing, has_arrays: bool, tells_ends: bool) -> Result<Logs, CliError> {
+    fn new(
+        named: Vec<JobRef>,
+        showing: Showing,
+        has_arrays: bool,
+        tells_ends: bool,
+    ) -> Result<Logs, CliError> {
         let watch = FileWatch::new().map_err(failed)?;
-        Ok(Logs { named, showing, open: BTreeMap::new(), known: Known::default(), watch, has_arrays, tells_ends })
+        Ok(Logs {
+            named,
+            showing,
+            open: BTreeMap::new(),
+            known: Known::default(),
+            watch,
+            has_arrays,
+            tells_ends,
+        })
     }
 
     /// Of one job, which has just been submitted.
@@ -151,7 +170,10 @@ impl Logs {
             let (state, now) = (view.run.state, Standing::of(&view));
             let before = self.known.note(view.id, now);
             let has_begun = view.run.start.is_some() && view.request.kind != JobKind::Allocation;
-            if has_begun && !before.is_some_and(JobState::is_terminal) && !self.open.contains_key(&view.id) {
+            if has_begun
+                && !before.is_some_and(JobState::is_terminal)
+                && !self.open.contains_key(&view.id)
+            {
                 let logs = self.logs_of(&view);
                 self.open.insert(view.id, logs);
             }
@@ -179,7 +201,9 @@ impl Logs {
         };
         let start = view.run.start.filter(|_| is_new && view.run.restarts == 0);
         let log = |(path, to_stderr): (&String, bool)| {
-            Log::new(PathBuf::from(path), labelled.then(|| view.label()), to_stderr).last(lines).since(start)
+            Log::new(PathBuf::from(path), labelled.then(|| view.label()), to_stderr)
+                .last(lines)
+                .since(start)
         };
         let logs: Vec<Log> = paths.into_iter().map(log).collect();
         logs.iter().for_each(|log| self.watch.add(log));
@@ -199,7 +223,11 @@ impl Logs {
     }
 
     fn finish(&mut self) -> Result<(), CliError> {
-        std::mem::take(&mut self.open).into_values().flatten().try_for_each(Log::finish).map_err(failed)
+        std::mem::take(&mut self.open)
+            .into_values()
+            .flatten()
+            .try_for_each(Log::finish)
+            .map_err(failed)
     }
 
     /// Shows what is written until the jobs have ended. `signals` is readable when `on_signal` has something to do.
@@ -220,7 +248,9 @@ impl Logs {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(failed(e.into())),
             }
-            let is_ready = |at: usize| fds.get(at).and_then(PollFd::revents).is_some_and(|events| !events.is_empty());
+            let is_ready = |at: usize| {
+                fds.get(at).and_then(PollFd::revents).is_some_and(|events| !events.is_empty())
+            };
             let (news, files, signal) = (is_ready(0), is_ready(1), is_ready(2));
             if files {
                 self.watch.clear();
@@ -248,17 +278,21 @@ impl Logs {
                 tell("slotd: the daemon is away: jobs go on, and it is waited for\n");
                 return Ok(());
             }
-            Heard::Changed(changed) if changed.all => return self.take(views_if_there(&self.named)?),
+            Heard::Changed(changed) if changed.all => {
+                return self.take(views_if_there(&self.named)?);
+            }
             Heard::Changed(changed) => changed,
         };
         // New records may be tasks of an array that is followed.
         let is_meant = |id: &&JobId| self.known.has(**id) || self.has_arrays;
-        let ids: Vec<JobRef> = changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect();
+        let ids: Vec<JobRef> =
+            changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect();
         if ids.is_empty() {
             return Ok(());
         }
         let mut found = views_if_there(&ids)?;
-        found.retain(|view| self.named.iter().any(|named| names_record(named, view.id, &view.role)));
+        found
+            .retain(|view| self.named.iter().any(|named| names_record(named, view.id, &view.role)));
         self.take(found)
     }
 }

@@ -132,7 +132,9 @@ fn rest(wait: Duration) {
         // Only whether the other end is closed.
         let mut end = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
         let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX).max(1);
-        if poll(&mut end, PollTimeout::try_from(ms).unwrap_or(PollTimeout::NONE)).is_ok_and(|ready| ready > 0) {
+        if poll(&mut end, PollTimeout::try_from(ms).unwrap_or(PollTimeout::NONE))
+            .is_ok_and(|ready| ready > 0)
+        {
             std::process::exit(0);
         }
     }
@@ -142,7 +144,8 @@ fn attempt(agent: &Agent, url: &str, body: &str) -> Result<(), Failure> {
     let failed = |error: ureq::Error| {
         let is_of_address = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_));
         // The text of the first two has the address, which may be a secret.
-        let why = if is_of_address { "the address makes no sense".to_owned() } else { error.to_string() };
+        let why =
+            if is_of_address { "the address makes no sense".to_owned() } else { error.to_string() };
         Failure { why, may_pass: !is_of_address, after: None }
     };
     let request = agent.post(url).header("Content-Type", "application/json");
@@ -206,8 +209,11 @@ fn send() -> Result<(), String> {
 /// characters or spaces in it, or that looks like an option, is no address.
 fn recipients(notice: &Notice) -> Result<Vec<String>, String> {
     let named = notice.mail_user.as_deref().unwrap_or(&notice.user);
-    let to: Vec<String> = named.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
-    let is_bad = |one: &&String| one.starts_with('-') || one.chars().any(|c| c.is_control() || c.is_whitespace());
+    let to: Vec<String> =
+        named.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
+    let is_bad = |one: &&String| {
+        one.starts_with('-') || one.chars().any(|c| c.is_control() || c.is_whitespace())
+    };
     match to.iter().find(is_bad) {
         Some(bad) => Err(format!("{bad:?} is no address")),
         None if to.is_empty() => Err("there is nobody to send it to".to_owned()),
@@ -225,7 +231,8 @@ fn message(notice: &Notice, number: u64, to: &[String]) -> io::Result<Vec<u8>> {
         Channel::Mail(_) | Channel::Command | Channel::Url => String::new(),
     };
     // In a header it would only be coded.
-    let subject: String = notice::subject(notice).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let subject: String =
+        notice::subject(notice).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mail = mail_builder::MessageBuilder::new()
         .to(to.iter().map(String::as_str).collect::<Vec<_>>())
         .header("Subject", subject_header(subject))
@@ -283,7 +290,9 @@ mod tests {
 
     #[test]
     fn names_make_no_headers() {
-        let made = message(&notice("a@x", "übung\nBcc: evil@x\r\n\r\nhello"), 7, &["a@x".to_owned()]).unwrap();
+        let made =
+            message(&notice("a@x", "übung\nBcc: evil@x\r\n\r\nhello"), 7, &["a@x".to_owned()])
+                .unwrap();
         let text = String::from_utf8(made).unwrap();
         let (headers, _) = text.split_once("\n\n").unwrap();
         assert!(!headers.contains("\nBcc") && !headers.contains("hello\n\n"), "{text}");

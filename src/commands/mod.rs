@@ -134,7 +134,8 @@ pub fn main() -> u8 {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if args.get(1).is_some_and(|arg| arg == crate::exec::launcher::LAUNCHER_ARG) {
         start::on_broken_pipe(SigHandler::SigIgn);
-        let rest: Vec<String> = args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let rest: Vec<String> =
+            args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
         crate::exec::launcher::launcher_main(&rest);
     }
     if let Some(run) = args.get(1).and_then(|arg| messenger::named(arg)) {
@@ -143,7 +144,8 @@ pub fn main() -> u8 {
     }
     // A reader that goes away (`squeue | head`) ends the command as it does any other program.
     start::on_broken_pipe(SigHandler::SigDfl);
-    let name = args.first().map(|arg| Path::new(arg).file_name().unwrap_or_default().to_os_string());
+    let name =
+        args.first().map(|arg| Path::new(arg).file_name().unwrap_or_default().to_os_string());
     let mut entry = name.as_deref().and_then(|name| find(&name.to_string_lossy()));
     if entry.is_none() {
         // `slotd sbatch …`
@@ -180,11 +182,17 @@ pub fn paths() -> Result<Paths, CliError> {
 /// The same where `SLOTD_ROOT` has this value.
 pub fn paths_of(root: Option<OsString>) -> Result<Paths, CliError> {
     let root = root_of(root, std::env::var_os("HOME")).ok_or_else(|| {
-        CliError::error(1, "neither SLOTD_ROOT nor HOME is set: set SLOTD_ROOT to the daemon's runtime root")
+        CliError::error(
+            1,
+            "neither SLOTD_ROOT nor HOME is set: set SLOTD_ROOT to the daemon's runtime root",
+        )
     })?;
     let root = std::path::absolute(&root).unwrap_or(root);
     if root.to_str().is_none() {
-        let why = format!("the runtime root is not valid UTF-8: {}: set SLOTD_ROOT to another path", root.display());
+        let why = format!(
+            "the runtime root is not valid UTF-8: {}: set SLOTD_ROOT to another path",
+            root.display()
+        );
         return Err(CliError::error(1, why));
     }
     Ok(Paths::new(root))
@@ -197,7 +205,10 @@ pub fn paths_of(root: Option<OsString>) -> Result<Paths, CliError> {
 pub fn submitting_origin() -> Result<Origin, CliError> {
     let origin = origin();
     if origin.cwd.to_str().is_none() {
-        let why = format!("the path of the working directory is not valid UTF-8: {}", origin.cwd.display());
+        let why = format!(
+            "the path of the working directory is not valid UTF-8: {}",
+            origin.cwd.display()
+        );
         return Err(CliError::error(1, why));
     }
     Ok(origin)
@@ -232,10 +243,15 @@ pub fn origin() -> Origin {
 /// the path that it had, as the kernel tells it (`/home/me/q (deleted)`): no job can run there, and queries need none.
 fn working_directory() -> PathBuf {
     let place = |path: &Path| std::fs::metadata(path).ok().map(|dir| (dir.dev(), dir.ino()));
-    let is_here =
-        |shown: &PathBuf| shown.is_absolute() && place(shown).is_some_and(|it| place(Path::new(".")) == Some(it));
+    let is_here = |shown: &PathBuf| {
+        shown.is_absolute() && place(shown).is_some_and(|it| place(Path::new(".")) == Some(it))
+    };
     let removed = || std::fs::read_link("/proc/self/cwd");
-    let real = || std::env::current_dir().or_else(|_| removed()).unwrap_or_else(|_| PathBuf::from("(unreachable)"));
+    let real = || {
+        std::env::current_dir()
+            .or_else(|_| removed())
+            .unwrap_or_else(|_| PathBuf::from("(unreachable)"))
+    };
     std::env::var_os("PWD").map(PathBuf::from).filter(is_here).unwrap_or_else(real)
 }
 
@@ -287,7 +303,11 @@ pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError>
 }
 
 /// [`ask`] for who goes on without the daemon.
-fn ask_daemon(paths: &Paths, request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
+fn ask_daemon(
+    paths: &Paths,
+    request: &Request,
+    raw: &[u8],
+) -> Result<(Answer, Vec<u8>), ClientError> {
     let mut conn = Connection::open(paths)?;
     let mut parts: Vec<JobView> = Vec::new();
     conn.send(request, raw)?;
@@ -308,7 +328,10 @@ fn ask_daemon(paths: &Paths, request: &Request, raw: &[u8]) -> Result<(Answer, V
 ///
 /// # Errors
 /// The daemon cannot be asked, or refuses; or what `take` says.
-pub fn ask_for_jobs(request: &Request, mut take: impl FnMut(JobList) -> Result<(), CliError>) -> Result<(), CliError> {
+pub fn ask_for_jobs(
+    request: &Request,
+    mut take: impl FnMut(JobList) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let mut conn = Connection::open(&paths()?)?;
     conn.send(request, &[])?;
     loop {

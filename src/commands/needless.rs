@@ -82,8 +82,11 @@ needless!(
 
 /// `--help` and `--version` are answered; anything else is refused, whatever it asks for.
 fn refuse(applet: Applet, argv: &[OsString], why: &str, instead: &str) -> Done {
-    let asks = |word: &&OsString| ["--help", "--usage", "--version", "-V"].iter().any(|asked| *word == asked);
-    let words: Vec<OsString> = argv.iter().take(1).chain(argv.iter().skip(1).find(asks)).cloned().collect();
+    let asks = |word: &&OsString| {
+        ["--help", "--usage", "--version", "-V"].iter().any(|asked| *word == asked)
+    };
+    let words: Vec<OsString> =
+        argv.iter().take(1).chain(argv.iter().skip(1).find(asks)).cloned().collect();
     choices::parse::<Needless>(applet, &words, &super::origin())?;
     Err(CliError::error(1, why).hint(format!("in its place: {instead}")))
 }

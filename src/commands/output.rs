@@ -55,7 +55,8 @@ fn screen(origin: &Origin) -> Option<Screen> {
     if !out.is_terminal() {
         return None;
     }
-    let columns = terminal::window(out.as_fd()).map(|size| size.ws_col).filter(|columns| *columns > 0);
+    let columns =
+        terminal::window(out.as_fd()).map(|size| size.ws_col).filter(|columns| *columns > 0);
     let knows_colours = origin.nonempty("TERM").is_some_and(|kind| kind != "dumb");
     Some(Screen { columns, has_colours: knows_colours && origin.nonempty("NO_COLOR").is_none() })
 }
@@ -150,7 +151,8 @@ pub fn format_error(error: FormatError) -> CliError {
 
 /// The same with another mark before Slurm's text.
 pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
-    let meant = suggest::nearest(&error.word, error.names).map(|name| format!("did you mean {name}?"));
+    let meant =
+        suggest::nearest(&error.word, error.names).map(|name| format!("did you mean {name}?"));
     CliError::new(mark, 1, error.message).hint(meant.unwrap_or(error.hint))
 }
 
@@ -161,6 +163,7 @@ pub fn is_node(name: &str, node: &str) -> bool {
 
 /// Users that do not exist: Slurm says so and goes on.
 pub fn unknown_users(users: &[String]) -> Vec<&String> {
-    let known = |user: &String| user.parse::<u32>().is_ok() || crate::sys::user::uid_of(user).is_some();
+    let known =
+        |user: &String| user.parse::<u32>().is_ok() || crate::sys::user::uid_of(user).is_some();
     users.iter().filter(|user| !known(user)).collect()
 }

@@ -66,7 +66,8 @@ pub fn table(rows: &[Row]) -> String {
     };
     let mut out = "PID      JOBID    STEPID   LOCALID GLOBALID\n".to_owned();
     for row in rows {
-        let (local, global) = row.rank.as_ref().map_or(("-", "-"), |(local, global)| (local, global));
+        let (local, global) =
+            row.rank.as_ref().map_or(("-", "-"), |(local, global)| (local, global));
         out.push_str(&line(&row.pid.to_string(), &row.job.to_string(), &row.step, local, global));
     }
     out

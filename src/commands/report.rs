@@ -18,7 +18,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  slotd report -S now-30days --html report.html\n  slotd report --host -S today")]
+#[command(
+    after_help = "Examples:\n  slotd report -S now-30days --html report.html\n  slotd report --host -S today"
+)]
 pub struct ReportArgs {
     /// Jobs that ended at this time or later, as sacct reads it; now-7days if it is not given, now-1day with --host
     #[arg(short = 'S', long, value_name = "TIME")]
@@ -59,7 +61,8 @@ pub fn run(args: &ReportArgs) -> Done {
     }
     let (query, users) = asked(args, &origin, "now-7days")?;
     if let Some(user) = output::unknown_users(&users).first() {
-        return Err(CliError::error(1, format!("Invalid user id: {user}")).hint("sacct -o user shows who has jobs"));
+        return Err(CliError::error(1, format!("Invalid user id: {user}"))
+            .hint("sacct -o user shows who has jobs"));
     }
     let from = query.since.unwrap_or_default();
     let until = query.until;
@@ -89,14 +92,20 @@ pub fn run(args: &ReportArgs) -> Done {
 }
 
 /// The question in the words of sacct.
-fn asked(args: &ReportArgs, origin: &Origin, usual: &str) -> Result<(JobQuery, Vec<String>), CliError> {
+fn asked(
+    args: &ReportArgs,
+    origin: &Origin,
+    usual: &str,
+) -> Result<(JobQuery, Vec<String>), CliError> {
     let options = [
         ("starttime", Some(args.starttime.as_deref().unwrap_or(usual))),
         ("endtime", args.endtime.as_deref()),
         ("user", args.user.as_deref()),
         ("name", args.name.as_deref()),
     ];
-    let words = options.iter().filter_map(|(name, value)| Some(OsString::from(format!("--{name}={}", (*value)?))));
+    let words = options
+        .iter()
+        .filter_map(|(name, value)| Some(OsString::from(format!("--{name}={}", (*value)?))));
     let line: Vec<OsString> = [OsString::from("sacct")].into_iter().chain(words).collect();
     let read = sacct::parse(&line, origin)?;
     let query = sacct::query(&read, &read.user, &origin.host);
@@ -138,6 +147,7 @@ fn part(used: &Use) -> plot::Part {
 
 fn put(path: &Path, text: &str) -> Result<(), CliError> {
     fs::write(path, text).map_err(|e| {
-        CliError::error(1, format!("{}: {e}", path.display())).hint("name a file in a directory that you can write to")
+        CliError::error(1, format!("{}: {e}", path.display()))
+            .hint("name a file in a directory that you can write to")
     })
 }

@@ -43,7 +43,11 @@ pub fn run(args: &RetryArgs) -> Done {
     let named = refs(&args.jobs)?;
     if let Some(step) = named.iter().find(|named| named.step.is_some()) {
         let hint = format!("slotd retry {}", step.job);
-        return Err(CliError::error(1, format!("{step} is a step: its job can be submitted again")).hint(hint));
+        return Err(CliError::error(
+            1,
+            format!("{step} is a step: its job can be submitted again"),
+        )
+        .hint(hint));
     }
     let found = views(&named)?;
     let mut wanted: BTreeMap<JobId, Vec<JobView>> = BTreeMap::new();
@@ -51,7 +55,9 @@ pub fn run(args: &RetryArgs) -> Done {
         let of_one = found.iter().filter(|view| names_record(one, view.id, &view.role));
         let of_one: Vec<JobView> = of_one.map(|view| narrowed(view, one)).collect();
         let Some(first) = of_one.first() else {
-            return Err(CliError::error(1, format!("there is no job {one}")).hint("`sacct` lists all jobs"));
+            return Err(
+                CliError::error(1, format!("there is no job {one}")).hint("`sacct` lists all jobs")
+            );
         };
         let id = number(first);
         wanted.entry(id).or_default().extend(chosen(one, of_one, args)?);
@@ -92,7 +98,8 @@ fn tasks_of(view: &JobView) -> TaskSet {
 }
 
 fn union(views: &[JobView]) -> TaskSet {
-    let ids: BTreeSet<u32> = views.iter().flat_map(|view| tasks_of(view).iter().collect::<Vec<_>>()).collect();
+    let ids: BTreeSet<u32> =
+        views.iter().flat_map(|view| tasks_of(view).iter().collect::<Vec<_>>()).collect();
     TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>())
 }
 
@@ -112,11 +119,14 @@ fn narrowed(view: &JobView, named: &JobRef) -> JobView {
 /// # Errors
 /// It is not over, or none of its tasks has failed.
 fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<JobView>, CliError> {
-    let (over, live): (Vec<JobView>, Vec<JobView>) = views.into_iter().partition(|v| v.run.state.is_terminal());
+    let (over, live): (Vec<JobView>, Vec<JobView>) =
+        views.into_iter().partition(|v| v.run.state.is_terminal());
     let Some(first) = over.first().or(live.first()) else { return Ok(Vec::new()) };
     let not_over = |of: &JobView| {
-        let error =
-            CliError::error(1, format!("job {named} is {}: only what is over is submitted again", of.run.state));
+        let error = CliError::error(
+            1,
+            format!("job {named} is {}: only what is over is submitted again", of.run.state),
+        );
         let needed = of.request.dependency.terms.iter().find_map(needs);
         match needed.filter(|_| of.run.reason == Reason::DependencyNeverSatisfied) {
             Some(needed) => error.hint(format!("it waits in vain: slotd retry --with-dependents {needed}")),
@@ -125,7 +135,9 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
         }
     };
     if first.request.kind == JobKind::Allocation {
-        let why = format!("job {named} was an allocation of salloc or srun: it has no script that could run again");
+        let why = format!(
+            "job {named} was an allocation of salloc or srun: it has no script that could run again"
+        );
         return Err(CliError::error(1, why).hint(&first.request.submit_line));
     }
     if first.array_job_id().is_none() {
@@ -140,8 +152,14 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     let chosen: Vec<JobView> = over.into_iter().filter(runs_again).collect();
     if chosen.is_empty() {
         let (what, hint) = match live.is_empty() {
-            true => (format!("no task of job {named} has failed"), "--all runs those again that ended well"),
-            false => (format!("no task of job {named} has failed so far"), "`slotd wait` waits for the others"),
+            true => (
+                format!("no task of job {named} has failed"),
+                "--all runs those again that ended well",
+            ),
+            false => (
+                format!("no task of job {named} has failed so far"),
+                "`slotd wait` waits for the others",
+            ),
         };
         return Err(CliError::error(1, what).hint(hint));
     }
@@ -151,7 +169,11 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
 /// What has to end well for this to be met: a failure of it makes it impossible.
 fn needs(term: &DependencyTerm) -> Option<&JobRef> {
     match term {
-        DependencyTerm::On { kind: DependencyKind::AfterOk | DependencyKind::AfterCorr, job, .. } => Some(job),
+        DependencyTerm::On {
+            kind: DependencyKind::AfterOk | DependencyKind::AfterCorr,
+            job,
+            ..
+        } => Some(job),
         DependencyTerm::On { .. } | DependencyTerm::Singleton => None,
     }
 }
@@ -172,8 +194,11 @@ fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
     ask_for_jobs(&Request::Accounting(query), |list| {
         let jobs = list.whole().jobs.into_iter();
         found.extend(jobs.filter(|view| {
-            let has_script = view.request.kind != JobKind::Allocation || view.run.state == JobState::Pending;
-            has_script && never_ran(view) && view.request.dependency.terms.iter().any(|term| needs(term).is_some())
+            let has_script =
+                view.request.kind != JobKind::Allocation || view.run.state == JobState::Pending;
+            has_script
+                && never_ran(view)
+                && view.request.dependency.terms.iter().any(|term| needs(term).is_some())
         }));
         Ok(())
     })?;
@@ -184,7 +209,8 @@ fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
 fn in_order(given: &BTreeSet<JobId>, edges: &BTreeMap<JobId, BTreeSet<JobId>>) -> Vec<JobId> {
     let mut all = given.clone();
     loop {
-        let more: Vec<JobId> = edges.iter().filter(|(_, on)| !on.is_disjoint(&all)).map(|(id, _)| *id).collect();
+        let more: Vec<JobId> =
+            edges.iter().filter(|(_, on)| !on.is_disjoint(&all)).map(|(id, _)| *id).collect();
         let before = all.len();
         all.extend(more);
         if all.len() == before {
@@ -242,8 +268,12 @@ struct Redirected {
 fn redirected(dependency: &Dependency, moved: &[Moved]) -> Redirected {
     let mut new = Redirected { dependency: dependency.clone(), is_other: false, tasks: None };
     for term in &mut new.dependency.terms {
-        let found = needs(term).and_then(|target| moved.iter().find_map(|one| Some((one, one.target(target)?))));
-        let (Some((one, target)), DependencyTerm::On { kind, job, .. }) = (found, &mut *term) else { continue };
+        let found = needs(term)
+            .and_then(|target| moved.iter().find_map(|one| Some((one, one.target(target)?))));
+        let (Some((one, target)), DependencyTerm::On { kind, job, .. }) = (found, &mut *term)
+        else {
+            continue;
+        };
         if *kind == DependencyKind::AfterCorr
             && let Some(there) = &one.tasks
         {
@@ -269,24 +299,37 @@ impl Again {
     ///
     /// # Errors
     /// The records were asked for differently, or the job cannot run as it was asked for.
-    fn of(views: &[JobView], moved: &[Moved], is_named: bool, now: Timestamp) -> Result<Again, CliError> {
+    fn of(
+        views: &[JobView],
+        moved: &[Moved],
+        is_named: bool,
+        now: Timestamp,
+    ) -> Result<Again, CliError> {
         let Some(first) = views.first() else { return Err(CliError::error(1, "there is no job")) };
         let (label, mut request) = (number(first), JobRequest::clone(&first.request));
         if let Some(other) = views.iter().find(|view| *view.request != request) {
-            let why = format!("tasks {} and {} of job {label} have different options", first.label(), other.label());
-            return Err(CliError::error(1, why).hint("name those together that are alike: slotd retry '12_[3-5]'"));
+            let why = format!(
+                "tasks {} and {} of job {label} have different options",
+                first.label(),
+                other.label()
+            );
+            return Err(CliError::error(1, why)
+                .hint("name those together that are alike: slotd retry '12_[3-5]'"));
         }
         if let Some(deadline) = request.deadline.filter(|deadline| *deadline <= now) {
             let at = crate::render::time::iso(deadline, &crate::sys::zone::local());
             let why = format!("the deadline of job {label} has passed: {at}");
-            return Err(CliError::error(1, why).hint(format!("submit it with another one: {}", request.submit_line)));
+            return Err(CliError::error(1, why)
+                .hint(format!("submit it with another one: {}", request.submit_line)));
         }
         let Redirected { dependency, is_other, tasks } = redirected(&request.dependency, moved);
         let has_run = views.iter().any(|view| view.run.start.is_some());
         let in_vain = |view: &JobView| view.run.reason == Reason::DependencyNeverSatisfied;
         if is_named && !has_run && !is_other && views.iter().all(in_vain) {
             let on = &request.dependency;
-            let why = format!("job {label} never ran, since its dependency failed ({on}), and would not run now");
+            let why = format!(
+                "job {label} never ran, since its dependency failed ({on}), and would not run now"
+            );
             let hint = match on.terms.iter().find_map(needs) {
                 Some(needed) => format!("slotd retry --with-dependents {}", needed.job),
                 None => request.submit_line.clone(),
@@ -298,7 +341,8 @@ impl Again {
             // What it waited for then has happened.
             let stays = |term: &DependencyTerm| {
                 matches!(term, DependencyTerm::Singleton)
-                    || needs(term).is_some_and(|target| moved.iter().any(|one| one.new == target.job))
+                    || needs(term)
+                        .is_some_and(|target| moved.iter().any(|one| one.new == target.job))
             };
             request.dependency.terms.retain(stays);
         }
@@ -326,8 +370,12 @@ impl Desk<'_> {
         if let Some(copy) = &request.snapshot
             && !paths()?.snapshots_dir().join(&copy.name).exists()
         {
-            let why = format!("job {old} ran in a copy of its work tree (--snapshot), which is not kept any more");
-            return Err(CliError::error(1, why).hint(format!("submit it anew: {}", request.submit_line)));
+            let why = format!(
+                "job {old} ran in a copy of its work tree (--snapshot), which is not kept any more"
+            );
+            return Err(
+                CliError::error(1, why).hint(format!("submit it anew: {}", request.submit_line))
+            );
         }
         check_work_dir(&request, "slotd retry")?;
         note_tree(&mut request);
@@ -344,11 +392,17 @@ impl Desk<'_> {
         // The daemon knows a submission that is made again by its process, which makes more than one here.
         let answer = match self.moved.is_empty() {
             true => hand_in(&paths()?, submission, &[], "slotd retry")?.1,
-            false => ask(&Request::Submit(Box::new(submission)), &[]).map_err(|e| self.stopped_at(old, e))?.0,
+            false => {
+                ask(&Request::Submit(Box::new(submission)), &[])
+                    .map_err(|e| self.stopped_at(old, e))?
+                    .0
+            }
         };
         let new = match answer {
             Answer::Submitted { job } => job,
-            Answer::Refused(why) => return Err(self.stopped_at(old, refused("Batch job submission failed", &why))),
+            Answer::Refused(why) => {
+                return Err(self.stopped_at(old, refused("Batch job submission failed", &why)));
+            }
             other => return Err(unexpected(&other)),
         };
         let told = match self.args.parsable {
@@ -363,13 +417,17 @@ impl Desk<'_> {
     fn stopped_at(&self, old: JobId, error: CliError) -> CliError {
         match self.moved.is_empty() {
             true => error,
-            false => error.and(Mark::Error, format!("job {old} and what depends on it is not submitted again")),
+            false => error.and(
+                Mark::Error,
+                format!("job {old} and what depends on it is not submitted again"),
+            ),
         }
     }
 
     /// Lets a job that waits in vain wait for what was submitted again.
     fn move_on(&self, view: &JobView) -> Result<(), CliError> {
-        let Redirected { dependency, is_other, tasks } = redirected(&view.request.dependency, &self.moved);
+        let Redirected { dependency, is_other, tasks } =
+            redirected(&view.request.dependency, &self.moved);
         if !is_other {
             return Ok(());
         }
@@ -388,7 +446,10 @@ impl Desk<'_> {
             other => return Err(unexpected(&other)),
         };
         match outcomes.into_iter().find_map(|outcome| outcome.result.err()) {
-            Some(why) => Err(CliError::error(1, format!("the dependency of job {target} is as it was: {why}"))),
+            Some(why) => Err(CliError::error(
+                1,
+                format!("the dependency of job {target} is as it was: {why}"),
+            )),
             None => {
                 tell(&format!("slotd: {told}\n"));
                 Ok(())
@@ -413,12 +474,19 @@ mod tests {
     fn view(id: u32, role: ArrayRole, state: JobState) -> JobView {
         let run = RunState { state, start: Some(Timestamp(1)), ..RunState::default() };
         let request = JobRequest {
-            array: (role != ArrayRole::None).then(|| ArraySpec { tasks: set(0, 9), limit: Some(2) }),
+            array: (role != ArrayRole::None)
+                .then(|| ArraySpec { tasks: set(0, 9), limit: Some(2) }),
             hold: true,
             begin: Some(Timestamp(5)),
             ..JobRequest::default()
         };
-        JobView::from(Job { id: JobId(id), role, run, request: Arc::new(request), ..Job::default() })
+        JobView::from(Job {
+            id: JobId(id),
+            role,
+            run,
+            request: Arc::new(request),
+            ..Job::default()
+        })
     }
 
     fn task(id: u32, task: u32, state: JobState) -> JobView {
@@ -442,23 +510,37 @@ mod tests {
             task(13, 0, JobState::Completed),
             task(14, 1, JobState::Failed),
             task(15, 2, JobState::Timeout),
-            view(16, ArrayRole::Part { array_job: JobId(12), tasks: set(7, 9) }, JobState::Cancelled),
+            view(
+                16,
+                ArrayRole::Part { array_job: JobId(12), tasks: set(7, 9) },
+                JobState::Cancelled,
+            ),
         ];
         assert_eq!(chosen_tasks(&over, &args(false, true)), Ok("1-2,7-9".to_owned()));
         assert_eq!(chosen_tasks(&over, &args(true, false)), Ok("0-2,7-9".to_owned()));
-        assert_eq!(chosen_tasks(&over[..1], &args(false, false)), Err("no task of job 12 has failed".to_owned()));
+        assert_eq!(
+            chosen_tasks(&over[..1], &args(false, false)),
+            Err("no task of job 12 has failed".to_owned())
+        );
         let some = [over[0].clone(), over[1].clone(), task(17, 3, JobState::Running)];
         assert_eq!(chosen_tasks(&some, &args(false, false)), Ok("1".to_owned()));
         let not_over = Err("job 12 is RUNNING: only what is over is submitted again".to_owned());
         assert_eq!(chosen_tasks(&some, &args(true, false)), not_over);
-        assert_eq!(chosen_tasks(&some, &args(false, true)), not_over, "who waits for the array waits for all of it");
+        assert_eq!(
+            chosen_tasks(&some, &args(false, true)),
+            not_over,
+            "who waits for the array waits for all of it"
+        );
         assert_eq!(chosen_tasks(&some[2..], &args(false, false)), not_over);
     }
 
     #[test]
     fn a_plain_job_runs_again_however_it_ended() {
         let plain = |state| view(12, ArrayRole::None, state);
-        assert_eq!(chosen_tasks(&[plain(JobState::Completed)], &args(false, false)), Ok(String::new()));
+        assert_eq!(
+            chosen_tasks(&[plain(JobState::Completed)], &args(false, false)),
+            Ok(String::new())
+        );
         let why = Err("job 12 is PENDING: only what is over is submitted again".to_owned());
         assert_eq!(chosen_tasks(&[plain(JobState::Pending)], &args(false, false)), why);
     }
@@ -468,10 +550,14 @@ mod tests {
         let failed = [task(13, 3, JobState::Failed), task(14, 5, JobState::Failed)];
         let again = Again::of(&failed, &[], true, Timestamp(10)).expect("nothing is against it");
         assert_eq!(again.request.array.map(|array| array.to_string()).as_deref(), Some("3,5%2"));
-        assert_eq!((again.request.hold, again.request.begin, again.texts_of), (false, None, JobId(13)));
+        assert_eq!(
+            (again.request.hold, again.request.begin, again.texts_of),
+            (false, None, JobId(13))
+        );
         let mut other = failed[1].clone();
         other.job.request = Arc::new(JobRequest { nice: 3, ..JobRequest::clone(&other.request) });
-        let error = Again::of(&[failed[0].clone(), other], &[], true, Timestamp(10)).expect_err("they differ");
+        let error = Again::of(&[failed[0].clone(), other], &[], true, Timestamp(10))
+            .expect_err("they differ");
         assert_eq!(error.lines[0].1, "tasks 12_3 and 12_5 of job 12 have different options");
     }
 
@@ -480,7 +566,8 @@ mod tests {
         let dependency = parse(text).expect(text);
         view.job.request = Arc::new(JobRequest { dependency, ..JobRequest::clone(&view.request) });
         view.job.run.start = started.then_some(Timestamp(1));
-        view.job.run.reason = if started { Reason::CancelledByUser } else { Reason::DependencyNeverSatisfied };
+        view.job.run.reason =
+            if started { Reason::CancelledByUser } else { Reason::DependencyNeverSatisfied };
         view
     }
 
@@ -500,24 +587,40 @@ mod tests {
         ] {
             let got = redirected(&parse(old).expect(old), &moved);
             let is_other = old != new;
-            assert_eq!((got.dependency.to_string().as_str(), got.is_other, got.tasks), (new, is_other, tasks), "{old}");
+            assert_eq!(
+                (got.dependency.to_string().as_str(), got.is_other, got.tasks),
+                (new, is_other, tasks),
+                "{old}"
+            );
         }
         let again = |view: JobView, is_named| Again::of(&[view], &moved, is_named, Timestamp(10));
-        let new = again(with_dependency(14, "afterok:13,after:9,singleton", false), false).expect("it can run now");
+        let new = again(with_dependency(14, "afterok:13,after:9,singleton", false), false)
+            .expect("it can run now");
         assert_eq!(new.request.dependency.to_string(), "afterok:21,after:9,singleton");
-        let ran = again(with_dependency(14, "afterok:9,after:13,singleton", true), true).expect("it ran");
-        assert_eq!(ran.request.dependency.to_string(), "singleton", "what it waited for has happened");
-        let error = again(with_dependency(14, "afterok:9", false), true).expect_err("9 has not been submitted again");
+        let ran =
+            again(with_dependency(14, "afterok:9,after:13,singleton", true), true).expect("it ran");
+        assert_eq!(
+            ran.request.dependency.to_string(),
+            "singleton",
+            "what it waited for has happened"
+        );
+        let error = again(with_dependency(14, "afterok:9", false), true)
+            .expect_err("9 has not been submitted again");
         assert!(error.text("slotd").contains("slotd retry --with-dependents 9"), "{error:?}");
     }
 
     #[test]
     fn each_job_comes_after_what_it_needs() {
         let ids = |ids: &[u32]| ids.iter().map(|id| JobId(*id)).collect::<BTreeSet<_>>();
-        let edges = |list: &[(u32, &[u32])]| list.iter().map(|(id, on)| (JobId(*id), ids(on))).collect();
-        let order =
-            |list: &[(u32, &[u32])]| in_order(&ids(&[12]), &edges(list)).into_iter().map(|id| id.0).collect::<Vec<_>>();
-        assert_eq!(order(&[(12, &[1]), (13, &[15, 12]), (15, &[12]), (16, &[9]), (17, &[13])]), [12, 15, 13, 17]);
+        let edges =
+            |list: &[(u32, &[u32])]| list.iter().map(|(id, on)| (JobId(*id), ids(on))).collect();
+        let order = |list: &[(u32, &[u32])]| {
+            in_order(&ids(&[12]), &edges(list)).into_iter().map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            order(&[(12, &[1]), (13, &[15, 12]), (15, &[12]), (16, &[9]), (17, &[13])]),
+            [12, 15, 13, 17]
+        );
         assert_eq!(order(&[(12, &[]), (13, &[14, 12]), (14, &[13])]), [12], "a ring is left out");
     }
 }

@@ -38,7 +38,8 @@ impl RunArgs {
         let at = self.words.iter().position(|word| word == "--");
         match at.map(|at| (&self.words[..at], &self.words[at + 1..])) {
             Some((options, command)) if !command.is_empty() => Ok((options, command)),
-            _ => Err(CliError::error(2, "no command is named").hint("slotd run -c 2 --mem=1G -- ./fit --fast data")),
+            _ => Err(CliError::error(2, "no command is named")
+                .hint("slotd run -c 2 --mem=1G -- ./fit --fast data")),
         }
     }
 }
@@ -61,7 +62,8 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
     let (options, command) = args.parts()?;
     let line = shlex::try_join(command.iter().map(String::as_str))
         .map_err(|error| CliError::error(2, format!("the command is no text: {error}")))?;
-    let words = ["sbatch"].into_iter().chain(options.iter().map(String::as_str)).chain(["--wrap", &line]);
+    let words =
+        ["sbatch"].into_iter().chain(options.iter().map(String::as_str)).chain(["--wrap", &line]);
     let argv: Vec<OsString> = words.map(OsString::from).collect();
     let origin = submitting_origin()?;
     let mut parsed = sbatch::parse(&argv, &origin, &sbatch::read)?;
@@ -70,7 +72,8 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
         return Err(CliError::error(2, why));
     }
     if parsed.request.name == "wrap" {
-        parsed.request.name = command.first().map_or("wrap", |command| base_name(command)).to_owned();
+        parsed.request.name =
+            command.first().map_or("wrap", |command| base_name(command)).to_owned();
     }
     check_work_dir(&parsed.request, "slotd run")?;
     let is_array = parsed.request.array.is_some();
@@ -110,7 +113,11 @@ impl Signals {
 
     fn left(&self) -> CliError {
         let job = self.job;
-        CliError::new(Mark::Plain, LEFT, format!("job {job} goes on; `slotd log -f {job}` shows its output again"))
+        CliError::new(
+            Mark::Plain,
+            LEFT,
+            format!("job {job} goes on; `slotd log -f {job}` shows its output again"),
+        )
     }
 
     fn cancel(&self) -> Result<(), CliError> {
@@ -122,11 +129,16 @@ impl Signals {
 
     /// A second Ctrl-C cancels.
     fn ask(&self) -> Result<(), CliError> {
-        tell(&format!("\nslotd: leave job {} running (l), cancel it (c), or go on watching (Enter)? ", self.job));
+        tell(&format!(
+            "\nslotd: leave job {} running (l), cancel it (c), or go on watching (Enter)? ",
+            self.job
+        ));
         let stdin = io::stdin();
         loop {
-            let mut fds =
-                [PollFd::new(stdin.as_fd(), PollFlags::POLLIN), PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+            let mut fds = [
+                PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
+            ];
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(CliError::error(1, error.desc())),

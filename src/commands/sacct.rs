@@ -28,7 +28,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sacct>, run, page: &texts::SACCT };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sacct>, run, page: &texts::SACCT };
 
 const APPLET: Applet = Applet {
     name: "sacct",
@@ -191,7 +192,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
     reader.letter_takes_next("parsable", "partition");
     let job = reader.operands.first().filter(|operand| spec::ids::parse_job(&operand.text).is_ok());
     let hint = job.map(|operand| format!("sacct -j {}", operand.text));
-    let (mut args, choices) = reader.finish::<Sacct>(origin, &[]).map_err(|error| error.maybe_hint(hint))?;
+    let (mut args, choices) =
+        reader.finish::<Sacct>(origin, &[]).map_err(|error| error.maybe_hint(hint))?;
     args.window = window(&args, origin)?;
     args.view = view(&args, &choices);
     Ok(args)
@@ -221,7 +223,10 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
     let last = end.unwrap_or(origin.now);
     if start > last {
         let (start, end) = (iso(start, &origin.tz), iso(last, &origin.tz));
-        return Err(CliError::error(1, format!("Start time ({start}) requested is after end time ({end}).")));
+        return Err(CliError::error(
+            1,
+            format!("Start time ({start}) requested is after end time ({end})."),
+        ));
     }
     Ok((start, end))
 }
@@ -308,7 +313,12 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
 /// The same question, for no more of each record than a table shows.
 fn for_table(query: JobQuery, options: &Options) -> JobQuery {
     let brief = options.layout.is_brief();
-    JobQuery { brief, without_paths: brief, without_steps: brief && options.rows == Rows::Jobs, ..query }
+    JobQuery {
+        brief,
+        without_paths: brief,
+        without_steps: brief && options.rows == Rows::Jobs,
+        ..query
+    }
 }
 
 /// What becomes of the records, which come some at a time.
@@ -331,7 +341,9 @@ impl<'a> Output<'a> {
     fn add(&mut self, jobs: &[JobView], ctx: &Ctx) -> Result<(), CliError> {
         match self {
             Output::Texts(of) => texts(jobs, *of),
-            Output::Machine(parts) => output::print_bytes(&parts.add(json::accounting_records(jobs, ctx))),
+            Output::Machine(parts) => {
+                output::print_bytes(&parts.add(json::accounting_records(jobs, ctx)))
+            }
             Output::Table(listing) => output::print(&listing.add(jobs, ctx)),
         }
         .map(drop)
@@ -374,7 +386,9 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         duplicates: args.duplicates,
         ..JobQuery::default()
     };
-    query.limit_to_nodes(args.nodelist.as_deref().unwrap_or_default(), |name| output::is_node(name, host));
+    query.limit_to_nodes(args.nodelist.as_deref().unwrap_or_default(), |name| {
+        output::is_node(name, host)
+    });
     // Every job has one node.
     if args.nnodes.is_some_and(|(least, most)| !(least..=most).contains(&1)) {
         query.states = Some(Vec::new());
@@ -446,7 +460,9 @@ fn texts(jobs: &[JobView], of: Text) -> Done {
         let Answer::Script = answer else { return Err(unexpected(&answer)) };
         let text = match of {
             Text::Script => text,
-            Text::Environment => text.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect(),
+            Text::Environment => {
+                text.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect()
+            }
         };
         output::print(&format!("{title} {}\n{}\n", job.id, "-".repeat(80)))?;
         output::print_bytes(if text.is_empty() { b"NONE\n" } else { &text })?;
@@ -481,8 +497,10 @@ mod tests {
         let of = |id: u32, role: ArrayRole| (JobId(id), role);
         let task = |id, task| of(id, ArrayRole::Task { array_job: JobId(8), task });
         // The last task to start keeps the number of the array.
-        let records = [task(8, 3), task(9, 1), of(7, ArrayRole::None), task(10, 2), of(11, ArrayRole::None)];
-        let view = |(id, role)| JobView { job: Job { id, role, ..Job::default() }, ..JobView::default() };
+        let records =
+            [task(8, 3), task(9, 1), of(7, ArrayRole::None), task(10, 2), of(11, ArrayRole::None)];
+        let view =
+            |(id, role)| JobView { job: Job { id, role, ..Job::default() }, ..JobView::default() };
         let mut jobs = records.map(view).to_vec();
         jobs.sort_by_key(order);
         assert_eq!(jobs.iter().map(|job| job.id.0).collect::<Vec<_>>(), [7, 9, 10, 8, 11]);
@@ -492,10 +510,12 @@ mod tests {
     fn a_table_asks_for_no_more_of_each_record_than_it_shows() {
         let origin = origin();
         let asked = |words: &[&str]| {
-            let words: Vec<OsString> = [&["sacct"], words].concat().into_iter().map(OsString::from).collect();
+            let words: Vec<OsString> =
+                [&["sacct"], words].concat().into_iter().map(OsString::from).collect();
             let args = parse(&words, &origin).unwrap();
             let rows = if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps };
-            let options = Options { layout: layout(&args, &origin).unwrap(), rows, ..Options::default() };
+            let options =
+                Options { layout: layout(&args, &origin).unwrap(), rows, ..Options::default() };
             let query = for_table(query(&args, &[], "node"), &options);
             (query.brief, query.without_paths, query.without_steps)
         };

@@ -16,7 +16,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sacctmgr>, run, page: &texts::SACCTMGR };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sacctmgr>, run, page: &texts::SACCTMGR };
 
 const APPLET: Applet = Applet {
     name: "sacctmgr",
@@ -125,8 +126,12 @@ fn listing(args: &Sacctmgr) -> Result<Listing, CliError> {
     };
     let verb = verb.to_ascii_lowercase();
     if CHANGES.contains(&verb.as_str()) {
-        let text = format!("{verb}: nothing here can be changed: one host with one user has no accounts and no limits");
-        return Err(CliError::error(1, text).hint("what a partition allows stands in SLOTD_PARTITIONS"));
+        let text = format!(
+            "{verb}: nothing here can be changed: one host with one user has no accounts and no limits"
+        );
+        return Err(
+            CliError::error(1, text).hint("what a partition allows stands in SLOTD_PARTITIONS")
+        );
     }
     if !["show", "list"].contains(&verb.as_str()) {
         return Err(CliError::new(Mark::Bare, 1, format!("invalid keyword: {}", shown(&verb))));
@@ -151,17 +156,23 @@ fn entities() -> String {
 }
 
 /// The columns and the names after the entity. Conditions on what no record has are met by none.
-fn specifications(args: &Sacctmgr, entity: Entity, specs: &[String]) -> Result<(Layout, Vec<String>), CliError> {
+fn specifications(
+    args: &Sacctmgr,
+    entity: Entity,
+    specs: &[String],
+) -> Result<(Layout, Vec<String>), CliError> {
     let mut columns = None;
     let mut names = Vec::new();
     let mut associations = args.associations;
     for spec in specs {
-        let (key, value) = spec.split_once('=').map_or((spec.as_str(), None), |(key, value)| (key, Some(value)));
+        let (key, value) =
+            spec.split_once('=').map_or((spec.as_str(), None), |(key, value)| (key, Some(value)));
         match (key.to_ascii_lowercase().as_str(), value) {
             ("format" | "fields" | "fo" | "form", Some(value)) => columns = Some(value),
             ("withassoc" | "withassociations", None) => associations = true,
             ("where" | "set" | "tree", None) => {}
-            (key, None) if key.starts_with("with") || key.starts_with("wo") || key.starts_with("only") => {}
+            (key, None)
+                if key.starts_with("with") || key.starts_with("wo") || key.starts_with("only") => {}
             (_, None) => names.extend(list(key)),
             ("name" | "names" | "id" | "ids" | "type" | "cluster" | "clusters", Some(value)) => {
                 names.extend(list(value))
@@ -187,15 +198,23 @@ mod tests {
     use super::*;
 
     fn asked(words: &[&str]) -> Result<Listing, CliError> {
-        listing(&Sacctmgr { operands: words.iter().map(ToString::to_string).collect(), ..Sacctmgr::default() })
+        listing(&Sacctmgr {
+            operands: words.iter().map(ToString::to_string).collect(),
+            ..Sacctmgr::default()
+        })
     }
 
     #[test]
     fn what_is_shown_is_chosen_by_entity_columns_and_names() {
-        let Ok(got) = asked(&["list", "qos", "where", "name=normal,high", "format=name%20,priority"]) else {
+        let Ok(got) =
+            asked(&["list", "qos", "where", "name=normal,high", "format=name%20,priority"])
+        else {
             panic!("a listing")
         };
-        assert_eq!((got.entity, got.names), (Entity::Qos, vec!["normal".to_owned(), "high".to_owned()]));
+        assert_eq!(
+            (got.entity, got.names),
+            (Entity::Qos, vec!["normal".to_owned(), "high".to_owned()])
+        );
         assert_eq!(got.layout, Layout::ruled("name%20,priority").unwrap_or_default());
         let Ok(got) = asked(&["show", "user", "lab", "withassoc"]) else { panic!("a listing") };
         assert_eq!((got.entity, got.layout), (Entity::User, Entity::User.layout(true)));
@@ -203,7 +222,11 @@ mod tests {
 
     #[test]
     fn what_changes_anything_is_refused_in_words() {
-        for words in [&["add", "user", "x"][..], &["modify", "user", "set", "maxjobs=1"], &["Delete", "account", "x"]] {
+        for words in [
+            &["add", "user", "x"][..],
+            &["modify", "user", "set", "maxjobs=1"],
+            &["Delete", "account", "x"],
+        ] {
             let error = asked(words).expect_err("a refusal").text("sacctmgr");
             assert!(error.contains("nothing here can be changed"), "{error}");
         }

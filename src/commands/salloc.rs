@@ -2,7 +2,8 @@
 
 use super::output::print;
 use super::tasks::{
-    Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined, stays_until_back, tell, verdict,
+    Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined,
+    stays_until_back, tell, verdict,
 };
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
@@ -18,7 +19,8 @@ use crate::args::value::value;
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{
-    Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant, wait_for_release,
+    Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant,
+    wait_for_release,
 };
 use crate::commands::pages::texts;
 use crate::model::job::{Client, ClientProcess};
@@ -40,7 +42,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Salloc>, run, page: &texts::SALLOC };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Salloc>, run, page: &texts::SALLOC };
 
 const APPLET: Applet = Applet {
     name: "salloc",
@@ -106,8 +109,11 @@ impl Salloc {
         if program.contains('/') {
             return Some(dir.join(program)).filter(|path| path.exists());
         }
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        std::env::split_paths(&path).map(|place| dir.join(place).join(program)).find(|path| path.is_file())
+        let path =
+            std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        std::env::split_paths(&path)
+            .map(|place| dir.join(place).join(program))
+            .find(|path| path.is_file())
     }
 
     /// The text of the script that the command runs, by its name or as the argument of a shell.
@@ -182,7 +188,9 @@ impl Session {
         if self.salloc.no_shell {
             return Ok(0);
         }
-        if let Some(program) = self.salloc.command.first().filter(|program| self.salloc.find(program).is_none()) {
+        if let Some(program) =
+            self.salloc.command.first().filter(|program| self.salloc.find(program).is_none())
+        {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_for_release(&mut conn);
             tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
@@ -194,11 +202,12 @@ impl Session {
         let env = env.block(&self.origin, &self.salloc.told);
         let mut reporter = Reporter::new("salloc", self.salloc.job.quiet);
         let outcome = match run_step(&mut conn, &caller, launch, &env, &options, &mut reporter) {
-            Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
+            Err(ClientError::Interrupted(signal)) => {
+                return Ok(u8::try_from(128 + signal).unwrap_or(1));
+            }
             other => other?,
         };
-        let interrupted =
-            matches!(&outcome, StepOutcome::Ended { record, .. } if reporter.was_interrupted(record.exit));
+        let interrupted = matches!(&outcome, StepOutcome::Ended { record, .. } if reporter.was_interrupted(record.exit));
         let done = self.end(conn, job, outcome);
         if interrupted {
             end_by_interrupt();
@@ -218,15 +227,19 @@ impl Session {
         };
         match hand_in(&caller.paths, submit, &[], "salloc")? {
             (conn, Answer::Submitted { job }) => Ok((conn, job)),
-            (_, Answer::Refused(why)) => {
-                Err(refused("Job submit/allocate failed", &why).with_exit(self.origin.exit_code("SLURM_EXIT_ERROR")))
-            }
+            (_, Answer::Refused(why)) => Err(refused("Job submit/allocate failed", &why)
+                .with_exit(self.origin.exit_code("SLURM_EXIT_ERROR"))),
             (_, other) => Err(unexpected(&other)),
         }
     }
 
     /// Until the allocation is there; `None` where a signal ended the wait.
-    fn wait(&self, conn: &mut Connection, caller: &Caller, job: JobId) -> Result<Option<Box<JobView>>, CliError> {
+    fn wait(
+        &self,
+        conn: &mut Connection,
+        caller: &Caller,
+        job: JobId,
+    ) -> Result<Option<Box<JobView>>, CliError> {
         let begun = Instant::now();
         let immediate = self.salloc.request.immediate_secs.is_some();
         let mut told = false;
@@ -246,7 +259,10 @@ impl Session {
             Grant::Ended(_) => {
                 return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
                     .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
-                    .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
+                    .and(
+                        Mark::Error,
+                        "Job submit/allocate failed: Job/step already completing or completed",
+                    ));
             }
             Grant::Interrupted { typed, is_withdrawn } => {
                 match is_withdrawn {
@@ -283,21 +299,28 @@ impl Session {
     /// The command, for each task or once; or one shell. The daemon knows which: it may be set to it.
     fn plan(&self, client: ClientProcess, view: &JobView) -> (StepLaunch, StepOptions) {
         // There is one standard input, so a shell that reads it runs once, as the user's own does without a command.
-        let reads_stdin = commands_of(&self.salloc.command, &self.origin.shell) == Some(Commands::Stdin);
+        let reads_stdin =
+            commands_of(&self.salloc.command, &self.origin.shell) == Some(Commands::Stdin);
         let (argv, ntasks) = match self.salloc.command.as_slice() {
             [] => (vec![self.origin.shell.to_string(), "-i".to_owned()], 1),
-            command if view.batch_ranks && !reads_stdin => (command.to_vec(), view.request.task_count().max(1)),
+            command if view.batch_ranks && !reads_stdin => {
+                (command.to_vec(), view.request.task_count().max(1))
+            }
             command => (command.to_vec(), 1),
         };
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let argv =
-            if self.salloc.command.is_empty() && !interactive { vec![self.origin.shell.to_string()] } else { argv };
+        let argv = if self.salloc.command.is_empty() && !interactive {
+            vec![self.origin.shell.to_string()]
+        } else {
+            argv
+        };
         let options = if interactive && ntasks == 1 {
             StepOptions { pty: true, ..all_streams() }
         } else {
             StepOptions { as_is: true, ..all_streams() }
         };
-        let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
+        let none =
+            TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
         let launch = StepLaunch {
             job: view.id,
             client,
@@ -346,7 +369,9 @@ impl Session {
 /// What Slurm says when an allocation is over: given back, or taken away.
 fn farewell(job: JobId, state: JobState) -> String {
     match state {
-        JobState::Timeout => format!("Job {job} has exceeded its time limit and its allocation has been revoked."),
+        JobState::Timeout => {
+            format!("Job {job} has exceeded its time limit and its allocation has been revoked.")
+        }
         JobState::Cancelled | JobState::OutOfMemory | JobState::NodeFail => {
             format!("Job allocation {job} has been revoked.")
         }

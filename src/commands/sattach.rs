@@ -19,7 +19,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sattach>, run, page: &texts::SATTACH };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sattach>, run, page: &texts::SATTACH };
 
 const APPLET: Applet = Applet {
     name: "sattach",
@@ -88,10 +89,16 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<(Sattach, JobRef), Cl
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let (args, step) = parse(argv, &origin)?;
-    let own = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| origin.nonempty(name).unwrap_or_default());
-    if [step.job.to_string(), step.step.map_or_else(String::new, |step| step.to_string())] == own && !args.layout {
+    let own =
+        ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| origin.nonempty(name).unwrap_or_default());
+    if [step.job.to_string(), step.step.map_or_else(String::new, |step| step.to_string())] == own
+        && !args.layout
+    {
         // It would show its own output again and again.
-        return Err(CliError::error(1, format!("this is StepId={step} itself: run sattach outside of it")));
+        return Err(CliError::error(
+            1,
+            format!("this is StepId={step} itself: run sattach outside of it"),
+        ));
     }
     join(&args, &step)
 }
@@ -110,7 +117,10 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
     };
     let running = list.jobs.iter().find_map(|job| Some((job.id, job.steps.first()?)));
     let Some((job, step)) = running else {
-        return Err(CliError::error(1, format!("Could not get job step info: {}", unknown(wanted, &list.unknown))));
+        return Err(CliError::error(
+            1,
+            format!("Could not get job step info: {}", unknown(wanted, &list.unknown)),
+        ));
     };
     if args.layout {
         print!("{}", layout(&system::probe_host_name(), step.ntasks));
@@ -128,31 +138,44 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
     match attach(&job_dir, step.id, &pids.map(|(_, pids)| pids).unwrap_or_default(), joining) {
         Ok(()) => Ok(0),
         Err(JoinError::NotShared) => {
-            let text =
-                format!("the output of StepId={wanted} goes into a pipe or nowhere: there is nothing to attach to");
+            let text = format!(
+                "the output of StepId={wanted} goes into a pipe or nowhere: there is nothing to attach to"
+            );
             Err(CliError::error(1, text))
         }
         Err(JoinError::NoTerminal) => {
-            let text = format!("--pty needs a terminal here and a step with one (srun --pty), which {wanted} is not");
+            let text = format!(
+                "--pty needs a terminal here and a step with one (srun --pty), which {wanted} is not"
+            );
             Err(CliError::error(1, text))
         }
         Err(JoinError::OwnOutput(file)) => {
-            let text =
-                format!("StepId={wanted} writes to {}, as sattach would: send the output elsewhere", file.display());
+            let text = format!(
+                "StepId={wanted} writes to {}, as sattach would: send the output elsewhere",
+                file.display()
+            );
             Err(CliError::error(1, text))
         }
-        Err(JoinError::Io(e)) => Err(CliError::error(1, format!("the connection to StepId={wanted} broke: {e}"))),
+        Err(JoinError::Io(e)) => {
+            Err(CliError::error(1, format!("the connection to StepId={wanted} broke: {e}")))
+        }
     }
 }
 
 fn unknown(wanted: &JobRef, unknown: &[crate::model::JobId]) -> &'static str {
-    if unknown.contains(&wanted.job) { "Invalid job id specified" } else { "Job step is not running" }
+    if unknown.contains(&wanted.job) {
+        "Invalid job id specified"
+    } else {
+        "Job step is not running"
+    }
 }
 
 /// `--layout`, in Slurm's form.
 fn layout(node: &str, tasks: u32) -> String {
     let ranks: String = (0..tasks).map(|rank| format!("{rank} ")).collect();
-    format!("Job step layout:\n\t{tasks} tasks, 1 nodes ({node})\n\n\tNode 0 ({node}), {tasks} task(s): {ranks}\n")
+    format!(
+        "Job step layout:\n\t{tasks} tasks, 1 nodes ({node})\n\n\tNode 0 ({node}), {tasks} task(s): {ranks}\n"
+    )
 }
 
 #[cfg(test)]
@@ -161,7 +184,8 @@ mod tests {
 
     #[test]
     fn the_layout_names_the_ranks() {
-        let text = "Job step layout:\n\t3 tasks, 1 nodes (vm)\n\n\tNode 0 (vm), 3 task(s): 0 1 2 \n";
+        let text =
+            "Job step layout:\n\t3 tasks, 1 nodes (vm)\n\n\tNode 0 (vm), 3 task(s): 0 1 2 \n";
         assert_eq!(layout("vm", 3), text);
     }
 }

@@ -3,7 +3,9 @@
 //! [`parse`] makes the submission; what it reads (the script, the export file) is handed to it, so that it can be tested.
 
 use super::output::print;
-use super::tasks::{check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell, work_tree_of};
+use super::tasks::{
+    check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell, work_tree_of,
+};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -40,7 +42,8 @@ use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
 
 const APPLET: Applet = Applet {
     name: "sbatch",
@@ -144,7 +147,9 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
     let reader = Reader::scan::<Sbatch>(APPLET, argv)?;
     let script = if reader.has("wrap") { None } else { Some(script_of(&reader, origin, read)?) };
     let directives = match &script {
-        Some(script) => spec::directive::directives(&script.text).map_err(|error| refuse(&error))?,
+        Some(script) => {
+            spec::directive::directives(&script.text).map_err(|error| refuse(&error))?
+        }
         None => Vec::new(),
     };
     let (mut sbatch, choices) = reader.finish::<Sbatch>(origin, &directives)?;
@@ -174,8 +179,8 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
         Some(path) => export_file(&path, origin, read)?,
         None => Vec::new(),
     };
-    sbatch.texts.env =
-        Export { option: sbatch.export.as_ref(), file: &file, new_job: true }.block(origin, &choices.told());
+    sbatch.texts.env = Export { option: sbatch.export.as_ref(), file: &file, new_job: true }
+        .block(origin, &choices.told());
     sbatch.request = request;
     sbatch.defined = choices.defined();
     Ok(sbatch)
@@ -219,15 +224,18 @@ struct Script {
 
 fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script, CliError> {
     let (path, name, bytes) = match reader.operands.first() {
-        None => {
-            ("stdin".to_owned(), "sbatch".to_owned(), read(Text::Stdin).map_err(|error| unreadable("stdin", &error))?)
-        }
+        None => (
+            "stdin".to_owned(),
+            "sbatch".to_owned(),
+            read(Text::Stdin).map_err(|error| unreadable("stdin", &error))?,
+        ),
         Some(operand) => {
-            let (path, bytes) =
-                find_script(&operand.text, origin, read).map_err(|error| match reader.operands.len() {
+            let (path, bytes) = find_script(&operand.text, origin, read).map_err(|error| {
+                match reader.operands.len() {
                     1 => error,
                     _ => error.hint(wrap_hint(reader)),
-                })?;
+                }
+            })?;
             // A program of PATH is no script: what was meant is to run it.
             let is_program = !bytes.starts_with(b"#!") && path != origin.absolute(&operand.text);
             if is_program && let Err(error) = spec::script::check(&bytes) {
@@ -246,17 +254,26 @@ fn wrap_hint(reader: &Reader) -> String {
     let join = |words: &[&str]| shlex::try_join(words.iter().copied()).unwrap_or_default();
     let words: Vec<&str> = reader.operands.iter().map(|operand| operand.text.as_str()).collect();
     if words.iter().any(|word| *word == "--wrap" || word.starts_with("--wrap=")) {
-        return format!("options stand before the script, and --wrap takes its place: leave out {}", join(&words[..1]));
+        return format!(
+            "options stand before the script, and --wrap takes its place: leave out {}",
+            join(&words[..1])
+        );
     }
     format!("to run a command rather than a script: sbatch --wrap {}", join(&[&join(&words)]))
 }
 
 /// A name without a slash is looked for in the working directory and then in PATH, as Slurm does.
-fn find_script(name: &str, origin: &Origin, read: Fetch<'_>) -> Result<(String, Vec<u8>), CliError> {
+fn find_script(
+    name: &str,
+    origin: &Origin,
+    read: Fetch<'_>,
+) -> Result<(String, Vec<u8>), CliError> {
     let mut candidates = vec![PathBuf::from(origin.absolute(name))];
     if !name.contains('/') {
         let path = origin.var_os("PATH").unwrap_or_default();
-        candidates.extend(std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)));
+        candidates.extend(
+            std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)),
+        );
     }
     let mut failure = None;
     for candidate in candidates {
@@ -278,20 +295,27 @@ fn find_script(name: &str, origin: &Origin, read: Fetch<'_>) -> Result<(String, 
 fn unreadable(name: &str, error: &io::Error) -> CliError {
     match error.kind() {
         io::ErrorKind::NotFound => CliError::error(1, format!("Unable to open file {name}")),
-        io::ErrorKind::IsADirectory => CliError::error(1, format!("Unable to open file {name}: it is a directory")),
+        io::ErrorKind::IsADirectory => {
+            CliError::error(1, format!("Unable to open file {name}: it is a directory"))
+        }
         _ => CliError::error(1, format!("Unable to open file {name}: {error}")),
     }
 }
 
 /// A number names an open descriptor (sbatch man page, `--export-file`), anything else a file.
-fn export_file(path: &str, origin: &Origin, read: Fetch<'_>) -> Result<Vec<(String, String)>, CliError> {
+fn export_file(
+    path: &str,
+    origin: &Origin,
+    read: Fetch<'_>,
+) -> Result<Vec<(String, String)>, CliError> {
     let absolute = PathBuf::from(origin.absolute(path));
     let text = match path.parse::<i32>() {
         Ok(descriptor) if descriptor >= 0 => Text::Descriptor(descriptor),
         _ => Text::File(&absolute),
     };
-    let bytes =
-        read(text).map_err(|error| CliError::error(1, format!("Unable to read --export-file {path}: {error}")))?;
+    let bytes = read(text).map_err(|error| {
+        CliError::error(1, format!("Unable to read --export-file {path}: {error}"))
+    })?;
     spec::export::parse_file(&bytes).map_err(|error| refuse(&error))
 }
 
@@ -362,7 +386,9 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
             copy.into_iter().for_each(Held::discard);
             Err(with_exit(refused("Batch job submission failed", &why)))
         }
-        Answer::WouldStart { job, at, cpus, partition } => print_start("sbatch", job, at, cpus, &partition, &origin.tz),
+        Answer::WouldStart { job, at, cpus, partition } => {
+            print_start("sbatch", job, at, cpus, &partition, &origin.tz)
+        }
         Answer::Submitted { job } => {
             let quiet = sbatch.job.quiet;
             if !quiet && tasks > 1 && io::stderr().is_terminal() {
@@ -373,10 +399,13 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
                 (None, true) => format!("{job}\n"),
                 (Some(cluster), true) => format!("{job};{cluster}\n"),
                 (None, false) => format!("Submitted batch job {job}\n"),
-                (Some(cluster), false) => format!("Submitted batch job {job} on cluster {cluster}\n"),
+                (Some(cluster), false) => {
+                    format!("Submitted batch job {job} on cluster {cluster}\n")
+                }
             };
             // The job is there, whether its number could be told or not.
-            let told = print(&number).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
+            let told =
+                print(&number).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
             if !sbatch.wait {
                 return told;
             }
@@ -392,7 +421,8 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
 
 /// Tells what several tasks mean for the job. What the daemon is set to is its own to say.
 fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
-    let query = Request::Jobs(JobQuery { without_steps: true, ..JobQuery::of(vec![JobRef::job(job)]) });
+    let query =
+        Request::Jobs(JobQuery { without_steps: true, ..JobQuery::of(vec![JobRef::job(job)]) });
     let answer = Connection::open(paths).and_then(|mut conn| conn.ask(&query, &[]));
     let Ok((Answer::Jobs(list), _)) = answer else { return };
     let Some(view) = list.jobs.first() else { return };
@@ -406,10 +436,14 @@ fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
 fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {
     match ranks {
         true => {
-            format!("the script runs {tasks} times, once for each task: {reason} (SLOTD_BATCH_TASKS=once changes that)")
+            format!(
+                "the script runs {tasks} times, once for each task: {reason} (SLOTD_BATCH_TASKS=once changes that)"
+            )
         }
         false => {
-            format!("the script runs once with room for {tasks} tasks: {reason} (SLOTD_BATCH_TASKS=ranks changes that)")
+            format!(
+                "the script runs once with room for {tasks} tasks: {reason} (SLOTD_BATCH_TASKS=ranks changes that)"
+            )
         }
     }
 }
@@ -434,7 +468,11 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
             if view.run.state == JobState::Completed {
                 return Ok(0);
             }
-            Ok(if exit.signal != 0 || exit.status == 0 { 1 } else { u8::try_from(exit.status).unwrap_or(1) })
+            Ok(if exit.signal != 0 || exit.status == 0 {
+                1
+            } else {
+                u8::try_from(exit.status).unwrap_or(1)
+            })
         }
         Answer::Refused(why) => Err(CliError::error(1, why.to_string())),
         other => Err(unexpected(&other)),

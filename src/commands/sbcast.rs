@@ -23,7 +23,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sbcast>, run, page: &texts::SBCAST };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sbcast>, run, page: &texts::SBCAST };
 
 const APPLET: Applet = Applet {
     name: "sbcast",
@@ -60,7 +61,8 @@ pub struct Sbcast {
 }
 
 fn job(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text).map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
+    spec::ids::parse_job(text)
+        .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
 /// Where Slurm's call could not be made at all.
@@ -98,7 +100,8 @@ pub fn run(argv: &[OsString]) -> Done {
         return Err(CliError::error(UNUSABLE, text));
     }
     copy(from, &facts, &target, &args).map_err(|e| {
-        let text = format!("REQUEST_FILE_BCAST({}): {}: {}", origin.host, words(&e), target.display());
+        let text =
+            format!("REQUEST_FILE_BCAST({}): {}: {}", origin.host, words(&e), target.display());
         CliError::error(e.raw_os_error().unwrap_or(1), text)
     })?;
     Ok(0)
@@ -110,17 +113,22 @@ fn unreadable(name: &str, e: &io::Error) -> CliError {
 
 /// The text of the system, without the number that Rust adds.
 fn words(e: &io::Error) -> String {
-    e.raw_os_error().map_or_else(|| e.to_string(), |number| nix::errno::Errno::from_raw(number).desc().to_owned())
+    e.raw_os_error().map_or_else(
+        || e.to_string(),
+        |number| nix::errno::Errno::from_raw(number).desc().to_owned(),
+    )
 }
 
 /// A job has its node while it runs.
 fn must_run(job: &JobRef) -> Result<(), CliError> {
-    let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
+    let query =
+        JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
     let list = match ask(&Request::Jobs(query), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
-    let state = list.jobs.iter().map(|found| found.run.state).min_by_key(|state| !state.is_active());
+    let state =
+        list.jobs.iter().map(|found| found.run.state).min_by_key(|state| !state.is_active());
     let why = match state {
         None => Refusal::UnknownJob,
         Some(JobState::Pending) => Refusal::Pending,
@@ -141,18 +149,26 @@ fn copy(mut from: File, facts: &std::fs::Metadata, target: &Path, args: &Sbcast)
     name.push(format!(".sbcast.{}", std::process::id()));
     let fresh = PathBuf::from(name);
     let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
-    let done = fill(&mut from, &mut to, facts, args.preserve).and_then(|()| std::fs::rename(&fresh, target));
+    let done = fill(&mut from, &mut to, facts, args.preserve)
+        .and_then(|()| std::fs::rename(&fresh, target));
     if done.is_err() {
         let _ = std::fs::remove_file(&fresh);
     }
     done
 }
 
-fn fill(from: &mut File, to: &mut File, facts: &std::fs::Metadata, preserve: bool) -> io::Result<()> {
+fn fill(
+    from: &mut File,
+    to: &mut File,
+    facts: &std::fs::Metadata,
+    preserve: bool,
+) -> io::Result<()> {
     io::copy(from, to)?;
     if preserve {
         to.set_permissions(facts.permissions())?;
-        to.set_times(FileTimes::new().set_accessed(facts.accessed()?).set_modified(facts.modified()?))?;
+        to.set_times(
+            FileTimes::new().set_accessed(facts.accessed()?).set_modified(facts.modified()?),
+        )?;
     }
     Ok(())
 }

@@ -25,7 +25,8 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Scancel>, run, page: &texts::SCANCEL };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Scancel>, run, page: &texts::SCANCEL };
 
 const APPLET: Applet = Applet {
     name: "scancel",
@@ -122,21 +123,31 @@ type States = Vec<JobState>;
 
 /// `12,13` and `12 13` are the same; commas inside brackets belong to the array.
 fn jobs(text: &str) -> Result<Jobs, CliError> {
-    spec::ids::parse_job_list(text).map_err(|_| CliError::error(1, format!("Invalid job id {}", shown(text))))
+    spec::ids::parse_job_list(text)
+        .map_err(|_| CliError::error(1, format!("Invalid job id {}", shown(text))))
 }
 
 /// The text of a bad signal stands bare, as Slurm prints it.
 fn signal(text: &str) -> Result<i32, CliError> {
-    spec::signal::parse(text).map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
+    spec::signal::parse(text)
+        .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
 }
 
 /// The three states that can be cancelled.
 fn states(text: &str) -> Result<States, CliError> {
-    let can_end = |state: &JobState| matches!(state, JobState::Pending | JobState::Running | JobState::Suspended);
+    let can_end = |state: &JobState| {
+        matches!(state, JobState::Pending | JobState::Running | JobState::Suspended)
+    };
     match spec::states::parse_list(text) {
-        Ok(StateFilter::Some(states)) if !states.is_empty() && states.iter().all(can_end) => Ok(states),
-        _ => Err(CliError::new(Mark::Bare, 1, format!("Invalid job state specified: {}", shown(text)))
-            .and(Mark::Bare, "Valid job states are PENDING, RUNNING, and SUSPENDED")),
+        Ok(StateFilter::Some(states)) if !states.is_empty() && states.iter().all(can_end) => {
+            Ok(states)
+        }
+        _ => Err(CliError::new(
+            Mark::Bare,
+            1,
+            format!("Invalid job state specified: {}", shown(text)),
+        )
+        .and(Mark::Bare, "Valid job states are PENDING, RUNNING, and SUSPENDED")),
     }
 }
 
@@ -214,7 +225,11 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     }
     let filter = args.query(host);
     let mut code = 0;
-    let jobs = if args.interactive { confirmed(&args.jobs(), filter.as_ref(), &mut code)? } else { args.jobs() };
+    let jobs = if args.interactive {
+        confirmed(&args.jobs(), filter.as_ref(), &mut code)?
+    } else {
+        args.jobs()
+    };
     // Without a job the filter alone would choose, and nobody has said yes to that.
     if args.interactive && jobs.is_empty() {
         return Ok(code);
@@ -227,7 +242,10 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
         other => return Err(unexpected(&other)),
     };
     if outcomes.is_empty() && !named && args.common.verbose > 0 {
-        eprintln!("scancel: error: No active jobs match ALL job filters, including: {}", filter_words(args));
+        eprintln!(
+            "scancel: error: No active jobs match ALL job filters, including: {}",
+            filter_words(args)
+        );
     }
     for Outcome { target, result } in outcomes {
         let is_step = target.step.is_some();
@@ -236,7 +254,10 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
                 None if is_step => eprintln!("scancel: Terminating step {target}"),
                 None => eprintln!("scancel: Terminating job {target}"),
                 Some(signal) => {
-                    eprintln!("scancel: Signal {signal} to {} {target}", if is_step { "step" } else { "job" })
+                    eprintln!(
+                        "scancel: Signal {signal} to {} {target}",
+                        if is_step { "step" } else { "job" }
+                    )
                 }
             }
         }
@@ -261,8 +282,13 @@ fn filter_words(args: &Scancel) -> String {
 
 /// `-i`: the jobs that the user said yes to, of those that were named or, where none was, that pass the filter. A named
 /// job that is over or unknown is an error here, as in Slurm.
-fn confirmed(refs: &[JobRef], filter: Option<&JobQuery>, code: &mut u8) -> Result<Vec<JobRef>, CliError> {
-    let of = |jobs: Vec<JobRef>| JobQuery { jobs, ..filter.cloned().unwrap_or_else(JobQuery::live) };
+fn confirmed(
+    refs: &[JobRef],
+    filter: Option<&JobQuery>,
+    code: &mut u8,
+) -> Result<Vec<JobRef>, CliError> {
+    let of =
+        |jobs: Vec<JobRef>| JobQuery { jobs, ..filter.cloned().unwrap_or_else(JobQuery::live) };
     let mut taken = Vec::new();
     if refs.is_empty() {
         for view in live(of(Vec::new()))? {
@@ -278,7 +304,10 @@ fn confirmed(refs: &[JobRef], filter: Option<&JobQuery>, code: &mut u8) -> Resul
             None if !live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty() => {}
             None => {
                 let what = if job.step.is_some() { "job step id" } else { "job id" };
-                eprintln!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
+                eprintln!(
+                    "scancel: error: Kill job error on {what} {job}: {}",
+                    Refusal::UnknownJob
+                );
                 *code = 1;
             }
         }

@@ -33,7 +33,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal};
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Scontrol>, run, page: &texts::SCONTROL };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Scontrol>, run, page: &texts::SCONTROL };
 
 const APPLET: Applet = Applet {
     name: "scontrol",
@@ -140,39 +141,61 @@ struct Verb(&'static str, usize, &'static str, ReadWords);
 
 /// What `scontrol` can do.
 const VERBS: [Verb; 18] = [
-    Verb("show", 2, "Show jobs, steps, the node, partitions, the settings, host lists", |words, origin| {
-        show::read(words, origin).map(Command::Show)
+    Verb(
+        "show",
+        2,
+        "Show jobs, steps, the node, partitions, the settings, host lists",
+        |words, origin| show::read(words, origin).map(Command::Show),
+    ),
+    Verb("hold", 4, "Keep pending jobs from starting", |words, _| {
+        control::targets("hold", words).map(Command::Hold)
     }),
-    Verb("hold", 4, "Keep pending jobs from starting", |words, _| control::targets("hold", words).map(Command::Hold)),
-    Verb("uhold", 2, "The same", |words, _| control::targets("uhold", words).map(Command::UserHold)),
-    Verb("release", 3, "End a hold", |words, _| control::targets("release", words).map(Command::Release)),
+    Verb("uhold", 2, "The same", |words, _| {
+        control::targets("uhold", words).map(Command::UserHold)
+    }),
+    Verb("release", 3, "End a hold", |words, _| {
+        control::targets("release", words).map(Command::Release)
+    }),
     Verb("requeue", 3, "Put running or ended jobs back into the queue", |words, _| {
         control::requeued("requeue", words).map(Command::Requeue)
     }),
     Verb("requeuehold", 8, "The same, and hold them there", |words, _| {
         control::requeued("requeuehold", words).map(Command::RequeueHold)
     }),
-    Verb("suspend", 2, "Stop running jobs", |words, _| control::targets("suspend", words).map(Command::Suspend)),
-    Verb("resume", 3, "Let suspended jobs run on", |words, _| control::targets("resume", words).map(Command::Resume)),
+    Verb("suspend", 2, "Stop running jobs", |words, _| {
+        control::targets("suspend", words).map(Command::Suspend)
+    }),
+    Verb("resume", 3, "Let suspended jobs run on", |words, _| {
+        control::targets("resume", words).map(Command::Resume)
+    }),
     Verb(
         "update",
         2,
         "Change a job, a partition or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
         update::read,
     ),
-    Verb("reconfigure", 3, "Read slotd.toml, and look for CPUs, memory and GPUs again", |words, _| {
-        control::alone("reconfigure", words, Command::Reconfigure)
-    }),
+    Verb(
+        "reconfigure",
+        3,
+        "Read slotd.toml, and look for CPUs, memory and GPUs again",
+        |words, _| control::alone("reconfigure", words, Command::Reconfigure),
+    ),
     Verb("top", 3, "Put pending jobs before the others of their user", |words, _| {
         control::jobs("top", words).map(Command::Top)
     }),
-    Verb("write", 2, "Write the script of a job: batch_script 12 [FILE]", |words, _| control::write(words)),
+    Verb("write", 2, "Write the script of a job: batch_script 12 [FILE]", |words, _| {
+        control::write(words)
+    }),
     Verb("notify", 1, "Tell a job something", |words, _| control::notify(words)),
     Verb("listpids", 1, "List the processes of jobs", |words, _| control::list_pids(words)),
     Verb("wait_job", 2, "Tell whether a job has its node", |words, _| control::wait_job(words)),
     Verb("help", 2, "Print this help", |words, _| control::alone("help", words, Command::Help)),
-    Verb("ping", 3, "Tell whether the daemon answers", |words, _| control::alone("ping", words, Command::Ping)),
-    Verb("version", 4, "Print the version", |words, _| control::alone("version", words, Command::Version)),
+    Verb("ping", 3, "Tell whether the daemon answers", |words, _| {
+        control::alone("ping", words, Command::Ping)
+    }),
+    Verb("version", 4, "Print the version", |words, _| {
+        control::alone("version", words, Command::Version)
+    }),
 ];
 
 /// Takes any words, as verbs may be shortened; knows the verbs for help and completion.
@@ -182,12 +205,19 @@ struct VerbParser;
 impl TypedValueParser for VerbParser {
     type Value = String;
 
-    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<String, clap::Error> {
+    fn parse_ref(
+        &self,
+        cmd: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
         StringValueParser::new().parse_ref(cmd, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(VERBS.iter().map(|Verb(name, _, about, _)| PossibleValue::new(*name).help(*about))))
+        Some(Box::new(
+            VERBS.iter().map(|Verb(name, _, about, _)| PossibleValue::new(*name).help(*about)),
+        ))
     }
 }
 
@@ -249,7 +279,9 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
 /// `PartitionName=x` and the like: what Slurm could delete.
 fn is_deletable(entity: &str) -> bool {
     let key = entity.split('=').next().unwrap_or_default().to_ascii_lowercase();
-    ["partitionname", "reservationname", "nodename"].iter().any(|name| key.len() >= 3 && name.starts_with(&key))
+    ["partitionname", "reservationname", "nodename"]
+        .iter()
+        .any(|name| key.len() >= 3 && name.starts_with(&key))
 }
 
 /// An error line without `scontrol: error:`, as Slurm prints most of scontrol's.
@@ -292,8 +324,12 @@ impl Session<'_> {
             }
             Command::Requeue(jobs) => self.control(jobs, ControlAction::Requeue, None),
             Command::RequeueHold(jobs) => self.control(jobs, ControlAction::RequeueHold, None),
-            Command::Suspend(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Suspend, None),
-            Command::Resume(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Resume, None),
+            Command::Suspend(targets) => {
+                self.control(&self.jobs_of(targets)?, ControlAction::Suspend, None)
+            }
+            Command::Resume(targets) => {
+                self.control(&self.jobs_of(targets)?, ControlAction::Resume, None)
+            }
             Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
             Command::Update { target, updates } => self.update(target, updates),
             Command::UpdatePartition { name, settings } => {
@@ -309,9 +345,13 @@ impl Session<'_> {
             }
             Command::ListPids(job) => self.list_pids(job.as_ref()),
             Command::WaitJob(job) => self.wait_job(job),
-            Command::Help => output::print(&definition::<Scontrol>(APPLET).render_help().to_string()),
+            Command::Help => {
+                output::print(&definition::<Scontrol>(APPLET).render_help().to_string())
+            }
             Command::Ping => self.ping(),
-            Command::Version => output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION)),
+            Command::Version => {
+                output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION))
+            }
             Command::Interactive => self.interactive(),
         }
     }

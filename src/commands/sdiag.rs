@@ -18,7 +18,8 @@ use std::cmp::Reverse;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sdiag>, run, page: &texts::SDIAG };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sdiag>, run, page: &texts::SDIAG };
 
 const APPLET: Applet = Applet {
     name: "sdiag",

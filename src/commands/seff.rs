@@ -23,7 +23,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Seff>, run, page: &texts::SEFF };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Seff>, run, page: &texts::SEFF };
 
 const APPLET: Applet = Applet {
     name: "seff",
@@ -35,7 +36,10 @@ const APPLET: Applet = Applet {
     variables: &[],
     submission: "",
     groups: &[],
-    examples: &[("seff 12", "what a job used of its CPUs and memory"), ("seff --plot 12", "the same over time")],
+    examples: &[
+        ("seff 12", "what a job used of its CPUs and memory"),
+        ("seff --plot 12", "the same over time"),
+    ],
 };
 
 /// Of a job that nobody knows.
@@ -63,7 +67,8 @@ pub struct Seff {
 type Jobs = Vec<JobRef>;
 
 fn jobs(text: &str) -> Result<Jobs, CliError> {
-    spec::ids::parse_job_list(text).map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
+    spec::ids::parse_job_list(text)
+        .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
 impl Seff {
@@ -97,7 +102,9 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
     let mut text = String::new();
     for view in &list.jobs {
         let usage = match view.run.state {
-            JobState::Running | JobState::Suspended | JobState::Completing => usage_up_to_now(view)?,
+            JobState::Running | JobState::Suspended | JobState::Completing => {
+                usage_up_to_now(view)?
+            }
             JobState::Pending
             | JobState::Completed
             | JobState::Failed
@@ -118,7 +125,8 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
         }
     }
     output::print(&text)?;
-    let known = |wanted: &JobRef| list.jobs.iter().any(|view| names_record(wanted, view.id, &view.role));
+    let known =
+        |wanted: &JobRef| list.jobs.iter().any(|view| names_record(wanted, view.id, &view.role));
     if jobs.iter().all(known) {
         return Ok(0);
     }

@@ -23,7 +23,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sinfo>, run, page: &texts::SINFO };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sinfo>, run, page: &texts::SINFO };
 
 const APPLET: Applet = Applet {
     name: "sinfo",
@@ -61,7 +62,13 @@ pub struct Sinfo {
     #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields")]
     pub format: Option<String>,
     /// Columns, by the names of fields
-    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", overrides_with = "format")]
+    #[arg(
+        id = "format_fields",
+        short = 'O',
+        long = "Format",
+        value_name = "FIELDS",
+        overrides_with = "format"
+    )]
     pub format_fields: Option<String>,
     /// List the fields and codes
     #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2")]
@@ -128,7 +135,9 @@ pub enum SinfoFormat {
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
     let (mut args, choices) = choices::parse::<Sinfo>(APPLET, argv, origin)?;
     let view = args.long || args.summarize || args.list_reasons;
-    let explicit = choices.last_of(&["format", "Format"]).filter(|name| !view || !choices.is_from_environment(name));
+    let explicit = choices
+        .last_of(&["format", "Format"])
+        .filter(|name| !view || !choices.is_from_environment(name));
     args.view = match (explicit, &args.format, &args.format_fields) {
         (Some("format"), Some(text), _) => SinfoFormat::Percent(text.clone()),
         (Some(_), _, Some(text)) => SinfoFormat::Fields(text.clone()),
@@ -142,7 +151,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
 
 /// A word of `-t`.
 fn state(word: &str) -> Result<States, CliError> {
-    States::parse(word).map_err(|bad| CliError::error(1, format!("{}\n{}", shown(&bad.message), bad.hint)))
+    States::parse(word)
+        .map_err(|bad| CliError::error(1, format!("{}\n{}", shown(&bad.message), bad.hint)))
 }
 
 pub fn run(argv: &[OsString]) -> Done {
@@ -173,10 +183,13 @@ impl Table {
         let (layout, one_line) = match &args.view {
             // Slurm puts no mark before this one.
             SinfoFormat::Percent(text) => {
-                let layout = render::parse(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
+                let layout =
+                    render::parse(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
                 (Some(layout), args.node)
             }
-            SinfoFormat::Fields(text) => (Some(render::long(text).map_err(format_error)?), args.node),
+            SinfoFormat::Fields(text) => {
+                (Some(render::long(text).map_err(format_error)?), args.node)
+            }
             SinfoFormat::Reasons => (None, false),
             SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary => {
                 let columns = default_columns(origin);
@@ -184,7 +197,11 @@ impl Table {
             }
         };
         // `#` asks for the order of the configuration, in which the partitions stand anyhow.
-        let keys = args.sort.iter().flat_map(|text| text.split(',')).filter(|key| !key.trim_start().starts_with('#'));
+        let keys = args
+            .sort
+            .iter()
+            .flat_map(|text| text.split(','))
+            .filter(|key| !key.trim_start().starts_with('#'));
         let sort = Sort::parse(&keys.collect::<Vec<_>>().join(",")).map_err(format_error)?;
         Ok(Table { layout, one_line, sort })
     }
@@ -209,7 +226,10 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
         return output::print_machine(json::nodes(&node, &ctx), machine);
     }
     let in_state = args.states.is_empty() || args.states.iter().any(|states| states.hold(&node));
-    let named = args.nodes.as_ref().is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
+    let named = args
+        .nodes
+        .as_ref()
+        .is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
     let mut text = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     match &table.layout {
         None => text.push_str(&render::reasons(&node, !args.noheader, args.long, &ctx)),

@@ -82,13 +82,16 @@ fn main(argv: &[OsString]) -> Done {
     let words = std::iter::once(OsString::from(APPLET.name)).chain(argv.iter().skip(1).cloned());
     match Words::try_parse_from(words) {
         Ok(Words { verb }) => carry_out(verb),
-        Err(text) if !text.use_stderr() => super::output::print(&format!("{}\n", text.to_string().trim_end())),
+        Err(text) if !text.use_stderr() => {
+            super::output::print(&format!("{}\n", text.to_string().trim_end()))
+        }
         Err(error) => {
             let text = error.to_string();
             let Some(text) = text.strip_prefix("error: ") else {
                 return Err(CliError::new(Mark::Bare, APPLET.usage_exit, text.trim_end()));
             };
-            let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            let lines: Vec<&str> =
+                text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
             Err(CliError::error(APPLET.usage_exit, lines.join(" ")).and(Mark::Bare, TRY_HELP))
         }
     }
@@ -120,10 +123,10 @@ fn own_job(origin: &Origin) -> Option<JobId> {
 /// # Errors
 /// There is none.
 fn job_meant(named: Option<u32>, origin: &Origin) -> Result<JobId, CliError> {
-    named
-        .map(JobId)
-        .or_else(|| own_job(origin))
-        .ok_or_else(|| CliError::error(1, "this is not within a job").hint("name the job of the manager: --jobid=12"))
+    named.map(JobId).or_else(|| own_job(origin)).ok_or_else(|| {
+        CliError::error(1, "this is not within a job")
+            .hint("name the job of the manager: --jobid=12")
+    })
 }
 
 /// # Errors
@@ -171,6 +174,8 @@ fn understood(event: std::io::Result<Option<Event>>) -> Result<Event, CliError> 
 /// # Errors
 /// The manager is gone.
 fn ask(client: &mut Client, what: &impl serde::Serialize) -> Result<Event, CliError> {
-    client.ask(what).map_err(|e| CliError::error(1, format!("the manager cannot be asked: {e}")))?;
+    client
+        .ask(what)
+        .map_err(|e| CliError::error(1, format!("the manager cannot be asked: {e}")))?;
     answer(client)
 }

@@ -3,8 +3,8 @@
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
 use crate::commands::{
-    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, report, retry, run, source,
-    submit, sweep, top, wait, web, why,
+    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, report,
+    retry, run, source, submit, sweep, top, wait, web, why,
 };
 use crate::spec::error::shown;
 use crate::spec::suggest;
@@ -113,7 +113,9 @@ fn command() -> clap::Command {
     let groups = GROUPS.iter().map(|(heading, names)| {
         (*heading, names.iter().filter_map(|name| Some((*name, about(name)?))).collect::<Vec<_>>())
     });
-    for (heading, names) in groups.chain([("Commands of Slurm, each also a link of its own", slurm.into())]) {
+    for (heading, names) in
+        groups.chain([("Commands of Slurm, each also a link of its own", slurm.into())])
+    {
         lists += &format!("{heading}:\n");
         for (name, about) in names {
             lists += &format!("  {name:11}  {about}\n");
@@ -132,7 +134,9 @@ pub fn main(words: &[OsString]) -> u8 {
         Some("help") => vec!["--help".into()],
         Some("version") => vec!["--version".into()],
         // Its words are not clap's to read: they are options of sbatch, and a command with options of its own.
-        Some("run") if !asks_for_help(words) => [&["run".into(), "--".into()], &words[1..]].concat(),
+        Some("run") if !asks_for_help(words) => {
+            [&["run".into(), "--".into()], &words[1..]].concat()
+        }
         _ => words.to_vec(),
     };
     let parsed = command()
@@ -140,7 +144,9 @@ pub fn main(words: &[OsString]) -> u8 {
         .and_then(|matches| <Words as clap::FromArgMatches>::from_arg_matches(&matches));
     let done = match parsed {
         Ok(Words { verb }) => run(verb),
-        Err(text) if !text.use_stderr() => super::output::print(&format!("{}\n", text.to_string().trim_end())),
+        Err(text) if !text.use_stderr() => {
+            super::output::print(&format!("{}\n", text.to_string().trim_end()))
+        }
         Err(error) => Err(misused(&error, words.first().and_then(|word| word.to_str()))),
     };
     match done {
@@ -159,16 +165,19 @@ fn asks_for_help(words: &[OsString]) -> bool {
 
 /// clap's words in the form that all commands have, with the nearest of the verbs and the commands for an unknown one.
 fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
-    let unknown = (error.kind() == ErrorKind::UnknownArgument).then(|| error.get(ContextKind::InvalidArg));
+    let unknown =
+        (error.kind() == ErrorKind::UnknownArgument).then(|| error.get(ContextKind::InvalidArg));
     if let (Some(Some(ContextValue::String(word))), Some(verb)) = (unknown, verb) {
         let all = definition();
         let options = all.find_subcommand(verb).into_iter().flat_map(clap::Command::get_arguments);
-        let meant = suggest::nearest(word.trim_start_matches('-'), options.filter_map(clap::Arg::get_long));
+        let meant =
+            suggest::nearest(word.trim_start_matches('-'), options.filter_map(clap::Arg::get_long));
         return CliError::error(2, format!("unrecognized option {}", shown(word)))
             .maybe_hint(meant.map(|name| format!("did you mean --{name}?")))
             .and(Mark::Bare, format!("Try \"slotd {verb} --help\" for more information"));
     }
-    let unknown = (error.kind() == ErrorKind::InvalidSubcommand).then(|| error.get(ContextKind::InvalidSubcommand));
+    let unknown = (error.kind() == ErrorKind::InvalidSubcommand)
+        .then(|| error.get(ContextKind::InvalidSubcommand));
     if let Some(Some(ContextValue::String(word))) = unknown {
         let all = definition();
         let meant = suggest::nearest(word, all.get_subcommands().map(clap::Command::get_name));
@@ -177,8 +186,15 @@ fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
             .and(Mark::Bare, TRY_HELP);
     }
     let text = error.to_string();
-    let Some(text) = text.strip_prefix("error: ") else { return CliError::new(Mark::Bare, 2, text.trim_end()) };
-    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let Some(text) = text.strip_prefix("error: ") else {
+        return CliError::new(Mark::Bare, 2, text.trim_end());
+    };
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
     CliError::error(2, lines).and(Mark::Bare, TRY_HELP)
 }
 
@@ -210,13 +226,16 @@ fn run(verb: Verb) -> Done {
         }
         Verb::Compat => super::output::print(&pages::compat::page()),
         Verb::Man { dir } => write(&dir, pages::manual::pages()),
-        Verb::Completions { shell, dir } => write(&dir, pages::completions::files(&shell).unwrap_or_default()),
+        Verb::Completions { shell, dir } => {
+            write(&dir, pages::completions::files(&shell).unwrap_or_default())
+        }
     }
 }
 
 /// Writes files into a directory, which is made where it is missing.
 fn write(dir: &Path, files: Vec<pages::File>) -> Done {
-    let failed = |path: &Path, e: std::io::Error| CliError::error(1, format!("{}: {e}", path.display()));
+    let failed =
+        |path: &Path, e: std::io::Error| CliError::error(1, format!("{}: {e}", path.display()));
     fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
     for file in files {
         let path = dir.join(file.name);
@@ -241,7 +260,9 @@ mod tests {
 
     #[test]
     fn an_unknown_option_of_a_verb_names_the_nearest_one() {
-        let error = command().try_get_matches_from(["slotd", "why", "--jsno", "1"]).expect_err("an unknown option");
+        let error = command()
+            .try_get_matches_from(["slotd", "why", "--jsno", "1"])
+            .expect_err("an unknown option");
         assert_eq!(
             misused(&error, Some("why")).text("slotd"),
             "slotd: error: unrecognized option --jsno\n  hint: did you mean --json?\nTry \"slotd why --help\" for more information\n"
@@ -251,10 +272,13 @@ mod tests {
     #[test]
     fn an_unknown_word_names_the_nearest_verb_or_command() {
         for (unknown, meant) in [("squeu", "squeue"), ("comands", "commands")] {
-            let error = command().try_get_matches_from(["slotd", unknown]).expect_err("an unknown word");
+            let error =
+                command().try_get_matches_from(["slotd", unknown]).expect_err("an unknown word");
             assert_eq!(
                 misused(&error, None).text("slotd"),
-                format!("slotd: error: unrecognized command: {unknown}\n  hint: did you mean {meant}?\n{TRY_HELP}\n")
+                format!(
+                    "slotd: error: unrecognized command: {unknown}\n  hint: did you mean {meant}?\n{TRY_HELP}\n"
+                )
             );
         }
     }

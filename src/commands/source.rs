@@ -28,18 +28,22 @@ pub struct SourceArgs {
 }
 
 pub fn run(args: &SourceArgs) -> Done {
-    let job: JobRef = spec::ids::parse_job(&args.job).map_err(|error| CliError::error(2, error.to_string()))?;
+    let job: JobRef =
+        spec::ids::parse_job(&args.job).map_err(|error| CliError::error(2, error.to_string()))?;
     let label = job.to_string();
     let (source, diff) = ask(job, args.diff)?;
     let Some(tree) = &source.tree else {
-        let why = format!("job {label} was submitted from no git work tree, or while SLOTD_GIT=off was set");
+        let why = format!(
+            "job {label} was submitted from no git work tree, or while SLOTD_GIT=off was set"
+        );
         return Err(CliError::error(1, why));
     };
     if args.diff {
         return match why_no_diff(&source) {
-            Some(why) => {
-                Err(CliError::error(1, format!("how the work tree of job {label} differed is not known: {why}")))
-            }
+            Some(why) => Err(CliError::error(
+                1,
+                format!("how the work tree of job {label} differed is not known: {why}"),
+            )),
             None => print_bytes(&diff),
         };
     }
@@ -55,7 +59,8 @@ fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
     match daemon.ask(&Request::Source { job, with_diff }, &[])? {
         (Answer::Source(source), diff) => Ok((*source, diff)),
         (Answer::Refused(Refusal::UnknownJob), _) => {
-            Err(CliError::error(1, format!("there is no job {label}")).hint("`sacct` lists all jobs"))
+            Err(CliError::error(1, format!("there is no job {label}"))
+                .hint("`sacct` lists all jobs"))
         }
         (Answer::Refused(why), _) => Err(CliError::error(1, why.to_string())),
         (other, _) => Err(unexpected(&other)),
@@ -63,7 +68,9 @@ fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
 }
 
 fn why_no_diff(source: &JobSource) -> Option<&str> {
-    let Some(taken) = &source.taken else { return Some("git was not asked, since the daemon ended before") };
+    let Some(taken) = &source.taken else {
+        return Some("git was not asked, since the daemon ended before");
+    };
     match &taken.source.changes {
         Ok(changes) => changes.left_out.as_deref(),
         Err(why) => Some(why),

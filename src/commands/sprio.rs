@@ -20,7 +20,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sprio>, run, page: &texts::SPRIO };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sprio>, run, page: &texts::SPRIO };
 
 const APPLET: Applet = Applet {
     name: "sprio",
@@ -29,7 +30,11 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SPRIO],
-    variables: &[("SPRIO_FORMAT", "format"), ("SPRIO_SORT", "sort"), ("SLURM_CLUSTERS", "clusters")],
+    variables: &[
+        ("SPRIO_FORMAT", "format"),
+        ("SPRIO_SORT", "sort"),
+        ("SLURM_CLUSTERS", "clusters"),
+    ],
     submission: "",
     groups: groups::LISTING,
     examples: &[("sprio -l", "what the priorities of the jobs that wait are made of")],
@@ -105,5 +110,11 @@ pub fn run(argv: &[OsString]) -> Done {
     if list.jobs.is_empty() && !(args.jobs.is_empty() && args.user.is_empty()) {
         return output::print(sprio::NONE_FOUND);
     }
-    output::print(&sprio::print(&list.jobs, &layout, &sort, !args.noheader, &ctx(&origin, list.now)))
+    output::print(&sprio::print(
+        &list.jobs,
+        &layout,
+        &sort,
+        !args.noheader,
+        &ctx(&origin, list.now),
+    ))
 }

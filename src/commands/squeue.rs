@@ -17,7 +17,9 @@ use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
 use crate::protocol::request::Request;
 use crate::render::field::{Need, helpformat};
 use crate::render::layout;
-use crate::render::squeue::{self as render, Layout, Listing, Options, Sort, Steps, View, print_steps};
+use crate::render::squeue::{
+    self as render, Layout, Listing, Options, Sort, Steps, View, print_steps,
+};
 use crate::render::time::date_line;
 use crate::render::{Columns, Ctx, FormatError, json};
 use crate::spec;
@@ -27,7 +29,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Squeue>, run, page: &texts::SQUEUE };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Squeue>, run, page: &texts::SQUEUE };
 
 const APPLET: Applet = Applet {
     name: "squeue",
@@ -163,7 +166,8 @@ impl Squeue {
 }
 
 fn step(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text).map_err(|_| CliError::error(1, format!("Invalid step id: {}", shown(text))))
+    spec::ids::parse_job(text)
+        .map_err(|_| CliError::error(1, format!("Invalid step id: {}", shown(text))))
 }
 
 /// # Errors
@@ -215,7 +219,9 @@ pub fn run(argv: &[OsString]) -> Done {
     if args.helpformat {
         return output::print(&helpformat::<render::Squeue>());
     }
-    if let Some(name) = args.nodelist.iter().flatten().find(|name| !output::is_node(name, &origin.host)) {
+    if let Some(name) =
+        args.nodelist.iter().flatten().find(|name| !output::is_node(name, &origin.host))
+    {
         return Err(CliError::error(1, format!("Invalid node name {name}")));
     }
     let table = Table::of(&args, default_columns(&origin))?;
@@ -313,7 +319,9 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
     };
     if args.start {
         let pending = |state: &JobState| *state == JobState::Pending;
-        query.states = Some(query.states.unwrap_or(vec![JobState::Pending]).into_iter().filter(pending).collect());
+        query.states = Some(
+            query.states.unwrap_or(vec![JobState::Pending]).into_iter().filter(pending).collect(),
+        );
     }
     // Ended jobs leave the memory of the daemon in minutes, and last night's are asked for as well.
     if query.jobs.is_empty() && query.wants_ended() {
@@ -395,7 +403,8 @@ fn choose_steps(args: &Squeue, list: &mut JobList) {
         return;
     }
     for job in &mut list.jobs {
-        let named: Vec<_> = args.steps.iter().filter(|r| names_record(r, job.id, &job.role)).collect();
+        let named: Vec<_> =
+            args.steps.iter().filter(|r| names_record(r, job.id, &job.role)).collect();
         job.steps.retain(|step| named.iter().any(|r| r.step.is_none_or(|id| id == step.id)));
     }
 }
@@ -433,25 +442,53 @@ mod tests {
             (&["-s"], false, false),
         ] {
             let filter = asked(words);
-            assert_eq!((filter.expected_starts, !filter.without_paths), (planned, paths), "{words:?}");
+            assert_eq!(
+                (filter.expected_starts, !filter.without_paths),
+                (planned, paths),
+                "{words:?}"
+            );
         }
     }
 
     #[test]
     fn a_listing_of_usual_columns_asks_for_little() {
-        let brief: [&[&str]; 4] = [&[], &["-l"], &["-h", "-o", "%i|%j|%t"], &["-O", "jobid,state,reason"]];
-        let whole: [&[&str]; 5] = [&["--start"], &["-o", "%i %C"], &["-o", "%i", "-S", "e"], &["--json"], &["-s"]];
-        assert!(brief.iter().all(|words| asked(words).brief) && !whole.iter().any(|words| asked(words).brief));
+        let brief: [&[&str]; 4] =
+            [&[], &["-l"], &["-h", "-o", "%i|%j|%t"], &["-O", "jobid,state,reason"]];
+        let whole: [&[&str]; 5] =
+            [&["--start"], &["-o", "%i %C"], &["-o", "%i", "-S", "e"], &["--json"], &["-s"]];
+        assert!(
+            brief.iter().all(|words| asked(words).brief)
+                && !whole.iter().any(|words| asked(words).brief)
+        );
     }
 
     #[test]
     fn without_states_only_what_is_not_over_is_asked_for() {
-        assert!([asked(&[]), asked(&["-j", "5"])].iter().all(|query| !query.wants_ended() && query.since.is_none()));
+        assert!(
+            [asked(&[]), asked(&["-j", "5"])]
+                .iter()
+                .all(|query| !query.wants_ended() && query.since.is_none())
+        );
         let all = asked(&["-t", "all"]);
-        assert_eq!((all.states, all.since), (None, Some(Timestamp::from_secs(913_600))), "of the last day");
-        assert_eq!(asked(&["-t", "all", "-j", "5"]).since, None, "a job that is named may be as old as it is");
-        assert_eq!(asked(&["-t", "CD,R"]).states, Some(vec![JobState::Completed, JobState::Running]));
-        assert_eq!(asked(&["-t", ""]).states, Some(Vec::new()), "a list of no states is not the absence of a list");
+        assert_eq!(
+            (all.states, all.since),
+            (None, Some(Timestamp::from_secs(913_600))),
+            "of the last day"
+        );
+        assert_eq!(
+            asked(&["-t", "all", "-j", "5"]).since,
+            None,
+            "a job that is named may be as old as it is"
+        );
+        assert_eq!(
+            asked(&["-t", "CD,R"]).states,
+            Some(vec![JobState::Completed, JobState::Running])
+        );
+        assert_eq!(
+            asked(&["-t", ""]).states,
+            Some(Vec::new()),
+            "a list of no states is not the absence of a list"
+        );
     }
 
     #[test]

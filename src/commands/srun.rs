@@ -5,7 +5,9 @@
 pub mod step;
 
 use super::output::print;
-use super::tasks::{caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back, tell};
+use super::tasks::{
+    caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back, tell,
+};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -40,7 +42,8 @@ use std::ffi::OsString;
 const FAILURE: &str = "Unable to allocate resources";
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Srun>, run, page: &texts::SRUN };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Srun>, run, page: &texts::SRUN };
 
 const APPLET: Applet = Applet {
     name: "srun",
@@ -174,7 +177,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     if srun.relative.is_some() && srun.jobid.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
-    let mut own = srun.cpu_bind.as_ref().map(|(bind, report)| bind.variables(*report)).unwrap_or_default();
+    let mut own =
+        srun.cpu_bind.as_ref().map(|(bind, report)| bind.variables(*report)).unwrap_or_default();
     own.extend(choices.told());
     // A step of a job that is there already is dealt out by Slurm's rule, unless somebody says how.
     if srun.jobid.is_some() && srun.job.distribution.is_none() {
@@ -183,7 +187,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     }
     // Inside a job without a name of its own, this is the job's, as with Slurm.
     own.push(("SLURM_JOB_NAME", request.name.clone()));
-    srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }.block(origin, &own);
+    srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }
+        .block(origin, &own);
     request.export = srun.export.as_ref().map(|option| option.spec.clone()).unwrap_or_default();
     srun.step = srun.step_request(&submission, &request, &name);
     srun.request = request;
@@ -202,7 +207,10 @@ impl Srun {
             ("mpi", self.mpi == Some(Mpi::Pmi2)),
         ];
         match attended.iter().find(|(_, given)| self.no_wait && *given) {
-            Some((name, _)) => Err(CliError::error(1, format!("--{name} is not supported together with --no-wait"))),
+            Some((name, _)) => Err(CliError::error(
+                1,
+                format!("--{name} is not supported together with --no-wait"),
+            )),
             None => Ok(()),
         }
     }
@@ -277,7 +285,11 @@ impl Session {
 
     /// A step of a job that runs.
     fn inside(&self, job: &JobRef) -> Done {
-        let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
+        let query = JobQuery {
+            without_paths: true,
+            without_steps: true,
+            ..JobQuery::of(vec![job.clone()])
+        };
         let paths = paths()?;
         let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(query))?;
         let jobs = match answer {
@@ -316,7 +328,12 @@ impl Session {
     }
 
     /// Until the allocation is there; `None` where a signal ended the wait.
-    fn wait(&self, conn: &mut Connection, caller: &Caller, job: JobId) -> Result<Option<Box<JobView>>, CliError> {
+    fn wait(
+        &self,
+        conn: &mut Connection,
+        caller: &Caller,
+        job: JobId,
+    ) -> Result<Option<Box<JobView>>, CliError> {
         let mut told = false;
         // With --immediate nothing is queued: it starts, or it is refused.
         let quiet = self.srun.job.quiet || self.srun.request.immediate_secs.is_some();
@@ -332,7 +349,9 @@ impl Session {
             Grant::Interrupted { typed, is_withdrawn } => {
                 tell(&match is_withdrawn {
                     true => {
-                        format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n")
+                        format!(
+                            "srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"
+                        )
                     }
                     false => format!("srun: {}\n", stays_until_back(job)),
                 });
@@ -377,11 +396,20 @@ fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
 }
 
 /// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
-fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection, Answer), CliError> {
+fn confirm(
+    paths: &Paths,
+    job: &JobRef,
+    request: &Request,
+) -> Result<(Connection, Answer), CliError> {
     let ask = |mut conn: Connection| conn.ask(request, &[]).map(|(answer, _)| (conn, answer));
     match Connection::open(paths).and_then(ask) {
-        Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
-            tell(&format!("srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it\n"));
+        Err(
+            ClientError::NoDaemon { .. }
+            | ClientError::Broken(FrameError::Closed | FrameError::Io(_)),
+        ) => {
+            tell(&format!(
+                "srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it\n"
+            ));
             Ok(reopen(paths, Some(RECONNECT_TIMEOUT)).and_then(ask)?)
         }
         other => Ok(other?),

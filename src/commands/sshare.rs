@@ -15,7 +15,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sshare>, run, page: &texts::SSHARE };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sshare>, run, page: &texts::SSHARE };
 
 const APPLET: Applet = Applet {
     name: "sshare",

@@ -24,7 +24,8 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sstat>, run, page: &texts::SSTAT };
+pub const ENTRY: Entry =
+    Entry { applet: APPLET, define: definition::<Sstat>, run, page: &texts::SSTAT };
 
 const APPLET: Applet = Applet {
     name: "sstat",
@@ -36,7 +37,10 @@ const APPLET: Applet = Applet {
     variables: &[],
     submission: "",
     groups: groups::LISTING,
-    examples: &[("sstat -j 12", "what the steps of a job use now"), ("sstat --series -j 12.0", "the same over time")],
+    examples: &[
+        ("sstat -j 12", "what the steps of a job use now"),
+        ("sstat --series -j 12.0", "the same over time"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -88,7 +92,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sstat, CliError> {
         return Err(CliError::error(1, "No jobs given: sstat -j <job>[.<step>]"));
     }
     if args.json && !args.series {
-        return Err(CliError::error(1, "--json goes with --series alone").hint("sacct --json tells what steps used"));
+        return Err(CliError::error(1, "--json goes with --series alone")
+            .hint("sacct --json tells what steps used"));
     }
     Ok(args)
 }
@@ -137,7 +142,9 @@ fn over_time(args: &Sstat, origin: &Origin) -> Done {
     };
     steps.retain(|one| args.jobs.iter().any(|wanted| means(wanted, one)));
     for wanted in args.jobs.iter().filter(|wanted| !steps.iter().any(|one| means(wanted, one))) {
-        let why = format!("nothing is known of {wanted} over time: it has not started, or was over at once");
+        let why = format!(
+            "nothing is known of {wanted} over time: it has not started, or was over at once"
+        );
         output::tell("sstat", &CliError::error(0, why));
     }
     if args.json {
@@ -161,7 +168,8 @@ pub fn series_of(jobs: &[JobView]) -> Result<Vec<StepSeries>, CliError> {
 fn complain(jobs: &[JobRef], list: &JobList) {
     for wanted in jobs {
         let names = |job: &&crate::model::view::JobView| {
-            job.id == wanted.job || job.role.array_job(job.id).is_some_and(|array| array == wanted.job)
+            job.id == wanted.job
+                || job.role.array_job(job.id).is_some_and(|array| array == wanted.job)
         };
         let has_steps = list.jobs.iter().filter(names).any(|job| !job.steps.is_empty());
         if !has_steps {

@@ -121,20 +121,32 @@ impl Maker<'_> {
         })?;
         let (script, command) = match (line.script, line.wrap) {
             (Some(script), None) => (script, None),
-            (None, Some(command)) if line.args.is_empty() => (sbatch::wrapped(&command), Some(command)),
-            (None, Some(_)) => return Err(CliError::error(1, "args are for a script: write those of wrap into it")),
-            (Some(_), Some(_)) => return Err(CliError::error(1, "a job has a script or a wrap, not both")),
+            (None, Some(command)) if line.args.is_empty() => {
+                (sbatch::wrapped(&command), Some(command))
+            }
+            (None, Some(_)) => {
+                return Err(CliError::error(
+                    1,
+                    "args are for a script: write those of wrap into it",
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(CliError::error(1, "a job has a script or a wrap, not both"));
+            }
             (None, None) => return Err(CliError::error(1, "a job needs a script or a wrap")),
         };
         spec::script::check(script.as_bytes()).map_err(|error| sbatch::refuse(&error))?;
         let mut directives = Vec::new();
         if command.is_none() {
-            let found = spec::directive::directives(&script).map_err(|error| sbatch::refuse(&error))?;
+            let found =
+                spec::directive::directives(&script).map_err(|error| sbatch::refuse(&error))?;
             directives.extend(found.into_iter().map(|Directive { line, words }| (line, words)));
         }
         let key = TemplateKey { options: line.options, directives, is_wrapped: command.is_some() };
         let Template { mut request, env } = self.template(key, &script)?;
-        request.submit_line.extend(command.map(|command| format!(" --wrap {}", submit_line(&[command]))));
+        request
+            .submit_line
+            .extend(command.map(|command| format!(" --wrap {}", submit_line(&[command]))));
         request.script_tasks = script_tasks(&script);
         request.args = line.args;
         request.name = line.name.unwrap_or(request.name);
@@ -147,8 +159,10 @@ impl Maker<'_> {
             return Ok(known.clone());
         }
         let words = ["sbatch"].into_iter().map(str::to_owned);
-        let mut argv: Vec<OsString> =
-            words.chain(self.options.iter().chain(&key.options).cloned()).map(OsString::from).collect();
+        let mut argv: Vec<OsString> = words
+            .chain(self.options.iter().chain(&key.options).cloned())
+            .map(OsString::from)
+            .collect();
         if key.is_wrapped {
             argv.push("--wrap=true".into());
         }
@@ -156,7 +170,8 @@ impl Maker<'_> {
             Text::Stdin => Ok(script.as_bytes().to_vec()),
             other => sbatch::read(other),
         };
-        let Sbatch { mut request, texts, wait, test_only, snapshot, .. } = sbatch::parse(&argv, self.origin, &read)?;
+        let Sbatch { mut request, texts, wait, test_only, snapshot, .. } =
+            sbatch::parse(&argv, self.origin, &read)?;
         if wait || test_only {
             let text = "--wait and --test-only are for one job: submit many, and wait for them by their numbers";
             return Err(CliError::error(1, text));
@@ -166,7 +181,8 @@ impl Maker<'_> {
             self.copies.push(take_snapshot(&mut request, &paths()?)?);
         }
         let mut template = Template { request, env: texts.env };
-        template.request.submit_line = submit_line(&argv[..argv.len() - usize::from(key.is_wrapped)]);
+        template.request.submit_line =
+            submit_line(&argv[..argv.len() - usize::from(key.is_wrapped)]);
         self.templates.insert(key, template.clone());
         Ok(template)
     }
@@ -248,8 +264,15 @@ impl Desk {
                 Some(wrong) => Fate::Error(wrong),
                 None => match taken.next() {
                     Some(Ok(job)) => Fate::Job(job),
-                    Some(Err(why)) => Fate::Error(in_words(&refused("Batch job submission failed", &why))),
-                    None => return Err(CliError::error(1, "the daemon answered fewer jobs than it was asked for")),
+                    Some(Err(why)) => {
+                        Fate::Error(in_words(&refused("Batch job submission failed", &why)))
+                    }
+                    None => {
+                        return Err(CliError::error(
+                            1,
+                            "the daemon answered fewer jobs than it was asked for",
+                        ));
+                    }
                 },
             };
             self.all_taken &= matches!(fate, Fate::Job(_));
@@ -264,7 +287,9 @@ impl Desk {
 fn note_trees(jobs: &mut [OneOfMany]) {
     let mut last: Option<JobRequest> = None;
     for OneOfMany { request, .. } in jobs {
-        let known = last.as_ref().filter(|last| last.work_dir == request.work_dir && request.snapshot.is_none());
+        let known = last
+            .as_ref()
+            .filter(|last| last.work_dir == request.work_dir && request.snapshot.is_none());
         match known {
             Some(last) => request.tree.clone_from(&last.tree),
             None => {
@@ -281,12 +306,17 @@ fn note_trees(jobs: &mut [OneOfMany]) {
 
 pub fn run(args: &SubmitArgs) -> Done {
     let origin = submitting_origin()?;
-    let mut maker =
-        Maker { options: args.options.clone(), origin: &origin, templates: HashMap::new(), copies: Vec::new() };
+    let mut maker = Maker {
+        options: args.options.clone(),
+        origin: &origin,
+        templates: HashMap::new(),
+        copies: Vec::new(),
+    };
     // What is wrong with the options of all is told before a line is read.
     let plain = TemplateKey { options: Vec::new(), directives: Vec::new(), is_wrapped: true };
     maker.template(plain, "")?;
-    let mut desk = Desk { daemon: Connection::open(&paths()?)?, under_way: VecDeque::new(), all_taken: true };
+    let mut desk =
+        Desk { daemon: Connection::open(&paths()?)?, under_way: VecDeque::new(), all_taken: true };
     let done = submit_all(&mut maker, &mut desk);
     done.map_err(|error| match desk.under_way.front().and_then(|lines| lines.first()) {
         Some((line, _)) => error.and(

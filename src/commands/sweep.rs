@@ -46,25 +46,32 @@ type Row = Vec<(String, String)>;
 pub fn run(args: &SweepArgs) -> Done {
     let rows = rows(args)?;
     if args.dry_run {
-        return print(&rows.iter().enumerate().map(|(task, row)| told(task, row)).collect::<String>());
+        return print(
+            &rows.iter().enumerate().map(|(task, row)| told(task, row)).collect::<String>(),
+        );
     }
     if args.words.is_empty() {
-        return Err(CliError::error(2, "no script is named").hint("slotd sweep --param lr=0.1,0.01 train.sh"));
+        return Err(CliError::error(2, "no script is named")
+            .hint("slotd sweep --param lr=0.1,0.01 train.sh"));
     }
     let last = u32::try_from(rows.len() - 1).unwrap_or(u32::MAX);
     let tasks = TaskSet::from_ranges(TaskRange::new(0, last, 1).into_iter().collect());
     let array = ArraySpec { tasks, limit: args.at_once };
     let own = ["sbatch".to_owned(), format!("--array={array}")];
-    let argv: Vec<OsString> = own.into_iter().chain(args.words.iter().cloned()).map(OsString::from).collect();
+    let argv: Vec<OsString> =
+        own.into_iter().chain(args.words.iter().cloned()).map(OsString::from).collect();
     let origin = submitting_origin()?;
     let mut parsed = sbatch::parse(&argv, &origin, &sbatch::read)?;
     if parsed.request.array.as_ref() != Some(&array) {
-        let why = "the tasks of the array are the combinations of the parameters: leave out --array";
+        let why =
+            "the tasks of the array are the combinations of the parameters: leave out --array";
         return Err(CliError::error(2, why).hint("--at-once says how many run at the same time"));
     }
     if parsed.wait || parsed.test_only {
         let why = "--wait and --test-only are not for slotd sweep: leave them out";
-        return Err(CliError::error(2, why).hint("`slotd wait` waits for all tasks; --dry-run lists them"));
+        return Err(
+            CliError::error(2, why).hint("`slotd wait` waits for all tasks; --dry-run lists them")
+        );
     }
     check_work_dir(&parsed.request, "slotd sweep")?;
     let whole: Vec<OsString> = std::env::args_os().collect();
@@ -79,7 +86,9 @@ pub fn run(args: &SweepArgs) -> Done {
 
 /// What the environment of the array says of one task.
 fn entries(task: usize, row: &Row) -> Vec<u8> {
-    let entry = |(name, value): &(String, String)| format!("SLOTD_ARRAY_TASK_{task}_{name}={value}\0").into_bytes();
+    let entry = |(name, value): &(String, String)| {
+        format!("SLOTD_ARRAY_TASK_{task}_{name}={value}\0").into_bytes()
+    };
     row.iter().flat_map(entry).collect()
 }
 
@@ -100,7 +109,8 @@ fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
         }
         None if args.param.is_empty() => {
             let why = "no parameters are named";
-            return Err(CliError::error(2, why).hint("--param lr=0.1,0.01 --param fold=1-5, or --csv runs.csv"));
+            return Err(CliError::error(2, why)
+                .hint("--param lr=0.1,0.01 --param fold=1-5, or --csv runs.csv"));
         }
         None => vec![Row::new()],
     };
@@ -108,9 +118,11 @@ fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
         let (name, values) = param_values(param)?;
         check_name(&name, rows.first().into_iter().flatten().map(|(name, _)| name.as_str()))?;
         if rows.len().saturating_mul(values.len()) > MAX_TASK_ID as usize {
-            return Err(CliError::error(1, format!("more than {MAX_TASK_ID} combinations")).hint("use fewer values"));
+            return Err(CliError::error(1, format!("more than {MAX_TASK_ID} combinations"))
+                .hint("use fewer values"));
         }
-        let with = |row: &Row, value: &String| [row.as_slice(), &[(name.clone(), value.clone())]].concat();
+        let with =
+            |row: &Row, value: &String| [row.as_slice(), &[(name.clone(), value.clone())]].concat();
         rows = rows.iter().flat_map(|row| values.iter().map(|value| with(row, value))).collect();
     }
     Ok(rows)
@@ -120,7 +132,8 @@ fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
 fn param_values(text: &str) -> Result<(String, Vec<String>), CliError> {
     let invalid = || {
         let why = format!("invalid --param {}: it is a name and its values", shown(text));
-        CliError::error(2, why).hint("lr=0.1,0.01 or fold=1-5; values with commas in them go into a file for --csv")
+        CliError::error(2, why)
+            .hint("lr=0.1,0.01 or fold=1-5; values with commas in them go into a file for --csv")
     };
     let (name, list) = text.split_once('=').ok_or_else(invalid)?;
     let mut values = Vec::new();
@@ -140,10 +153,15 @@ fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Resu
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_name {
         let why = format!("{} cannot be the name of a parameter", shown(name));
-        return Err(CliError::error(2, why).hint("names are those of variables: letters, digits and _"));
+        return Err(
+            CliError::error(2, why).hint("names are those of variables: letters, digits and _")
+        );
     }
     if ["SLURM_", "SLOTD_"].iter().any(|prefix| name.starts_with(prefix)) {
-        return Err(CliError::error(2, format!("{name} has a meaning of its own: choose another name")));
+        return Err(CliError::error(
+            2,
+            format!("{name} has a meaning of its own: choose another name"),
+        ));
     }
     if others.any(|other| other == name) {
         return Err(CliError::error(2, format!("the parameter {name} is given twice")));
@@ -153,24 +171,29 @@ fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Resu
 
 fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, CliError> {
     let refuse = |error: csv::Error| {
-        CliError::error(1, format!("{}: {error}", file.display())).hint("each line has as many values as the first")
+        CliError::error(1, format!("{}: {error}", file.display()))
+            .hint("each line has as many values as the first")
     };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let names = reader.headers().map_err(refuse)?.clone();
     for (at, name) in names.iter().enumerate() {
         check_name(name, names.iter().take(at))?;
     }
-    let named =
-        |record: csv::StringRecord| names.iter().zip(&record).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-    let rows: Vec<Row> = reader.records().map(|row| row.map(named).map_err(refuse)).collect::<Result<_, _>>()?;
+    let named = |record: csv::StringRecord| {
+        names.iter().zip(&record).map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
+    };
+    let rows: Vec<Row> =
+        reader.records().map(|row| row.map(named).map_err(refuse)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
         let why = format!("{}: there is no line of values", file.display());
-        return Err(
-            CliError::error(1, why).hint("the first line names the parameters, each other one is a combination")
-        );
+        return Err(CliError::error(1, why)
+            .hint("the first line names the parameters, each other one is a combination"));
     }
     if let Some((name, _)) = rows.iter().flatten().find(|(_, value)| value.contains('\0')) {
-        return Err(CliError::error(1, format!("{}: a value of {name} has a zero byte in it", file.display())));
+        return Err(CliError::error(
+            1,
+            format!("{}: a value of {name} has a zero byte in it", file.display()),
+        ));
     }
     Ok(rows)
 }
@@ -183,7 +206,11 @@ mod tests {
         let param = params.iter().map(|text| (*text).to_owned()).collect();
         let args = SweepArgs { param, csv: None, at_once: None, dry_run: false, words: Vec::new() };
         match rows(&args) {
-            Ok(rows) => Ok(rows.iter().enumerate().map(|(task, row)| told(task, row).trim_end().to_owned()).collect()),
+            Ok(rows) => Ok(rows
+                .iter()
+                .enumerate()
+                .map(|(task, row)| told(task, row).trim_end().to_owned())
+                .collect()),
             Err(error) => Err(error.lines[0].1.clone()),
         }
     }
@@ -191,7 +218,13 @@ mod tests {
     #[test]
     fn each_value_goes_with_each_of_the_others() {
         let told = all(&["lr=0.1,1e-2", "fold=1-3:2,9"]).expect("two parameters");
-        let want = ["0 lr=0.1 fold=1", "1 lr=0.1 fold=3", "2 lr=0.1 fold=9", "3 lr=1e-2 fold=1", "4 lr=1e-2 fold=3"];
+        let want = [
+            "0 lr=0.1 fold=1",
+            "1 lr=0.1 fold=3",
+            "2 lr=0.1 fold=9",
+            "3 lr=1e-2 fold=1",
+            "4 lr=1e-2 fold=3",
+        ];
         assert_eq!((&told[..5], told.len()), (&want.map(str::to_owned)[..], 6));
         assert_eq!(
             all(&["x=a b,-1,2020-01-01"]),
@@ -216,10 +249,17 @@ mod tests {
 
     #[test]
     fn a_file_has_a_combination_a_line() {
-        let rows = |text: &str| csv_rows(Path::new("runs.csv"), text).map_err(|error| error.text("slotd"));
+        let rows =
+            |text: &str| csv_rows(Path::new("runs.csv"), text).map_err(|error| error.text("slotd"));
         let read = rows("lr, name\n0.1,\"a,b\"\n0.2, c \n").expect("two lines");
-        assert_eq!(read.iter().map(|row| told(0, row)).collect::<String>(), "0 lr=0.1 name='a,b'\n0 lr=0.2 name=c\n");
-        assert_eq!(entries(3, &read[0]), b"SLOTD_ARRAY_TASK_3_lr=0.1\0SLOTD_ARRAY_TASK_3_name=a,b\0");
+        assert_eq!(
+            read.iter().map(|row| told(0, row)).collect::<String>(),
+            "0 lr=0.1 name='a,b'\n0 lr=0.2 name=c\n"
+        );
+        assert_eq!(
+            entries(3, &read[0]),
+            b"SLOTD_ARRAY_TASK_3_lr=0.1\0SLOTD_ARRAY_TASK_3_name=a,b\0"
+        );
         for (text, why) in [
             ("lr,lr\n1,2\n", "the parameter lr is given twice"),
             ("lr,b\n1\n", "CSV error"),

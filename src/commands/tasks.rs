@@ -25,7 +25,11 @@ use std::path::Path;
 pub fn client(holds: bool) -> Client {
     let pid = std::process::id();
     let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
-    Client { process: ClientProcess { pid, start_ticks, boot: clock::boot_id() }, holds, until_granted: false }
+    Client {
+        process: ClientProcess { pid, start_ticks, boot: clock::boot_id() },
+        holds,
+        until_granted: false,
+    }
 }
 
 /// This process, for the daemon.
@@ -35,7 +39,9 @@ pub fn caller(paths: Paths) -> Caller {
 
 /// What becomes of a job that waits, whose client ends while no daemon is there.
 pub fn stays_until_back(job: JobId) -> String {
-    format!("the daemon is away: job {job} stays in the queue until it is back, and is cancelled then")
+    format!(
+        "the daemon is away: job {job} stays in the queue until it is back, and is cancelled then"
+    )
 }
 
 /// Says something in one write, so that several commands at one terminal do not tear each other's lines.
@@ -58,7 +64,9 @@ pub fn hand_in(
     let mut was_lost = false;
     let mut lost = || {
         was_lost = true;
-        tell(&format!("{command}: the daemon went away before it answered: waiting for it to come back\n"));
+        tell(&format!(
+            "{command}: the daemon went away before it answered: waiting for it to come back\n"
+        ));
     };
     submit(paths, submission, raw, &mut lost).map_err(|error| match error {
         error @ ClientError::NoDaemon { .. } if was_lost => CliError::from(error).and(
@@ -118,7 +126,10 @@ pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Held, Cl
 /// There is none.
 pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
     work_tree::probe(Path::new(&request.work_dir)).ok_or_else(|| {
-        CliError::error(1, format!("--snapshot copies a git work tree, and {} is in none", request.work_dir))
+        CliError::error(
+            1,
+            format!("--snapshot copies a git work tree, and {} is in none", request.work_dir),
+        )
     })
 }
 
@@ -156,21 +167,29 @@ pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
 /// It is not there, no directory, or may not be entered.
 pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliError> {
     let dir = &request.work_dir;
-    let entered = nix::sys::stat::stat(dir.as_str()).and_then(|found| match found.st_mode & libc::S_IFMT {
-        libc::S_IFDIR => nix::unistd::access(dir.as_str(), nix::unistd::AccessFlags::X_OK),
-        _ => Err(Errno::ENOTDIR),
-    });
+    let entered =
+        nix::sys::stat::stat(dir.as_str()).and_then(|found| match found.st_mode & libc::S_IFMT {
+            libc::S_IFDIR => nix::unistd::access(dir.as_str(), nix::unistd::AccessFlags::X_OK),
+            _ => Err(Errno::ENOTDIR),
+        });
     let Err(errno) = entered else { return Ok(()) };
     let why = errno.desc();
-    let waits = !request.dependency.is_empty() || request.begin.is_some_and(|begin| begin > super::now());
+    let waits =
+        !request.dependency.is_empty() || request.begin.is_some_and(|begin| begin > super::now());
     if !waits {
         let hint = match errno {
             Errno::ENOENT => "make it, or name another one with --chdir",
             _ => "name another one with --chdir",
         };
-        return Err(CliError::error(1, format!("unable to use the working directory {dir}: {why}")).hint(hint));
+        return Err(CliError::error(
+            1,
+            format!("unable to use the working directory {dir}: {why}"),
+        )
+        .hint(hint));
     }
-    tell(&format!("{command}: warning: the working directory {dir} must be there when the job starts: {why}\n"));
+    tell(&format!(
+        "{command}: warning: the working directory {dir} must be there when the job starts: {why}\n"
+    ));
     Ok(())
 }
 
@@ -266,7 +285,9 @@ impl Reporter {
 
 impl StepObserver for Reporter {
     fn waits(&mut self, job: JobId) {
-        self.news(&format!("Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"));
+        self.news(&format!(
+            "Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"
+        ));
     }
 
     fn started(&mut self, job: JobId) {
@@ -276,7 +297,9 @@ impl StepObserver for Reporter {
     fn aborted(&mut self, wait_secs: u64) {
         // The command of salloc is no step for the user: what is said of it is what became of the allocation.
         if self.command == "srun" {
-            self.say(&format!("Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."));
+            self.say(&format!(
+                "Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."
+            ));
         }
     }
 
@@ -305,25 +328,44 @@ pub fn all_streams() -> StepOptions {
 }
 
 /// The exit code of a step as a shell's, and the lines that srun says about it.
-pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec<String>), CliError> {
+pub fn verdict(
+    node: &str,
+    job: JobId,
+    outcome: &StepOutcome,
+) -> Result<(u8, Vec<String>), CliError> {
     match outcome {
         StepOutcome::Ended { step, record, stopped } => {
             let (exit, tasks) = (record.exit, &record.tasks);
             if let Some(error) = &record.launch_error {
-                return Err(CliError::error(1, format!("task launch for StepId={job} failed: {error}")));
+                return Err(CliError::error(
+                    1,
+                    format!("task launch for StepId={job} failed: {error}"),
+                ));
             }
             let mut lines: Vec<String> =
                 failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
             // Of a step that was told to end srun has said so already.
             if !stopped && matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
-                lines.push(format!("Force Terminated StepId={job}.{}", step.unwrap_or(StepId::Num(0))));
+                lines.push(format!(
+                    "Force Terminated StepId={job}.{}",
+                    step.unwrap_or(StepId::Num(0))
+                ));
             }
             Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))
         }
-        StepOutcome::Refused(why) => Err(super::refused(&format!("Unable to create step for job {job}"), why)),
+        StepOutcome::Refused(why) => {
+            Err(super::refused(&format!("Unable to create step for job {job}"), why))
+        }
         StepOutcome::JobEnded(view) => {
-            let code = if view.run.exit.is_success() { 1 } else { u8::try_from(view.run.exit.as_shell()).unwrap_or(1) };
-            Ok((code, vec![format!("error: Job {job} is over: {} ({})", view.run.state, view.run.reason)]))
+            let code = if view.run.exit.is_success() {
+                1
+            } else {
+                u8::try_from(view.run.exit.as_shell()).unwrap_or(1)
+            };
+            Ok((
+                code,
+                vec![format!("error: Job {job} is over: {} ({})", view.run.state, view.run.reason)],
+            ))
         }
     }
 }
@@ -334,8 +376,16 @@ mod tests {
 
     #[test]
     fn tasks_of_one_fate_share_a_line() {
-        let tasks = [ExitCode::status(7), ExitCode::status(7), ExitCode::OK, ExitCode::signal(libc::SIGKILL)];
-        assert_eq!(failures("vm", &tasks), ["vm: tasks 0-1: Exited with exit code 7", "vm: task 3: Killed"]);
+        let tasks = [
+            ExitCode::status(7),
+            ExitCode::status(7),
+            ExitCode::OK,
+            ExitCode::signal(libc::SIGKILL),
+        ];
+        assert_eq!(
+            failures("vm", &tasks),
+            ["vm: tasks 0-1: Exited with exit code 7", "vm: task 3: Killed"]
+        );
         assert_eq!(failures("vm", &[ExitCode::OUT_OF_MEMORY]), ["vm: task 0: Out Of Memory"]);
     }
 }

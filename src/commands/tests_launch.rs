@@ -17,8 +17,9 @@ fn argv(words: &[&str]) -> Vec<OsString> {
 }
 
 fn run<T>(result: Result<T, CliError>, command: &str) -> Result<T, (String, i32)> {
-    let without_hints =
-        |text: String| -> String { text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect() };
+    let without_hints = |text: String| -> String {
+        text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect()
+    };
     result.map_err(|error| (error.output.clone() + &without_hints(error.text(command)), error.exit))
 }
 
@@ -31,7 +32,8 @@ fn srun(words: &[&str]) -> Srun {
 }
 
 fn salloc(words: &[&str]) -> Salloc {
-    run(salloc::parse(&argv(&[&["salloc"], words].concat()), &lab(&[])), "salloc").expect("a good command line")
+    run(salloc::parse(&argv(&[&["salloc"], words].concat()), &lab(&[])), "salloc")
+        .expect("a good command line")
 }
 
 fn scancel_or(words: &[&str]) -> Result<Scancel, (String, i32)> {
@@ -60,8 +62,18 @@ fn srun_refuses_as_slurm_does() {
             "srun: unrecognized option '--nosuch'\nTry \"srun --help\" for more information\n",
             255,
         ),
-        ("K-28", &["-n", "0", "true"], "srun: error: Invalid numeric value \"0\" for --ntasks.\n", 1),
-        ("no-wait", &["--no-wait", "-l", "true"], "srun: error: --label is not supported together with --no-wait\n", 1),
+        (
+            "K-28",
+            &["-n", "0", "true"],
+            "srun: error: Invalid numeric value \"0\" for --ntasks.\n",
+            1,
+        ),
+        (
+            "no-wait",
+            &["--no-wait", "-l", "true"],
+            "srun: error: --label is not supported together with --no-wait\n",
+            1,
+        ),
         (
             "no-wait",
             &["--no-wait", "--unbuffered", "true"],
@@ -101,7 +113,10 @@ fn srun_finds_the_job_it_is_in() {
     assert_eq!(inside, Some(JobRef::job(JobId(12))));
     let other = srun_in(&[("SLURM_JOB_ID", "12")], &["--jobid=13", "true"]).expect("good").jobid;
     assert_eq!(other, Some(JobRef::job(JobId(13))));
-    assert_eq!(srun_in(&[("SLURM_JOB_ID", "12")], &["--no-wait", "true"]).expect("good").jobid, None);
+    assert_eq!(
+        srun_in(&[("SLURM_JOB_ID", "12")], &["--no-wait", "true"]).expect("good").jobid,
+        None
+    );
 }
 
 #[test]
@@ -118,8 +133,13 @@ fn a_step_takes_from_the_environment_what_describes_it() {
     assert_eq!(step.ntasks, Some(4));
     assert_eq!((step.mem, step.gpu), (MemRequest::Default, GpuRequest::default()));
     assert_eq!((step.name.as_str(), step.cpus_per_task, step.exact), ("hostname", None, false));
-    let step = srun_in(&env, &["-n1", "--mem=100", "-G1", "-c2", "-J", "s", "hostname"]).expect("good").step;
-    assert_eq!((step.ntasks, step.mem, step.gpu.total), (Some(1), MemRequest::PerNode(100), Some(1)));
+    let step = srun_in(&env, &["-n1", "--mem=100", "-G1", "-c2", "-J", "s", "hostname"])
+        .expect("good")
+        .step;
+    assert_eq!(
+        (step.ntasks, step.mem, step.gpu.total),
+        (Some(1), MemRequest::PerNode(100), Some(1))
+    );
     assert_eq!((step.name.as_str(), step.cpus_per_task), ("s", Some(2)));
     assert!(step.exact, "-c implies --exact (srun man page)");
     let env = [("SLURM_JOB_ID", "12"), ("SLURM_GPUS", "2"), ("SLURM_GPUS_PER_TASK", "1")];
@@ -129,10 +149,19 @@ fn a_step_takes_from_the_environment_what_describes_it() {
 
 #[test]
 fn gpus_that_the_user_asks_for_by_a_variable_are_the_steps() {
-    let job = [("SLURM_JOB_ID", "12"), ("SLURM_JOB_GPUS", "0,1"), ("SLURM_GPUS", "2"), ("SLURM_GPUS_PER_NODE", "2")];
+    let job = [
+        ("SLURM_JOB_ID", "12"),
+        ("SLURM_JOB_GPUS", "0,1"),
+        ("SLURM_GPUS", "2"),
+        ("SLURM_GPUS_PER_NODE", "2"),
+    ];
     let gpu = |own: &[(&'static str, &'static str)], words: &[&str]| {
-        let env: Vec<_> =
-            job.iter().filter(|(name, _)| own.iter().all(|(is, _)| is != name)).chain(own).copied().collect();
+        let env: Vec<_> = job
+            .iter()
+            .filter(|(name, _)| own.iter().all(|(is, _)| is != name))
+            .chain(own)
+            .copied()
+            .collect();
         srun_in(&env, &[words, &["hostname"]].concat()).expect("good").step.gpu
     };
     let one = GpuRequest { per_node: Some(1), ..GpuRequest::default() };
@@ -140,9 +169,16 @@ fn gpus_that_the_user_asks_for_by_a_variable_are_the_steps() {
     assert_eq!(gpu(&[("SLURM_GRES", "gpu:1")], &[]), one);
     assert_eq!(gpu(&[("SLURM_STEP_GRES", "gpu:1")], &[]), one);
     assert_eq!(gpu(&[("SLURM_GPUS_PER_NODE", "1")], &[]), one);
-    assert_eq!(gpu(&[("SLURM_GPUS", "1")], &[]), GpuRequest { total: Some(1), ..GpuRequest::default() });
+    assert_eq!(
+        gpu(&[("SLURM_GPUS", "1")], &[]),
+        GpuRequest { total: Some(1), ..GpuRequest::default() }
+    );
     let both = gpu(&[("SLURM_GRES", "gpu:1")], &["-G2"]);
-    assert_eq!(both, GpuRequest { total: Some(2), ..GpuRequest::default() }, "the command line wins");
+    assert_eq!(
+        both,
+        GpuRequest { total: Some(2), ..GpuRequest::default() },
+        "the command line wins"
+    );
 }
 
 #[test]
@@ -171,7 +207,10 @@ fn option_output_error_and_input_of_srun() {
 #[test]
 fn option_cpu_bind() {
     assert_eq!(srun(&["--cpu-bind", "cores", "--", "true"]).step.cpu_bind, CpuBind::Cores);
-    assert_eq!(srun(&["--cpu-bind=map_cpu:0,2", "--", "true"]).step.cpu_bind.to_string(), "map_cpu:0,2");
+    assert_eq!(
+        srun(&["--cpu-bind=map_cpu:0,2", "--", "true"]).step.cpu_bind.to_string(),
+        "map_cpu:0,2"
+    );
     assert!(srun(&["--cpu-bind=verbose,none", "true"]).step.report_cpu_bind);
 }
 
@@ -191,7 +230,8 @@ fn option_chdir_of_srun() {
 
 #[test]
 fn rarer_options_of_srun() {
-    let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
+    let got =
+        srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
     assert_eq!((got.step.kill_on_bad_exit, got.wait), (true, Some(60)));
     assert!(got.multi_prog && got.step.overlap);
     assert!(!srun(&["--kill-on-bad-exit=0", "true"]).step.kill_on_bad_exit);
@@ -221,10 +261,13 @@ fn values_of_srun_are_refused_in_slurms_words() {
 
 #[test]
 fn a_cpu_binding_that_is_none_comes_with_the_kinds() {
-    let error = |word: &str| srun::parse(&argv(&["srun", word, "true"]), &lab(&[])).expect_err("no binding");
+    let error = |word: &str| {
+        srun::parse(&argv(&["srun", word, "true"]), &lab(&[])).expect_err("no binding")
+    };
     let text = error("--cpu-bind=verbose,croes").text("srun");
     assert!(
-        text.contains("\n  hint: [quiet|verbose,] and none, threads, ") && text.ends_with("; did you mean cores?\n")
+        text.contains("\n  hint: [quiet|verbose,] and none, threads, ")
+            && text.ends_with("; did you mean cores?\n")
     );
     let help = error("--cpu-bind=help");
     assert!(help.output.contains("map_cpu:CPU,...") && help.lines.is_empty() && help.exit == 0);
@@ -233,7 +276,8 @@ fn a_cpu_binding_that_is_none_comes_with_the_kinds() {
 #[test]
 fn exit_codes_may_be_asked_for() {
     let origin = lab(&[("SLURM_EXIT_ERROR", "99"), ("SLURM_EXIT_IMMEDIATE", "x")]);
-    let codes = ["SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE", "SLURM_EXIT_OTHER"].map(|name| origin.exit_code(name));
+    let codes = ["SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE", "SLURM_EXIT_OTHER"]
+        .map(|name| origin.exit_code(name));
     assert_eq!(codes, [99, 1, 1]);
 }
 
@@ -244,7 +288,11 @@ fn salloc_runs_a_command_or_a_shell() {
     let got = salloc(&["-n", "1", "sh", "-c", "exit 5"]);
     assert_eq!(got.command, ["sh", "-c", "exit 5"]);
     assert_eq!((got.request.name.as_str(), got.request.ntasks), ("interactive", Some(1)));
-    assert!(salloc(&["-p", "gpu", "-c", "4", "--mem", "8G", "-G", "1", "-t", "00:30:00"]).command.is_empty());
+    assert!(
+        salloc(&["-p", "gpu", "-c", "4", "--mem", "8G", "-G", "1", "-t", "00:30:00"])
+            .command
+            .is_empty()
+    );
     assert!(salloc(&["--no-shell", "-J", "nosh"]).no_shell);
     assert_eq!(salloc(&["--no-shell"]).request.name, "no-shell");
     assert_eq!(salloc(&["--no-shell", "-J", "nosh"]).request.name, "nosh");
@@ -253,9 +301,11 @@ fn salloc_runs_a_command_or_a_shell() {
 #[test]
 fn salloc_rings_the_bell_when_it_is_told_to_or_after_a_wait() {
     let (short, long) = (Duration::from_secs(10), Duration::from_secs(11));
-    for (words, rings) in
-        [(&["--bell"][..], [true, true]), (&["--bell", "--no-bell"], [false, false]), (&[], [false, true])]
-    {
+    for (words, rings) in [
+        (&["--bell"][..], [true, true]),
+        (&["--bell", "--no-bell"], [false, false]),
+        (&[], [false, true]),
+    ] {
         assert_eq!([short, long].map(|waited| salloc(words).rings(waited)), rings, "{words:?}");
     }
 }
@@ -274,7 +324,11 @@ fn scancel_refuses_as_slurm_does() {
             "scancel: unrecognized option '--nosuch'\nTry \"scancel --help\" for more information\n",
         ),
         ("I-12", &["0"], "scancel: error: Invalid job id 0\n"),
-        ("I-13", &["-1"], "scancel: invalid option -- '1'\nTry \"scancel --help\" for more information\n"),
+        (
+            "I-13",
+            &["-1"],
+            "scancel: invalid option -- '1'\nTry \"scancel --help\" for more information\n",
+        ),
         (
             "I-28",
             &["-t", "bogus"],
@@ -302,12 +356,19 @@ fn scancel_takes_many_ids_of_all_kinds() {
 
 #[test]
 fn scancel_filters() {
-    let got = scancel(&["-u", "root", "--me", "-n", "a,b", "-p", "cpu", "-t", "PD", "-w", "n[1-2]", "-A", "x", "-Qvi"]);
+    let got = scancel(&[
+        "-u", "root", "--me", "-n", "a,b", "-p", "cpu", "-t", "PD", "-w", "n[1-2]", "-A", "x",
+        "-Qvi",
+    ]);
     let filter = got.query("n2").expect("a filter");
     assert_eq!(filter.users, ["root", "lab"]);
     assert_eq!(filter.names, ["a", "b"]);
     assert_eq!((filter.states, filter.on_node), (Some(vec![JobState::Pending]), true));
-    assert_eq!(got.query("other").expect("a filter").states, Some(Vec::new()), "nothing is on other hosts");
+    assert_eq!(
+        got.query("other").expect("a filter").states,
+        Some(Vec::new()),
+        "nothing is on other hosts"
+    );
     assert!(got.quiet && got.interactive && got.common.verbose == 1);
     assert!(scancel(&["--name", "x", "-b", "-f"]).batch);
 }

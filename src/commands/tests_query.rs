@@ -26,8 +26,9 @@ fn argv(command: &str, words: &[&str]) -> Vec<OsString> {
 }
 
 fn run<T>(result: Result<T, CliError>, command: &str) -> Result<T, (String, i32)> {
-    let without_hints =
-        |text: String| -> String { text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect() };
+    let without_hints = |text: String| -> String {
+        text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect()
+    };
     result.map_err(|error| (error.output.clone() + &without_hints(error.text(command)), error.exit))
 }
 
@@ -103,7 +104,11 @@ fn squeue_refuses_as_slurm_does() {
             "squeue: error: -o (--format) is incompatible with -O (--Format)\n",
         ),
         ("F-24", &["-j", "abc"], "squeue: error: Invalid job id: abc\n"),
-        ("F-54", &["--nosuch"], "squeue: unrecognized option '--nosuch'\nTry \"squeue --help\" for more information\n"),
+        (
+            "F-54",
+            &["--nosuch"],
+            "squeue: unrecognized option '--nosuch'\nTry \"squeue --help\" for more information\n",
+        ),
         ("F-55", &["extra"], "squeue: error: Unrecognized option: extra\n"),
     ] {
         assert_eq!(squeue_or(&[], words).map(|_| ()), Err((text.to_owned(), 1)), "{record}");
@@ -144,9 +149,15 @@ fn squeue_steps() {
 fn squeue_all_and_states() {
     assert_eq!(squeue(&[]).states(), None);
     assert_eq!(squeue(&["--all"]).states(), Some(StateFilter::All));
-    assert_eq!(squeue(&["-a", "-t", "R"]).states(), Some(StateFilter::Some(vec![JobState::Running])));
     assert_eq!(
-        squeue(&["--states=PD|R".replace('|', ",").as_str()]).states().map(|s| s.to_string()).as_deref(),
+        squeue(&["-a", "-t", "R"]).states(),
+        Some(StateFilter::Some(vec![JobState::Running]))
+    );
+    assert_eq!(
+        squeue(&["--states=PD|R".replace('|', ",").as_str()])
+            .states()
+            .map(|s| s.to_string())
+            .as_deref(),
         Some("PENDING,RUNNING")
     );
     assert_eq!(
@@ -158,10 +169,14 @@ fn squeue_all_and_states() {
 #[test]
 fn squeue_users_names_and_places() {
     let got = squeue(&[
-        "-u", "a,b", "--me", "-n", "x", "-p", "cpu,gpu", "-A", "none", "-w", "vm", "-q", "q", "-R", "r", "-L", "l",
+        "-u", "a,b", "--me", "-n", "x", "-p", "cpu,gpu", "-A", "none", "-w", "vm", "-q", "q", "-R",
+        "r", "-L", "l",
     ]);
     assert_eq!(got.user, ["a", "b", "lab"]);
-    assert_eq!((got.name, got.partition), (vec!["x".to_owned()], vec!["cpu".to_owned(), "gpu".to_owned()]));
+    assert_eq!(
+        (got.name, got.partition),
+        (vec!["x".to_owned()], vec!["cpu".to_owned(), "gpu".to_owned()])
+    );
     assert_eq!((got.account, got.nodelist), (vec!["none".to_owned()], Some(vec!["vm".to_owned()])));
     assert_eq!(squeue(&["-uroot", "-h"]).user, ["root"]);
 }
@@ -172,13 +187,21 @@ fn squeue_formats() {
     assert_eq!(squeue(&["-o \"%u\""]).columns, Format::Percent(" \"%u\"".into()));
     assert_eq!(squeue(&["-O", "jobid:5"]).columns, Format::Fields("jobid:5".into()));
     assert_eq!(squeue(&["-l"]).columns, Format::Default);
-    assert!(squeue(&["-l"]).long && squeue(&["--start"]).start && squeue(&["-r"]).array && squeue(&["-h"]).noheader);
+    assert!(
+        squeue(&["-l"]).long
+            && squeue(&["--start"]).start
+            && squeue(&["-r"]).array
+            && squeue(&["-h"]).noheader
+    );
     let env = [("SQUEUE_FORMAT", "%i:%t"), ("SQUEUE_STATES", "R")];
     let got = squeue_or(&env, &["-h"]).expect("good");
     assert_eq!(got.columns, Format::Percent("%i:%t".into()));
     assert_eq!(got.states(), Some(StateFilter::Some(vec![JobState::Running])));
     assert_eq!(squeue_or(&env, &["-l"]).expect("good").columns, Format::Default);
-    assert_eq!(squeue_or(&env, &["-O", "state"]).expect("good").columns, Format::Fields("state".into()));
+    assert_eq!(
+        squeue_or(&env, &["-O", "state"]).expect("good").columns,
+        Format::Fields("state".into())
+    );
 }
 
 #[test]
@@ -187,7 +210,9 @@ fn squeue_machine_output_and_repetition() {
     assert_eq!(squeue(&["--yaml=v0.0.40"]).data.machine(), Some(Machine::Yaml(DataVersion::V40)));
     assert_eq!(squeue(&["-i", "2"]).iterate, Some(2));
     assert_eq!(squeue(&["-S", "-i"]).sort.as_deref(), Some("-i"));
-    assert!(squeue(&["--noconvert", "--only-job-state", "-M", "all", "-P", "--local"]).jobs.is_empty());
+    assert!(
+        squeue(&["--noconvert", "--only-job-state", "-M", "all", "-P", "--local"]).jobs.is_empty()
+    );
 }
 
 // sacct
@@ -210,7 +235,11 @@ fn sacct_refuses_as_slurm_does() {
         ),
         ("an operand", &["5"], "sacct: error: Unrecognized option: 5\n"),
         ("G-41", &["--nosuch"], "sacct: unrecognized option '--nosuch'\n"),
-        ("snakemake", &["-nu", "root", "-o", "Account%256", "|", "tail", "-1"], "sacct: invalid option -- '1'\n"),
+        (
+            "snakemake",
+            &["-nu", "root", "-o", "Account%256", "|", "tail", "-1"],
+            "sacct: invalid option -- '1'\n",
+        ),
     ] {
         assert_eq!(sacct_or(words).map(|_| ()), Err((text.to_owned(), 1)), "{record}");
     }
@@ -225,14 +254,17 @@ fn queries_say_what_they_would_understand() {
             .find_map(|line| line.strip_prefix("  hint: ").map(str::to_owned))
             .unwrap_or_default()
     };
-    let sacct = |words: &[&str]| hint("sacct", sacct::parse(&argv("sacct", words), &lab(&[])).expect_err("refused"));
+    let sacct = |words: &[&str]| {
+        hint("sacct", sacct::parse(&argv("sacct", words), &lab(&[])).expect_err("refused"))
+    };
     assert_eq!(sacct(&["5"]), "sacct -j 5");
     assert_eq!(sacct(&["-s", "FALED"]), "did you mean FAILED?");
     assert!(sacct(&["-s", "foo"]).starts_with("states: PENDING, "));
     assert!(sacct(&["-S", "tody"]).ends_with("; did you mean today?"));
     assert_eq!(sacct(&["--stat=R", "--formt=x"]), "did you mean --format?");
-    let squeue =
-        |words: &[&str]| hint("squeue", squeue::parse(&argv("squeue", words), &lab(&[])).expect_err("refused"));
+    let squeue = |words: &[&str]| {
+        hint("squeue", squeue::parse(&argv("squeue", words), &lab(&[])).expect_err("refused"))
+    };
     assert_eq!(squeue(&["-t", "RUNING"]), "did you mean RUNNING?");
 }
 
@@ -240,7 +272,10 @@ fn queries_say_what_they_would_understand() {
 fn sacct_lists_add_up() {
     let got = sacct(&["-o", "JobID,State", "--parsable2", "-j", "2", "-j", "3_1,4.0"]);
     assert_eq!(shown(&got.jobs), ["2", "3_1", "4.0"]);
-    assert_eq!((got.view, got.lines.separator("|")), (SacctFormat::Fields("JobID,State".into()), Some(("|", false))));
+    assert_eq!(
+        (got.view, got.lines.separator("|")),
+        (SacctFormat::Fields("JobID,State".into()), Some(("|", false)))
+    );
 }
 
 #[test]
@@ -255,7 +290,8 @@ fn sacct_looks_for_states_from_midnight_or_in_the_window_that_is_named() {
     assert_eq!(window(&["-s", "F", "-S", noon]), (then, None), "until now");
     assert_eq!(window(&["-s", "F", "-S", noon, "-E", "now"]), (then, Some(now)));
     assert_eq!(window(&["-s", "F", "-j", "7", "-S", noon]), (then, None));
-    let (message, exit) = sacct_or(&["-S", "now", "-E", noon]).map(|_| ()).expect_err("it ends before now");
+    let (message, exit) =
+        sacct_or(&["-S", "now", "-E", noon]).map(|_| ()).expect_err("it ends before now");
     assert!(message.contains("requested is after end time") && exit == 1, "{message}");
 }
 
@@ -323,7 +359,9 @@ fn sacct_switches() {
     assert!(sacct(&["--helpformat"]).helpformat && sacct(&["-e"]).helpformat);
     assert_eq!((sacct(&["-b"]).view, sacct(&["-l"]).view), (SacctFormat::Brief, SacctFormat::Long));
     assert_eq!(
-        sacct(&["--json", "-S1970-01-01-00:00:01"].map(|w| w.trim_end_matches("-00:00:01"))).data.machine(),
+        sacct(&["--json", "-S1970-01-01-00:00:01"].map(|w| w.trim_end_matches("-00:00:01")))
+            .data
+            .machine(),
         Some(Machine::Json(DataVersion::V38))
     );
     assert_eq!(sacct(&["--unit", "K"]).units, Some('K'));
@@ -346,9 +384,9 @@ fn sinfo_forms() {
     let refusal = sinfo_or(&["extra"]).map(|_| ());
     assert_eq!(refusal, Err(("sinfo: error: Unrecognized option: extra\n".to_owned(), 1)));
     let (text, exit) = sinfo_or(&["-t", "bogus"]).expect_err("J-20");
-    assert!(
-        text.starts_with("sinfo: error: Bad state string: \"bogus\"\nsinfo: error: valid states: unknown,down,idle")
-    );
+    assert!(text.starts_with(
+        "sinfo: error: Bad state string: \"bogus\"\nsinfo: error: valid states: unknown,down,idle"
+    ));
     assert_eq!(exit, 1);
 }
 
@@ -357,7 +395,12 @@ fn sinfo_forms() {
 #[test]
 fn scontrol_refuses_as_slurm_does() {
     for (record, words, text, exit) in [
-        ("H-09", &["show", "job", "abc"][..], "scontrol_print_job error: Invalid job id specified\n", 1),
+        (
+            "H-09",
+            &["show", "job", "abc"][..],
+            "scontrol_print_job error: Invalid job id specified\n",
+            1,
+        ),
         ("H-26", &["show", "hostnames", "n1,n2", "n3"], "too many arguments for keyword:show\n", 1),
         ("H-29", &["show", "hostnames"], "scontrol: error: host list is empty\n", 0),
         ("H-37", &["show", "nosuch"], "invalid entity:nosuch for keyword:show \n", 1),
@@ -381,10 +424,25 @@ fn scontrol_refuses_as_slurm_does() {
         ("H-91", &["update"], "too few arguments for update keyword\n", 1),
         ("hold", &["hold"], "too few arguments for keyword:hold\n", 1),
         ("a step", &["hold", "249_1.batch"], "Invalid job id specified for job 249_1.batch\n", 1),
-        ("a step", &["update", "jobid=249.0", "name=x"], "Invalid job id specified for job 249.0\n", 1),
-        ("a step", &["show", "job", "16.0"], "scontrol_print_job error: Invalid job id specified\n", 1),
+        (
+            "a step",
+            &["update", "jobid=249.0", "name=x"],
+            "Invalid job id specified for job 249.0\n",
+            1,
+        ),
+        (
+            "a step",
+            &["show", "job", "16.0"],
+            "scontrol_print_job error: Invalid job id specified\n",
+            1,
+        ),
         ("a bad id", &["release", "x"], "Invalid job id specified for job x\n", 1),
-        ("a value", &["update", "job", "1", "TimeLimit=1h"], "Invalid TimeLimit value: 1h\nRequest aborted\n", 1),
+        (
+            "a value",
+            &["update", "job", "1", "TimeLimit=1h"],
+            "Invalid TimeLimit value: 1h\nRequest aborted\n",
+            1,
+        ),
         ("reconfigure", &["reconfigure", "now"], "too many arguments for keyword:reconfigure\n", 1),
         (
             "a drain without a reason",
@@ -422,7 +480,10 @@ fn scontrol_suggests_the_nearest_word() {
         let text = error.text("scontrol");
         let hint = text.lines().find_map(|line| line.strip_prefix("  hint: did you mean "));
         assert_eq!(hint.unwrap_or_default().trim_end_matches('?'), meant, "{words:?}: {text}");
-        assert!(text.contains("\n  hint: "), "what there is is listed where no word is near: {text}");
+        assert!(
+            text.contains("\n  hint: "),
+            "what there is is listed where no word is near: {text}"
+        );
     }
 }
 
@@ -449,8 +510,10 @@ fn values_of_scontrol_update_come_with_their_forms() {
 #[test]
 fn a_refused_name_comes_with_the_nearest_of_those_there_are() {
     let known = || ["cpu", "fast_disk", "gpu"].map(str::to_owned).to_vec();
-    let partition = |name: &str| Refusal::UnknownPartition { name: name.to_owned(), known: known() };
-    let features = |wanted: &str| Refusal::MissingFeature { wanted: wanted.to_owned(), known: known() };
+    let partition =
+        |name: &str| Refusal::UnknownPartition { name: name.to_owned(), known: known() };
+    let features =
+        |wanted: &str| Refusal::MissingFeature { wanted: wanted.to_owned(), known: known() };
     for (why, hint) in [
         (partition("cup"), "did you mean cpu?"),
         (partition("gpu,fastdisc"), "did you mean fast_disk?"),
@@ -476,8 +539,14 @@ fn a_format_that_is_not_known_is_refused_in_two_lines() {
             squeue_table::Layout::long("xyzzy").unwrap_err(),
             "name[:[.]width], separated by commas; --helpformat lists the names",
         ),
-        (sprio_table::Layout::parse("foo").unwrap_err(), "names, separated by commas; names: Account, Age, "),
-        (sprio_table::Layout::parse("%x").unwrap_err(), "%[.][width]letter, with any text between; letters: AaBb"),
+        (
+            sprio_table::Layout::parse("foo").unwrap_err(),
+            "names, separated by commas; names: Account, Age, ",
+        ),
+        (
+            sprio_table::Layout::parse("%x").unwrap_err(),
+            "%[.][width]letter, with any text between; letters: AaBb",
+        ),
     ] {
         let text = format_error(error).text("squeue");
         let line = text.split_once("\n  hint: ").unwrap_or_default().1;
@@ -502,22 +571,33 @@ fn scontrol_show_job_in_every_spelling() {
         show(&["show", "job", "1,2_3"]),
         Show::Jobs(Some(vec![job(1), crate::spec::ids::parse_job("2_3").expect("good")]))
     );
-    for words in [&["show", "job", "-o", "12"][..], &["-o", "show", "job", "12"], &["show", "-o", "job", "12"]] {
+    for words in [
+        &["show", "job", "-o", "12"][..],
+        &["-o", "show", "job", "12"],
+        &["show", "-o", "job", "12"],
+    ] {
         assert!(scontrol_or(&[], words).expect("good").oneliner);
     }
 }
 
 #[test]
 fn scontrol_shows_other_things() {
-    assert_eq!(show(&["show", "step", "12.0"]), Show::Steps(crate::spec::ids::parse_job_list("12.0").ok()));
+    assert_eq!(
+        show(&["show", "step", "12.0"]),
+        Show::Steps(crate::spec::ids::parse_job_list("12.0").ok())
+    );
     assert_eq!(show(&["show", "node"]), Show::Node(None));
     assert_eq!(show(&["show", "nodes", "vm"]), Show::Node(Some("vm".into())));
     assert_eq!(show(&["show", "part", "gpu", "-o"]), Show::Partition(Some("gpu".into())));
-    assert_eq!(show(&["show", "partitions", "--detail", "--all", "--oneliner"]), Show::Partition(None));
+    assert_eq!(
+        show(&["show", "partitions", "--detail", "--all", "--oneliner"]),
+        Show::Partition(None)
+    );
     assert_eq!(show(&["show", "config"]), Show::Config);
     assert_eq!(show(&["show", "res"]), Show::Nothing("reservations"));
     assert_eq!(show(&["show", "hostname", "a[1-2]"]), Show::Hostnames("a[1-2]".into()));
-    let around = scontrol_or(&[("SLURM_JOB_NODELIST", "vm")], &["show", "hostnames"]).expect("good").command;
+    let around =
+        scontrol_or(&[("SLURM_JOB_NODELIST", "vm")], &["show", "hostnames"]).expect("good").command;
     assert_eq!(around, Command::Show(Show::Hostnames("vm".into())));
     let names = vec!["n3".to_owned(), "n1".to_owned()];
     assert_eq!(show(&["show", "hostlistsorted", "n3,n1"]), Show::Hostlist { names, sorted: true });
@@ -532,7 +612,10 @@ fn scontrol_steers_jobs_with_and_without_the_word_job() {
     assert_eq!(command(&["uhold", "12"]), Command::UserHold(one.clone()));
     assert_eq!(command(&["suspend", "12"]), Command::Suspend(one.clone()));
     assert_eq!(command(&["resume", "12"]), Command::Resume(one));
-    assert_eq!(command(&["hold", "jobname=pending"]), Command::Hold(vec![Target::Name("pending".into())]));
+    assert_eq!(
+        command(&["hold", "jobname=pending"]),
+        Command::Hold(vec![Target::Name("pending".into())])
+    );
     assert_eq!(command(&["requeue", "1,2", "3"]), Command::Requeue(vec![job(1), job(2), job(3)]));
     assert_eq!(command(&["requeue", "Incomplete", "190"]), Command::Requeue(vec![job(190)]));
     assert_eq!(command(&["requeuehold", "190"]), Command::RequeueHold(vec![job(190)]));
@@ -544,9 +627,15 @@ fn scontrol_steers_jobs_with_and_without_the_word_job() {
         command(&["write", "batch_script", "190", "-"]),
         Command::WriteScript { job: job(190), file: Some("-".into()) }
     );
-    assert_eq!(command(&["notify", "1", "hello", "you"]), Command::Notify { job: job(1), message: "hello you".into() });
+    assert_eq!(
+        command(&["notify", "1", "hello", "you"]),
+        Command::Notify { job: job(1), message: "hello you".into() }
+    );
     assert_eq!(command(&["wait_job", "1"]), Command::WaitJob(job(1)));
-    assert_eq!(command(&["listpids", "1.0", "vm"]), Command::ListPids(crate::spec::ids::parse_job("1.0").ok()));
+    assert_eq!(
+        command(&["listpids", "1.0", "vm"]),
+        Command::ListPids(crate::spec::ids::parse_job("1.0").ok())
+    );
 }
 
 fn changes(words: &[&str]) -> Vec<Update> {
@@ -577,22 +666,36 @@ fn scontrol_update_knows_slurms_keys() {
     assert_eq!(changes(&["TimeLimit=+10"]), [Update::TimeLimitBy(600)]);
     assert_eq!(changes(&["TimeLimit=-10"]), [Update::TimeLimitBy(-600)]);
     assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [Update::Nice(100), Update::NumCpus(2)]);
-    assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [Update::MinMemoryNode(50), Update::Requeue(false)]);
+    assert_eq!(
+        changes(&["MinMemoryNode=50", "Requeue=0"]),
+        [Update::MinMemoryNode(50), Update::Requeue(false)]
+    );
     assert_eq!(changes(&["ArrayTaskThrottle=0"]), [Update::ArrayTaskThrottle(None)]);
     assert_eq!(changes(&["Comment=new c"]), [Update::Text(KeptText::Comment, "new c".into())]);
-    assert_eq!(changes(&["StartTime=now+1hour"]), [Update::StartTime(lab(&[]).now.plus_secs(3600))]);
+    assert_eq!(
+        changes(&["StartTime=now+1hour"]),
+        [Update::StartTime(lab(&[]).now.plus_secs(3600))]
+    );
     assert_eq!(changes(&["WorkDir=x"]), [Update::WorkDir("/work/x".into())]);
     let gpus = |per_node, model: Option<&str>| {
-        [Update::Gpus(GpuRequest { per_node, model: model.map(str::to_owned), ..GpuRequest::default() })]
+        [Update::Gpus(GpuRequest {
+            per_node,
+            model: model.map(str::to_owned),
+            ..GpuRequest::default()
+        })]
     };
     assert_eq!(changes(&["Gres=gpu:2"]), gpus(Some(2), None));
     assert_eq!(changes(&["Gres=gpu:a100:2"]), gpus(Some(2), Some("a100")));
     assert_eq!(changes(&["Gres="]), gpus(Some(0), None));
     assert_eq!(changes(&["Gres=gpu:0"]), gpus(Some(0), None));
-    assert!(matches!(&changes(&["Dependency=afterany:190"])[..], [Update::Dependency(d)] if d.terms.len() == 1));
+    assert!(
+        matches!(&changes(&["Dependency=afterany:190"])[..], [Update::Dependency(d)] if d.terms.len() == 1)
+    );
     assert!(matches!(&changes(&["Dependency="])[..], [Update::Dependency(d)] if d.is_empty()));
     let named = command(&["update", "JobName=runningx", "TimeLimit=5"]);
-    assert!(matches!(named, Command::Update { target: Target::Name(name), .. } if name == "runningx"));
+    assert!(
+        matches!(named, Command::Update { target: Target::Name(name), .. } if name == "runningx")
+    );
 }
 
 // The others
@@ -606,7 +709,8 @@ fn parsed<T>(
 
 #[test]
 fn sattach_joins_one_step() {
-    let (got, step) = parsed(sattach::parse, &["sattach", "-l", "--output-filter=1", "12.3"]).expect("good");
+    let (got, step) =
+        parsed(sattach::parse, &["sattach", "-l", "--output-filter=1", "12.3"]).expect("good");
     assert_eq!((step.to_string().as_str(), got.label, got.output_filter), ("12.3", true, Some(1)));
     assert_eq!(parsed(sattach::parse, &["sattach", "12"]).expect("good").1.to_string(), "12.0");
     let refusal = parsed(sattach::parse, &["sattach", "x.0"]).map(|_| ());
@@ -616,9 +720,15 @@ fn sattach_joins_one_step() {
 
 #[test]
 fn sstat_asks_for_jobs_and_steps() {
-    let got = parsed(sstat::parse, &["sstat", "--format=JobID,MaxRSS", "--allsteps", "--parsable2", "--jobs=12,13.0"])
-        .expect("good");
-    assert_eq!((got.jobs.len(), got.allsteps, got.format.join(",").as_str()), (2, true, "JobID,MaxRSS"));
+    let got = parsed(
+        sstat::parse,
+        &["sstat", "--format=JobID,MaxRSS", "--allsteps", "--parsable2", "--jobs=12,13.0"],
+    )
+    .expect("good");
+    assert_eq!(
+        (got.jobs.len(), got.allsteps, got.format.join(",").as_str()),
+        (2, true, "JobID,MaxRSS")
+    );
     assert!(parsed(sstat::parse, &["sstat"]).is_err());
     assert!(parsed(sstat::parse, &["sstat", "-e"]).expect("good").helpformat);
 }

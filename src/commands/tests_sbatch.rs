@@ -15,10 +15,13 @@ const JOB: &str = "#!/bin/sh\necho hello\n";
 
 /// Runs a command line with this environment, this script in `job.sh` and on standard input.
 fn outcome(env: &[(&str, &str)], script: &str, words: &[&str]) -> (Option<Sbatch>, String, i32) {
-    let argv: Vec<OsString> = std::iter::once("sbatch").chain(words.iter().copied()).map(OsString::from).collect();
+    let argv: Vec<OsString> =
+        std::iter::once("sbatch").chain(words.iter().copied()).map(OsString::from).collect();
     let read = |text: Text<'_>| match text {
         Text::Stdin | Text::Descriptor(3) => Ok(script.as_bytes().to_vec()),
-        Text::File(path) if path.ends_with("job.sh") || path == "/dev/stdin" => Ok(script.as_bytes().to_vec()),
+        Text::File(path) if path.ends_with("job.sh") || path == "/dev/stdin" => {
+            Ok(script.as_bytes().to_vec())
+        }
         Text::File(path) if path == "/work/vars" => Ok(b"A=1\0B=x y\0".to_vec()),
         Text::File(path) if path == "/home" => Err(io::Error::from(io::ErrorKind::IsADirectory)),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
@@ -205,14 +208,22 @@ fn a_program_of_path_in_place_of_a_script_points_to_wrap() {
     let error = sbatch::parse(&argv, &lab(&[("PATH", "/bin")]), &read).expect_err("no script");
     let text = error.text("sbatch");
     assert!(text.starts_with("sbatch: error: This does not look like a batch script."), "{text}");
-    assert!(text.ends_with("  hint: to run a command rather than a script: sbatch --wrap 'echo hello'\n"), "{text}");
+    assert!(
+        text.ends_with(
+            "  hint: to run a command rather than a script: sbatch --wrap 'echo hello'\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_script_that_is_not_there_before_wrap_is_no_part_of_the_hint() {
     for words in [&["./nofile.sh", "--wrap", "x"][..], &["nofile.sh", "--wrap=x"]] {
         let text = outcome(&[], JOB, words).1;
-        assert!(text.contains("options stand before the script") && !text.contains("sbatch --wrap"), "{text}");
+        assert!(
+            text.contains("options stand before the script") && !text.contains("sbatch --wrap"),
+            "{text}"
+        );
     }
 }
 
@@ -221,7 +232,10 @@ fn a_variable_of_a_flag_counts_by_its_name_alone() {
     let request = |env: &[(&str, &str)]| asked_with(env, JOB, &["job.sh"]).request;
     assert_eq!(request(&[("SBATCH_EXCLUSIVE", "")]).sharing, Sharing::Exclusive);
     assert_eq!(request(&[]).sharing, Sharing::Default);
-    assert!(request(&[("SBATCH_REQUEUE", "")]).requeue && request(&[("SBATCH_NO_REQUEUE", "")]).no_requeue);
+    assert!(
+        request(&[("SBATCH_REQUEUE", "")]).requeue
+            && request(&[("SBATCH_NO_REQUEUE", "")]).no_requeue
+    );
     assert!(request(&[("SBATCH_OVERCOMMIT", "")]).overcommit);
     assert!(asked_with(&[("SBATCH_WAIT", "")], JOB, &["job.sh"]).wait);
     // A value that is not there, and how often, say nothing.
@@ -234,9 +248,13 @@ fn help_tells_of_an_effect_where_there_is_one() {
     let without_effect = |command: &str| {
         let entry = COMMANDS.iter().find(|entry| entry.name() == command).expect("a command");
         let help = entry.definition().render_help().to_string();
-        help.split_once("Kept, without effect on one host:").map(|(_, options)| options.to_owned()).unwrap_or_default()
+        help.split_once("Kept, without effect on one host:")
+            .map(|(_, options)| options.to_owned())
+            .unwrap_or_default()
     };
-    for (command, option) in [("sbatch", "--overcommit"), ("salloc", "--overcommit"), ("srun", "--relative")] {
+    for (command, option) in
+        [("sbatch", "--overcommit"), ("salloc", "--overcommit"), ("srun", "--relative")]
+    {
         assert!(!without_effect(command).contains(option), "{command} {option}");
     }
     assert!(without_effect("sbatch").contains("--switches"));
@@ -271,9 +289,21 @@ fn scripts_are_refused_as_by_slurm() {
 #[test]
 fn a_fault_in_a_directive_names_its_line() {
     for (directive, text, exit) in [
-        ("#SBATCH --nosuch=1", format!("sbatch: error: line 3: unrecognized option '--nosuch=1'\n{TRY}"), 255),
-        ("#SBATCH --time=1h", "sbatch: error: line 3: Invalid --time specification: 1h\n".into(), 255),
-        ("#SBATCH -n None", "sbatch: error: line 3: Invalid numeric value \"None\" for --ntasks.\n".into(), 1),
+        (
+            "#SBATCH --nosuch=1",
+            format!("sbatch: error: line 3: unrecognized option '--nosuch=1'\n{TRY}"),
+            255,
+        ),
+        (
+            "#SBATCH --time=1h",
+            "sbatch: error: line 3: Invalid --time specification: 1h\n".into(),
+            255,
+        ),
+        (
+            "#SBATCH -n None",
+            "sbatch: error: line 3: Invalid numeric value \"None\" for --ntasks.\n".into(),
+            1,
+        ),
         (
             "#SBATCH -n 4 tasks",
             "sbatch: error: line 3: Invalid directive found in batch script: tasks\n\
@@ -316,7 +346,8 @@ fn directives_take_all_of_slurms_forms() {
 #[test]
 fn the_command_line_beats_the_environment_and_that_the_script() {
     let script = "#!/bin/sh\n#SBATCH -J script -t 1 -p cpu --mem=1G\n";
-    let env = [("SBATCH_JOB_NAME", "fromenv"), ("SBATCH_TIMELIMIT", "7"), ("SBATCH_PARTITION", "gpu")];
+    let env =
+        [("SBATCH_JOB_NAME", "fromenv"), ("SBATCH_TIMELIMIT", "7"), ("SBATCH_PARTITION", "gpu")];
     let got = asked_with(&env, script, &["-J", "cli", "--mem-per-cpu=100", "job.sh"]);
     assert_eq!(got.request.name, "cli");
     assert_eq!(got.request.time_limit_secs, Some(420));
@@ -380,7 +411,9 @@ fn option_wrap() {
 
 #[test]
 fn option_job_name() {
-    for words in [&["-J", "x"][..], &["-Jx"], &["--job-name=x"], &["--job-name", "x"], &["--job-n=x"]] {
+    for words in
+        [&["-J", "x"][..], &["-Jx"], &["--job-name=x"], &["--job-name", "x"], &["--job-n=x"]]
+    {
         assert_eq!(asked(words).request.name, "x");
     }
 }
@@ -448,7 +481,10 @@ fn option_chdir() {
 
 #[test]
 fn option_constraint() {
-    assert_eq!(asked(&["-C", "a&b"]).request.constraint.map(|c| c.to_string()), Some("a&b".to_owned()));
+    assert_eq!(
+        asked(&["-C", "a&b"]).request.constraint.map(|c| c.to_string()),
+        Some("a&b".to_owned())
+    );
 }
 
 #[test]
@@ -459,7 +495,10 @@ fn option_dependency() {
 
 #[test]
 fn option_array() {
-    assert_eq!(asked(&["-a", "0-31%4"]).request.array.map(|a| a.to_string()).as_deref(), Some("0-31%4"));
+    assert_eq!(
+        asked(&["-a", "0-31%4"]).request.array.map(|a| a.to_string()).as_deref(),
+        Some("0-31%4")
+    );
     assert_eq!(asked(&["--array="]).request.array, None);
 }
 
@@ -478,7 +517,10 @@ fn option_export_file() {
     let got = asked_with(&[("A", "0")], JOB, &["--export-file=vars", "job.sh"]);
     assert_eq!(got.texts.env, b"A=1\0B=x y\0");
     let (text, exit) = refused(&["--export-file=nope", "job.sh"]);
-    assert!(text.starts_with("sbatch: error: Unable to read --export-file nope: ") && exit == 1, "{text}");
+    assert!(
+        text.starts_with("sbatch: error: Unable to read --export-file nope: ") && exit == 1,
+        "{text}"
+    );
 }
 
 #[test]
@@ -497,7 +539,10 @@ fn option_signal() {
 fn option_begin() {
     let now = lab(&[]).now;
     assert_eq!(asked(&["--begin", "now+00:10:00"]).request.begin, Some(now.plus_secs(600)));
-    assert_eq!(asked(&["-b", "2030-01-02"]).request.begin, Some(Timestamp::from_secs(1_893_542_400)));
+    assert_eq!(
+        asked(&["-b", "2030-01-02"]).request.begin,
+        Some(Timestamp::from_secs(1_893_542_400))
+    );
 }
 
 #[test]
@@ -550,8 +595,14 @@ fn rarer_options_keep_slurms_meaning() {
     assert_eq!((got.nice, got.priority), (100, Some(99)));
     assert_eq!((got.comment.as_deref(), got.mail_user.as_deref()), (Some("c"), Some("me")));
     assert_eq!((got.account.as_deref(), got.qos.as_deref()), (Some("acct"), Some("normal")));
-    assert_eq!((got.nodelist.to_string(), got.exclude.to_string()), ("vm".to_owned(), "n[1-2]".to_owned()));
-    assert_eq!((got.ntasks_per_node, got.mincpus, got.gpu.cpus_per_gpu), (Some(2), Some(2), Some(3)));
+    assert_eq!(
+        (got.nodelist.to_string(), got.exclude.to_string()),
+        ("vm".to_owned(), "n[1-2]".to_owned())
+    );
+    assert_eq!(
+        (got.ntasks_per_node, got.mincpus, got.gpu.cpus_per_gpu),
+        (Some(2), Some(2), Some(3))
+    );
     assert_eq!(got.deadline, Some(lab(&[]).now.plus_secs(3600)));
     assert!(asked(&["--priority=0"]).request.hold);
     assert_eq!(asked(&["--nice=5"]).request.nice, 5);
@@ -587,12 +638,21 @@ fn what_is_said_of_the_layout_of_tasks_is_read() {
     let of = |words: &[&str]| asked(words).request.placement;
     assert_eq!(of(&[]), Placement::default());
     let shape = of(&["-B", "1-2:4:*", "--ntasks-per-core=1", "--ntasks-per-socket=3"]);
-    assert_eq!((shape.sockets_per_node, shape.cores_per_socket, shape.threads_per_core), (Some(1), Some(4), None));
+    assert_eq!(
+        (shape.sockets_per_node, shape.cores_per_socket, shape.threads_per_core),
+        (Some(1), Some(4), None)
+    );
     assert_eq!((shape.ntasks_per_core, shape.ntasks_per_socket), (Some(1), Some(3)));
     assert_eq!(of(&["--hint=nomultithread"]).threads(), Some(1));
     assert_eq!(of(&["--hint=multithread", "--threads-per-core=2"]).threads(), Some(2));
-    assert_eq!(of(&["-m", "plane=4"]).distribution.map(|d| d.to_string()), Some("plane=4".to_owned()));
-    assert_eq!(of(&["--mem-bind=prefer,local"]).mem_bind.map(|m| m.to_string()), Some("prefer,local".to_owned()));
+    assert_eq!(
+        of(&["-m", "plane=4"]).distribution.map(|d| d.to_string()),
+        Some("plane=4".to_owned())
+    );
+    assert_eq!(
+        of(&["--mem-bind=prefer,local"]).mem_bind.map(|m| m.to_string()),
+        Some("prefer,local".to_owned())
+    );
     for (words, text, exit) in [
         (
             ["-m", "plane"],
@@ -600,10 +660,18 @@ fn what_is_said_of_the_layout_of_tasks_is_read() {
             255,
         ),
         (["-m", "round"], "sbatch: error: Invalid --distribution specification: round\n", 255),
-        (["--hint", "x"], "sbatch: error: unrecognized --hint argument \"x\", see --hint=help\n", 1),
+        (
+            ["--hint", "x"],
+            "sbatch: error: unrecognized --hint argument \"x\", see --hint=help\n",
+            1,
+        ),
         (["--mem-bind", "x"], "sbatch: error: unrecognized --mem-bind argument \"x\"\n", 255),
         (["-B", "1:x"], "sbatch: error: Invalid numeric value \"x\" for second arg of -B.\n", 1),
-        (["--threads-per-core", "0"], "sbatch: error: Invalid numeric value \"0\" for --threads-per-core.\n", 1),
+        (
+            ["--threads-per-core", "0"],
+            "sbatch: error: Invalid numeric value \"0\" for --threads-per-core.\n",
+            1,
+        ),
     ] {
         assert_eq!(refused(&words), (text.to_owned(), exit), "{words:?}");
     }
@@ -611,7 +679,10 @@ fn what_is_said_of_the_layout_of_tasks_is_read() {
 
 #[test]
 fn version_help_and_usage_go_to_standard_output() {
-    assert_eq!(outcome(&[], JOB, &["--version"]).1, format!("slurm-wlm 22.05.8-slotd-{}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        outcome(&[], JOB, &["--version"]).1,
+        format!("slurm-wlm 22.05.8-slotd-{}\n", env!("CARGO_PKG_VERSION"))
+    );
     assert_eq!(outcome(&[], JOB, &["-V"]).2, 0);
     let help = outcome(&[], JOB, &["--help"]).1;
     for option in ["--array", "-J, --job-name", "--wrap", "--hint", "--exclusive"] {
@@ -646,14 +717,17 @@ fn help_has_each_option_under_a_heading_and_no_heading_has_an_unknown_option() {
     for entry in COMMANDS {
         let (applet, definition) = (entry.applet, entry.definition());
         for option in definition.get_arguments().filter(|_| !applet.groups.is_empty()) {
-            let is_told = option.is_positional() || option.is_hide_set() || option.get_help_heading().is_some();
+            let is_told = option.is_positional()
+                || option.is_hide_set()
+                || option.get_help_heading().is_some();
             assert!(is_told, "{} {:?}", applet.name, option.get_long());
         }
         unknown.extend(applet.groups.iter().flat_map(|(_, names)| *names));
     }
     for entry in COMMANDS {
         let definition = entry.definition();
-        let options: Vec<&str> = definition.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let options: Vec<&str> =
+            definition.get_arguments().filter_map(clap::Arg::get_long).collect();
         unknown.retain(|name| entry.applet.groups.is_empty() || !options.contains(name));
     }
     assert_eq!(unknown, [""; 0]);
@@ -663,9 +737,17 @@ fn help_has_each_option_under_a_heading_and_no_heading_has_an_unknown_option() {
 fn help_shows_the_groups_in_their_order_and_the_examples() {
     let entry = COMMANDS.iter().find(|entry| entry.name() == "sbatch").expect("a command");
     let help = entry.definition().render_help().to_string();
-    let places: Vec<_> =
-        ["What runs:", "--wrap", "CPUs and tasks:", "--cpus-per-task", "--ntasks ", "General:", "Kept,", "Examples:"]
-            .map(|text| help.find(text))
-            .into();
+    let places: Vec<_> = [
+        "What runs:",
+        "--wrap",
+        "CPUs and tasks:",
+        "--cpus-per-task",
+        "--ntasks ",
+        "General:",
+        "Kept,",
+        "Examples:",
+    ]
+    .map(|text| help.find(text))
+    .into();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {help}");
 }

@@ -47,18 +47,22 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 pub fn run(_: &TopArgs) -> Done {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(
-            CliError::error(1, "slotd top needs a terminal: its input or its output is none").hint("see squeue")
-        );
+        return Err(CliError::error(
+            1,
+            "slotd top needs a terminal: its input or its output is none",
+        )
+        .hint("see squeue"));
     }
     let paths = paths()?;
     let follower = Follower::new(&paths)?.with_pause(LOOK_PAUSE);
-    let signals = Signals::take().map_err(|e| CliError::error(1, format!("signals cannot be taken: {e}")))?;
+    let signals =
+        Signals::take().map_err(|e| CliError::error(1, format!("signals cannot be taken: {e}")))?;
     let terminal = Terminal::enter().map_err(Ended::Terminal)?;
     let size = terminal.size().map_err(Ended::Terminal)?;
     let origin = origin();
     let ctx = output::ctx(&origin, now());
-    let theme = Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !output::is_utf8(&origin) };
+    let theme =
+        Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !output::is_utf8(&origin) };
     let top = Top {
         screen: Screen::new(ctx, theme, Words { signal: signal_text, user: user_name }, size),
         terminal,
@@ -185,14 +189,17 @@ impl Top {
         let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up: waking too early would only be to wait again.
         let rest = self.rest().map(|rest| rest + Duration::from_millis(1));
-        let timeout = rest.map_or(PollTimeout::NONE, |rest| PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
+        let timeout = rest.map_or(PollTimeout::NONE, |rest| {
+            PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX)
+        });
         match poll(&mut fds, timeout) {
             Ok(_) => {}
             Err(Errno::EINTR) => return Ok(Ready::default()),
             Err(e) => return Err(e.into()),
         }
         let is_ready = |i: usize| fds.get(i).and_then(PollFd::any).unwrap_or(false);
-        let is_closed = |events: PollFlags| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
+        let is_closed =
+            |events: PollFlags| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
         Ok(Ready {
             keys: is_ready(0),
             gone: fds[0].revents().is_some_and(is_closed),
@@ -308,7 +315,8 @@ impl Top {
             }
             Action::CloseLogs => self.outputs = Outputs::default(),
             Action::Log { side, to } => {
-                if let Err(why) = self.outputs.go(side, &to, lines(&self.screen, side), &self.aside) {
+                if let Err(why) = self.outputs.go(side, &to, lines(&self.screen, side), &self.aside)
+                {
                     self.take(Input::Told(why))?;
                 }
                 self.read_outputs();
@@ -325,9 +333,12 @@ impl Top {
     /// Beside the loop: the daemon answers when it can.
     fn start(&mut self, what: Deed, jobs: Vec<JobRef>) {
         let paths = self.paths.clone();
-        let started = self.aside.start(move |teller| teller.tell(News::Told(deeds::carry_out(&paths, what, jobs))));
+        let started = self
+            .aside
+            .start(move |teller| teller.tell(News::Told(deeds::carry_out(&paths, what, jobs))));
         if let Err(e) = started {
-            self.screen.update(Input::Told(format!("nothing was done: no thread can be made: {e}")));
+            self.screen
+                .update(Input::Told(format!("nothing was done: no thread can be made: {e}")));
         }
     }
 

@@ -49,12 +49,17 @@ pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
         }
         let found = if first { views(&asked)? } else { views_if_there(&asked)? };
         if first
-            && let Some(unknown) =
-                named.iter().find(|one| !found.iter().any(|view| names_record(one, view.id, &view.role)))
+            && let Some(unknown) = named
+                .iter()
+                .find(|one| !found.iter().any(|view| names_record(one, view.id, &view.role)))
         {
-            return Err(CliError::error(1, format!("there is no job {unknown}")).hint("`sacct` lists all jobs"));
+            return Err(CliError::error(1, format!("there is no job {unknown}"))
+                .hint("`sacct` lists all jobs"));
         }
-        for view in found.iter().filter(|view| named.iter().any(|one| names_record(one, view.id, &view.role))) {
+        for view in found
+            .iter()
+            .filter(|view| named.iter().any(|one| names_record(one, view.id, &view.role)))
+        {
             has_arrays |= view.array_job_id().is_some();
             known.note(view.id, Standing::of(view));
         }
@@ -97,7 +102,8 @@ impl Line {
 
 /// How long it takes until all are over if they go on as fast as so many have in so many seconds.
 fn to_go(progress: &Progress, over: usize, secs: u64) -> Option<u64> {
-    let left = u64::try_from(progress.all.saturating_sub(progress.over)).ok().filter(|left| *left > 0)?;
+    let left =
+        u64::try_from(progress.all.saturating_sub(progress.over)).ok().filter(|left| *left > 0)?;
     let over = u64::try_from(over).ok().filter(|over| *over > 0 && secs > 0)?;
     Some(secs.saturating_mul(left).div_ceil(over))
 }

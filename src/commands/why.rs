@@ -49,12 +49,17 @@ pub fn run(args: &WhyArgs) -> Done {
         let told: Vec<_> = views.iter().map(|view| told(view, &ctx)).collect();
         print(&json::text(&json!({ "jobs": told })))?;
     } else {
-        let told: Vec<String> = alike(&views).iter().map(|group| tell(group, &ctx, &names)).collect();
+        let told: Vec<String> =
+            alike(&views).iter().map(|group| tell(group, &ctx, &names)).collect();
         print(&told.join("\n"))?;
     }
-    let is_known = |wanted: &JobRef| views.iter().any(|view| names_record(wanted, view.id, &view.role));
+    let is_known =
+        |wanted: &JobRef| views.iter().any(|view| names_record(wanted, view.id, &view.role));
     match jobs.iter().find(|wanted| !is_known(wanted)) {
-        Some(unknown) => Err(CliError::error(1, format!("there is no job {unknown}")).hint("`sacct` lists all jobs")),
+        Some(unknown) => {
+            Err(CliError::error(1, format!("there is no job {unknown}"))
+                .hint("`sacct` lists all jobs"))
+        }
         None => Ok(0),
     }
 }
@@ -70,7 +75,9 @@ pub fn told(view: &JobView, ctx: &Ctx) -> Value {
 /// # Errors
 /// One of them is no number of a job.
 pub fn refs(words: &[String]) -> Result<Vec<JobRef>, CliError> {
-    let refs = words.iter().map(|word| spec::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string())));
+    let refs = words
+        .iter()
+        .map(|word| spec::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string())));
     Ok(refs.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
@@ -122,10 +129,13 @@ fn tell(group: &[&JobView], ctx: &Ctx, names: &Names<'_>) -> String {
 
 /// What a job that failed wrote at last.
 fn tail_of(view: &JobView) -> Option<Tail> {
-    let has_failed = view.run.state.is_terminal() && view.run.state != JobState::Completed && view.run.start.is_some();
+    let has_failed = view.run.state.is_terminal()
+        && view.run.state != JobState::Completed
+        && view.run.start.is_some();
     // A FIFO would be waited for.
     std::fs::metadata(&view.std_err).ok().filter(|file| has_failed && file.is_file())?;
-    let lines = tail::last_lines(&mut File::open(&view.std_err).ok()?, LAST_LINES, MOST_BYTES).ok()?;
+    let lines =
+        tail::last_lines(&mut File::open(&view.std_err).ok()?, LAST_LINES, MOST_BYTES).ok()?;
     let lines = lines.into_iter().map(|line| printable(line.into(), true).into_owned()).collect();
     Some(Tail { path: view.std_err.clone(), lines })
 }

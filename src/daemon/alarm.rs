@@ -20,7 +20,8 @@ const NEVER_SECS: i64 = 253_402_300_799;
 /// # Errors
 /// The kernel refuses the timer.
 pub async fn ring(mut next: watch::Receiver<Option<Timestamp>>, due: impl Fn()) -> io::Result<()> {
-    let timer = TimerFd::new(ClockId::CLOCK_REALTIME, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+    let timer =
+        TimerFd::new(ClockId::CLOCK_REALTIME, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
     let fd: OwnedFd = timer.as_fd().try_clone_to_owned()?;
     // SAFETY: `fd` is owned by the registration and lives as long as it.
     let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;

@@ -94,7 +94,12 @@ impl Answers {
     ///
     /// # Errors
     /// It cannot be written out, or the client is gone; `TimedOut` where it does not read and others need the room.
-    pub async fn send(&self, socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), FrameError> {
+    pub async fn send(
+        &self,
+        socket: &UnixStream,
+        answer: Answer,
+        raw: Vec<u8>,
+    ) -> Result<(), FrameError> {
         let is_part = matches!(answer, Answer::SomeJobs(_));
         let short = if is_part { None } else { Frame::encode_within(SHORT, &answer, &raw)? };
         if let Some(bytes) = short {
@@ -119,7 +124,9 @@ impl Answers {
                 drop(reply);
                 Ok(write(socket, &bytes, Some(place)).await?)
             }
-            None => Ok(write(socket, &encode(&Answer::Refused(Refusal::Crowded), &[])?, None).await?),
+            None => {
+                Ok(write(socket, &encode(&Answer::Refused(Refusal::Crowded), &[])?, None).await?)
+            }
         }
     }
 
@@ -132,7 +139,10 @@ fn kib(length: usize) -> u32 {
     u32::try_from(length / 1024).unwrap_or(u32::MAX).min(ROOM_KIB)
 }
 
-async fn off_thread<T: Send + 'static>(reply: &Arc<Reply>, work: fn(&Answer, &[u8]) -> T) -> Result<T, FrameError> {
+async fn off_thread<T: Send + 'static>(
+    reply: &Arc<Reply>,
+    work: fn(&Answer, &[u8]) -> T,
+) -> Result<T, FrameError> {
     let reply = Arc::clone(reply);
     let done = tokio::task::spawn_blocking(move || work(&reply.0, &reply.1)).await;
     done.map_err(|e| FrameError::Io(io::Error::other(e)))
@@ -185,7 +195,10 @@ mod tests {
         tokio::pin!(unread);
         assert!(timeout(READ_PATIENCE * 100, &mut unread).await.is_err(), "nobody needs the room");
         for kib in [1, 100] {
-            timeout(READ_PATIENCE, send(&answers, &others, kib)).await.expect("a shorter one does not wait").unwrap();
+            timeout(READ_PATIENCE, send(&answers, &others, kib))
+                .await
+                .expect("a shorter one does not wait")
+                .unwrap();
         }
         let second = send(&answers, &others, 10 << 10);
         let reads = async {
@@ -195,7 +208,9 @@ mod tests {
         tokio::pin!(reads);
         let both = async {
             let (unread, second) = tokio::join!(unread, second);
-            assert!(matches!(unread, Err(FrameError::Io(e)) if e.kind() == io::ErrorKind::TimedOut));
+            assert!(
+                matches!(unread, Err(FrameError::Io(e)) if e.kind() == io::ErrorKind::TimedOut)
+            );
             second.unwrap();
         };
         tokio::select! {

@@ -30,7 +30,11 @@ mod tests {
     async fn a_killed_process_ends_the_watch() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id();
-        let client = ClientProcess { pid, start_ticks: proc::start_ticks(pid as i32).unwrap(), boot: clock::boot_id() };
+        let client = ClientProcess {
+            pid,
+            start_ticks: proc::start_ticks(pid as i32).unwrap(),
+            boot: clock::boot_id(),
+        };
         let watch = actix_rt::spawn(end_of(client));
         child.kill().unwrap();
         watch.await.unwrap();

@@ -62,8 +62,14 @@ fn capacity(
             Err(SettingError { variable, value: ours.to_string(), expected: nothing_left }.into())
         }
         (None, Some(theirs)) if theirs.of(there).is_none() => {
-            let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
-            Err(SiteError { path, line, what: format!("{key} = {theirs}: expected {nothing_left}") }.into())
+            let path =
+                settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
+            Err(SiteError {
+                path,
+                line,
+                what: format!("{key} = {theirs}: expected {nothing_left}"),
+            }
+            .into())
         }
         _ => Ok(ours.or(theirs)),
     }
@@ -73,7 +79,13 @@ fn capacity(
 fn capacities(settings: &Settings, site: &Site, known: &Host) -> Result<Capacities, DaemonError> {
     let line = |key| site.lines.of_host(key);
     let there = known.topology.cpus().len() as u64;
-    let cpus = capacity(settings, ("SLOTD_CPUS", settings.cpus), ("cpus", site.cpus), line("cpus"), there)?;
+    let cpus = capacity(
+        settings,
+        ("SLOTD_CPUS", settings.cpus),
+        ("cpus", site.cpus),
+        line("cpus"),
+        there,
+    )?;
     let (ours, theirs) = (("SLOTD_MEMORY_MB", settings.mem_mb), ("memory_mb", site.mem_mb));
     let mem_mb = capacity(settings, ours, theirs, line("memory_mb"), known.machine_mem_mb)?;
     Ok(Capacities { cpus, mem_mb })
@@ -86,10 +98,16 @@ fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), Daemo
         let missing = partition.cpus.iter().flatten().find(|cpu| !there.contains(cpu));
         if let Some(missing) = missing {
             let there: Vec<String> = there.iter().map(u32::to_string).collect();
-            let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
-            let what =
-                format!("partition {}: there is no CPU {missing}, there are {}", partition.name, there.join(","));
-            return Err(SiteError { path, line: site.lines.of(&partition.name, "cpus"), what }.into());
+            let path =
+                settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
+            let what = format!(
+                "partition {}: there is no CPU {missing}, there are {}",
+                partition.name,
+                there.join(",")
+            );
+            return Err(
+                SiteError { path, line: site.lines.of(&partition.name, "cpus"), what }.into()
+            );
         }
     }
     Ok(())
@@ -153,7 +171,13 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("PreemptMode", "OFF".to_owned()),
         ("PreemptType", "preempt/none".to_owned()),
         ("PriorityType", "priority/basic".to_owned()),
-        ("ProctrackType", format!("proctrack/{}", if settings.cgroup_base.is_some() { "cgroup" } else { "linuxproc" })),
+        (
+            "ProctrackType",
+            format!(
+                "proctrack/{}",
+                if settings.cgroup_base.is_some() { "cgroup" } else { "linuxproc" }
+            ),
+        ),
         ("PropagateResourceLimits", "ALL".to_owned()),
         ("SchedulerType", "sched/backfill".to_owned()),
         ("SelectType", "select/cons_tres".to_owned()),

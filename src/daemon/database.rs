@@ -40,7 +40,10 @@ pub fn check(paths: &Paths) -> Result<(Contents, Vec<String>), String> {
 /// The database cannot be read, or the copy not be written.
 pub fn backup(paths: &Paths, to: &Path) -> Result<(), String> {
     if fs::symlink_metadata(to).is_ok() {
-        return Err(format!("{} is there already: remove it, or choose another name", to.display()));
+        return Err(format!(
+            "{} is there already: remove it, or choose another name",
+            to.display()
+        ));
     }
     upkeep::backup(&paths.db(), to).map_err(|e| e.to_string())
 }

@@ -50,7 +50,10 @@ pub fn pid_of(paths: &Paths) -> Option<i32> {
     let lock = fs::metadata(paths.daemon_lock()).ok()?;
     // No daemon holds a lock that can be had.
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().filter_map(|line| parse_lock(line, lock.st_ino())).find(|pid| has_open(*pid, &lock))
+    locks
+        .lines()
+        .filter_map(|line| parse_lock(line, lock.st_ino()))
+        .find(|pid| has_open(*pid, &lock))
 }
 
 /// The process that a line of `/proc/locks` names as the holder of a lock by flock(2) on this inode.
@@ -64,7 +67,8 @@ fn parse_lock(line: &str, inode: u64) -> Option<i32> {
 /// Whether the process has this file open: inode numbers repeat between file systems.
 fn has_open(pid: i32, file: &fs::Metadata) -> bool {
     let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    let is_it = |found: fs::Metadata| (found.st_dev(), found.st_ino()) == (file.st_dev(), file.st_ino());
+    let is_it =
+        |found: fs::Metadata| (found.st_dev(), found.st_ino()) == (file.st_dev(), file.st_ino());
     fds.flatten().any(|fd| fs::metadata(fd.path()).is_ok_and(is_it))
 }
 
@@ -110,7 +114,10 @@ fn is_of_launcher(pid: i32, root: &Path) -> bool {
     let mut words = words.split(|byte| *byte == 0).skip(1);
     let is_launcher = words.next() == Some(LAUNCHER_ARG.as_bytes());
     let named = words.next().map(|root| Path::new(OsStr::from_bytes(root)));
-    is_launcher && named.is_some_and(|named| named == root || named.canonicalize().is_ok_and(|named| named == root))
+    is_launcher
+        && named.is_some_and(|named| {
+            named == root || named.canonicalize().is_ok_and(|named| named == root)
+        })
 }
 
 /// The settings of a daemon, and the file that they are from; empty where there is none.
@@ -133,7 +140,11 @@ pub fn start(
 ) -> Result<u32, DetachedError> {
     check_outside(paths)?;
     let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
-    DirBuilder::new().recursive(true).mode(0o700).create(paths.run_dir()).map_err(at(paths.run_dir()))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(paths.run_dir())
+        .map_err(at(paths.run_dir()))?;
     let log = paths.log();
     let mut out = log_file::open(&log).map_err(at(log.clone()))?;
     let begin = out.seek(SeekFrom::End(0)).map_err(at(log.clone()))?;
@@ -152,7 +163,9 @@ pub fn start(
     let pid = child.id();
     match manager.wait(child) {
         Said::Serves => Ok(pid),
-        Said::Ended(status) => Err(DetachedError::Ended { status, said: last_lines(&log, begin), log }),
+        Said::Ended(status) => {
+            Err(DetachedError::Ended { status, said: last_lines(&log, begin), log })
+        }
         Said::Nothing => Err(DetachedError::Late { pid, log }),
     }
 }
@@ -160,7 +173,8 @@ pub fn start(
 fn is_inherited(name: &str) -> bool {
     let own = ["SLOTD_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_"];
     // What a service manager or a journal told the caller is not meant for the daemon.
-    !own.iter().any(|prefix| name.starts_with(prefix)) && !["JOURNAL_STREAM", "INVOCATION_ID"].contains(&name)
+    !own.iter().any(|prefix| name.starts_with(prefix))
+        && !["JOURNAL_STREAM", "INVOCATION_ID"].contains(&name)
 }
 
 /// The end of what was logged after `begin`, a few lines.
@@ -182,7 +196,8 @@ pub fn leave_caller() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
     // The directory's own descriptor is closed by then.
-    let open: Vec<i32> = open.flatten().filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
+    let open: Vec<i32> =
+        open.flatten().filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {
         let _ = nix::unistd::close(fd);
     }
@@ -194,7 +209,9 @@ pub fn leave_caller() {
 /// [`DetachedError::DoesNotEnd`].
 pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-    lock::take_within(&paths.daemon_lock(), PATIENCE).map(drop).map_err(|_| DetachedError::DoesNotEnd(pid))
+    lock::take_within(&paths.daemon_lock(), PATIENCE)
+        .map(drop)
+        .map_err(|_| DetachedError::DoesNotEnd(pid))
 }
 
 /// What becomes known of a daemon that was started.
@@ -259,7 +276,11 @@ mod tests {
         assert_eq!(parse_lock(line, 1234), Some(4711));
         assert_eq!(parse_lock(line, 234), None);
         assert_eq!(parse_lock("12: POSIX  ADVISORY  WRITE 4711 fe:01:1234 0 EOF", 1234), None);
-        assert_eq!(parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF", 1234), None, "it waits");
+        assert_eq!(
+            parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF", 1234),
+            None,
+            "it waits"
+        );
     }
 
     #[test]
@@ -277,8 +298,13 @@ mod tests {
     #[test]
     fn a_program_that_ends_before_it_serves_is_told_with_its_last_words() {
         let dir = tempfile::tempdir().unwrap();
-        let error =
-            start(Path::new("/bin/cat"), &Paths::new(dir.path()), &Given::default(), std::env::vars_os()).unwrap_err();
+        let error = start(
+            Path::new("/bin/cat"),
+            &Paths::new(dir.path()),
+            &Given::default(),
+            std::env::vars_os(),
+        )
+        .unwrap_err();
         let text = error.to_string();
         assert!(text.contains("the daemon ended before it served (exit status: 1)"), "{text}");
         let DetachedError::Ended { said, .. } = error else { panic!("{error}") };

@@ -49,7 +49,11 @@ impl Keep {
     pub fn of(settings: &Settings) -> Keep {
         let age = settings.keep_days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
         // What memory still has may be queued again without a look into the database.
-        Keep { age, jobs: settings.keep_jobs, environment: ENVIRONMENT_AGE.max(settings.min_job_age) }
+        Keep {
+            age,
+            jobs: settings.keep_jobs,
+            environment: ENVIRONMENT_AGE.max(settings.min_job_age),
+        }
     }
 }
 
@@ -119,7 +123,9 @@ struct Broom<H> {
 }
 
 /// Runs on a thread where it may wait for a disk.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())?
 }
 
@@ -130,8 +136,12 @@ impl<H: Hands> Broom<H> {
         question: impl FnOnce(&mut Reader) -> Result<T, crate::store::StoreError> + Send + 'static,
     ) -> Result<T, String> {
         let database = self.paths.db();
-        aside(move || Reader::open(&database).and_then(|mut reader| question(&mut reader)).map_err(|e| e.to_string()))
-            .await
+        aside(move || {
+            Reader::open(&database)
+                .and_then(|mut reader| question(&mut reader))
+                .map_err(|e| e.to_string())
+        })
+        .await
     }
 
     /// Removes the copies of work trees that no job runs in any more; without these jobs, of which it tells what that would
@@ -146,13 +156,16 @@ impl<H: Hands> Broom<H> {
         let named = self.read(|reader| reader.snapshots()).await?;
         match without {
             Some(jobs) => {
-                let spare = named.into_iter().filter(|(_, users)| users.iter().all(|job| jobs.contains(job)));
+                let spare = named
+                    .into_iter()
+                    .filter(|(_, users)| users.iter().all(|job| jobs.contains(job)));
                 let names: Vec<String> = spare.map(|(name, _)| name).collect();
                 aside(move || Ok(names.iter().map(|name| snapshots::size(&dir, name)).sum())).await
             }
             None => {
                 let names = named.into_keys().collect();
-                aside(move || snapshots::remove_others(&dir, &names).map_err(|e| e.to_string())).await
+                aside(move || snapshots::remove_others(&dir, &names).map_err(|e| e.to_string()))
+                    .await
             }
         }
     }
@@ -197,8 +210,12 @@ impl<H: Hands> Broom<H> {
             let of_these = spare.clone();
             let records = self.read(move |reader| reader.records_of(&of_these)).await?;
             let dirs: Vec<_> = records.iter().map(|id| self.paths.job_dir(*id)).collect();
-            aside(move || dirs.iter().try_for_each(|dir| job_dirs::forget_launch(dir)).map_err(|e| e.to_string()))
-                .await?;
+            aside(move || {
+                dirs.iter()
+                    .try_for_each(|dir| job_dirs::forget_launch(dir))
+                    .map_err(|e| e.to_string())
+            })
+            .await?;
             self.hands.drop_environments(spare).await?;
         }
         Ok(())
@@ -219,13 +236,20 @@ impl<H: Hands> Broom<H> {
         let by_age = keep.age.map(|age| minus(now, age));
         let by_number = match keep.jobs {
             // The first beyond the number goes, too.
-            Some(jobs) => self.read(move |reader| reader.end_beyond(jobs)).await?.map(|end| Timestamp(end.0 + 1)),
+            Some(jobs) => self
+                .read(move |reader| reader.end_beyond(jobs))
+                .await?
+                .map(|end| Timestamp(end.0 + 1)),
             None => None,
         };
         if let Some(before) = by_age.max(by_number) {
             let cleaned = self.clean(before, false).await?;
             if cleaned.jobs > 0 {
-                log::info!("{} old jobs were removed; their directories held {} bytes", cleaned.jobs, cleaned.bytes);
+                log::info!(
+                    "{} old jobs were removed; their directories held {} bytes",
+                    cleaned.jobs,
+                    cleaned.bytes
+                );
             }
         }
         // What clients have left that died.
@@ -287,10 +311,11 @@ impl History {
         let mut environments = None;
         loop {
             growth.begin();
-            let removal = self.0.sweep(keep, clock::now(), &mut environments).await.unwrap_or_else(|e| {
-                log::error!("old jobs could not be removed: {e}");
-                Some(clock::now())
-            });
+            let removal =
+                self.0.sweep(keep, clock::now(), &mut environments).await.unwrap_or_else(|e| {
+                    log::error!("old jobs could not be removed: {e}");
+                    Some(clock::now())
+                });
             let copy = self.keep_copy(started).await.unwrap_or_else(|e| {
                 log::error!("the database could not be copied: {e}");
                 Some(clock::now())
@@ -334,7 +359,8 @@ pub fn clean_directly(paths: &Paths, before: Timestamp, dry_run: bool) -> Result
     let _lock = listener::take_root(paths).map_err(|e| e.to_string())?;
     let store = Store::open(&paths.db()).map_err(|e| e.to_string())?;
     let broom = Broom { paths: paths.clone(), hands: RefCell::new(store), in_use: Arc::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
     runtime.block_on(broom.clean(before, dry_run))
 }
 
@@ -362,23 +388,39 @@ mod tests {
             }
         }
         let mut store = Store::open(&paths.db()).unwrap();
-        let jobs = [ended_job(1, JobState::Completed, 0, 1000), ended_job(2, JobState::Failed, 0, 80_000)];
+        let jobs =
+            [ended_job(1, JobState::Completed, 0, 1000), ended_job(2, JobState::Failed, 0, 80_000)];
         put(&mut store, jobs.iter().map(|job| insert_with(job, b"script", b"TOKEN=1\0")).collect());
-        let broom = Broom { paths: paths.clone(), hands: RefCell::new(store), in_use: Arc::default() };
+        let broom =
+            Broom { paths: paths.clone(), hands: RefCell::new(store), in_use: Arc::default() };
         let has = |id, file: &str| paths.job_dir(id).join(file).exists();
 
-        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(87_401), &mut None).await.unwrap();
+        let due =
+            broom.sweep(keep(Some(10)), Timestamp::from_secs(87_401), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(80_000 + 86_400)), "the next environment");
-        assert_eq!([has(old, "runner.sh"), has(old, "script.sh"), has(young, "runner.sh")], [false, true, true]);
+        assert_eq!(
+            [has(old, "runner.sh"), has(old, "script.sh"), has(young, "runner.sh")],
+            [false, true, true]
+        );
         let env = |id| broom.hands.borrow_mut().launch_texts(id).unwrap().unwrap().env;
         assert_eq!((env(old).len(), env(young).len()), (0, 8));
 
-        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(200_000), &mut None).await.unwrap();
+        let due =
+            broom.sweep(keep(Some(10)), Timestamp::from_secs(200_000), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(1000 + 864_000)), "the next job");
-        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(1001 + 864_000), &mut None).await.unwrap();
+        let due = broom
+            .sweep(keep(Some(10)), Timestamp::from_secs(1001 + 864_000), &mut None)
+            .await
+            .unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(80_000 + 864_000)));
         assert_eq!([paths.job_dir(old).exists(), paths.job_dir(young).exists()], [false, true]);
-        assert_eq!(broom.sweep(keep(None), Timestamp::from_secs(i64::MAX / 1_000_000), &mut None).await.unwrap(), None);
+        assert_eq!(
+            broom
+                .sweep(keep(None), Timestamp::from_secs(i64::MAX / 1_000_000), &mut None)
+                .await
+                .unwrap(),
+            None
+        );
         assert!(paths.job_dir(young).exists(), "for ever");
     }
 }

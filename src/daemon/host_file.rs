@@ -35,7 +35,10 @@ impl HostFile {
             Some(lines) => (lines, true),
             None => {
                 let text = text(&self.path)?;
-                (text.iter().filter(|byte| **byte == b'\n').count(), text.last().is_none_or(|last| *last == b'\n'))
+                (
+                    text.iter().filter(|byte| **byte == b'\n').count(),
+                    text.last().is_none_or(|last| *last == b'\n'),
+                )
             }
         };
         if lines >= MOST_LINES {
@@ -49,7 +52,10 @@ impl HostFile {
         }
         let mut line = if is_whole || lines == 0 { Vec::new() } else { vec![b'\n'] };
         put(&mut line, span)?;
-        File::write_all(&mut OpenOptions::new().append(true).create(true).open(&self.path)?, &line)?;
+        File::write_all(
+            &mut OpenOptions::new().append(true).create(true).open(&self.path)?,
+            &line,
+        )?;
         self.lines = Some(lines + 1);
         Ok(())
     }
@@ -74,7 +80,10 @@ fn text(path: &Path) -> io::Result<Vec<u8>> {
 /// The file is there and cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<HostSpan>> {
     let text = text(path)?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect())
 }
 
 #[cfg(test)]
@@ -82,7 +91,14 @@ mod tests {
     use super::*;
 
     fn span(i: i64) -> HostSpan {
-        HostSpan { from: i * 10_000, to: (i + 1) * 10_000, ms: 10_000, cpus: 4, cpu_us: 7, ..HostSpan::default() }
+        HostSpan {
+            from: i * 10_000,
+            to: (i + 1) * 10_000,
+            ms: 10_000,
+            cpus: 4,
+            cpu_us: 7,
+            ..HostSpan::default()
+        }
     }
 
     fn at(i: i64) -> Timestamp {

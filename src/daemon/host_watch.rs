@@ -55,16 +55,20 @@ impl Readings {
 
     /// How each GPU was used in so many milliseconds.
     fn spans(&self, ms: u64, now: Instant) -> BTreeMap<u32, GpuSpan> {
-        let before = self.last.iter().filter(|(at, _)| now.saturating_duration_since(*at) <= READINGS_APART);
+        let before =
+            self.last.iter().filter(|(at, _)| now.saturating_duration_since(*at) <= READINGS_APART);
         let known = before.map(|(_, read)| read);
         let all: Vec<&Vec<GpuReading>> =
             if self.since.is_empty() { known.collect() } else { self.since.iter().collect() };
         let mut of: BTreeMap<u32, Vec<&GpuReading>> = BTreeMap::new();
-        all.into_iter().flatten().for_each(|reading| of.entry(reading.id).or_default().push(reading));
+        all.into_iter()
+            .flatten()
+            .for_each(|reading| of.entry(reading.id).or_default().push(reading));
         let mean = |sum: u64, count: usize| sum.checked_div(count as u64);
         of.into_iter()
             .map(|(id, readings)| {
-                let busy: Vec<u64> = readings.iter().filter_map(|reading| reading.busy).map(u64::from).collect();
+                let busy: Vec<u64> =
+                    readings.iter().filter_map(|reading| reading.busy).map(u64::from).collect();
                 let mem = readings.iter().map(|reading| reading.used_mb);
                 let busy_milli = mean(busy.iter().sum::<u64>().saturating_mul(10), busy.len());
                 let span = GpuSpan {
@@ -141,7 +145,10 @@ impl HostWatch {
             }
             Err(e) => {
                 if !self.is_told.replace(true) {
-                    log::warn!("what the host uses over time is not kept: {}: {e}", self.path.display());
+                    log::warn!(
+                        "what the host uses over time is not kept: {}: {e}",
+                        self.path.display()
+                    );
                 }
                 None
             }
@@ -186,7 +193,8 @@ impl HostWatch {
     /// What was kept cannot be read, in words.
     pub async fn since(&self, from: Timestamp) -> Result<Vec<HostSpan>, String> {
         let path = self.path.clone();
-        let read = spawn_blocking(move || host_file::read(&path)).await.map_err(|e| e.to_string())?;
+        let read =
+            spawn_blocking(move || host_file::read(&path)).await.map_err(|e| e.to_string())?;
         let mut spans = read.map_err(|e| format!("{}: {e}", self.path.display()))?;
         let is_open = self.open.borrow().is_some();
         if is_open

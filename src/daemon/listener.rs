@@ -36,9 +36,14 @@ pub struct InstanceLock {
 /// `TimedOut` where another daemon has it; a directory that is another user's, that others can write, or a link in its
 /// place; anything the file system says, with the path.
 pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
-    let named = |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let named =
+        |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| named(&dir, e))?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .map_err(|e| named(&dir, e))?;
     }
     // What the user keeps elsewhere may be a link of the user's own; sockets and locks are here.
     for dir in [paths.root(), &paths.lib_dir(), &paths.jobs_dir()] {
@@ -56,7 +61,8 @@ pub fn handed_over(paths: &Paths) -> Option<net::UnixListener> {
         // SAFETY: the manager has made it for this process, and nothing else here owns it.
         let listener = unsafe { net::UnixListener::from_raw_fd(fd) };
         // Any other is closed.
-        let is_own = listener.local_addr().is_ok_and(|addr| addr.as_pathname() == Some(&paths.socket()));
+        let is_own =
+            listener.local_addr().is_ok_and(|addr| addr.as_pathname() == Some(&paths.socket()));
         is_own.then_some(listener)
     };
     handed.filter_map(own).last()
@@ -192,7 +198,10 @@ impl Spare {
             None => true,
             Some(Ok((socket, _))) => {
                 self.note(error);
-                turn_away(&socket, Refusal::NoDescriptors(limits::descriptors().unwrap_or_default()));
+                turn_away(
+                    &socket,
+                    Refusal::NoDescriptors(limits::descriptors().unwrap_or_default()),
+                );
                 true
             }
             Some(Err(_)) => {
@@ -207,7 +216,9 @@ impl Spare {
     /// Says once that clients are turned away.
     fn note(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_logged, true) {
-            log::error!("a client could not be accepted, and is turned away as are those after it: {error}");
+            log::error!(
+                "a client could not be accepted, and is turned away as are those after it: {error}"
+            );
         }
     }
 }

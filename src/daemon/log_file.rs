@@ -16,7 +16,8 @@ pub const LOG_BYTES: u64 = 10_000_000;
 /// # Errors
 /// It cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = File::options().create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let file =
+        File::options().create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     keep_small(&file, path, LOG_BYTES);
     Ok(file)
 }
@@ -87,7 +88,8 @@ mod tests {
             writeln!(log, "line {number:04}").unwrap();
         }
         other.write_all(b"launcher\n").unwrap();
-        let texts = [path, dir.path().join("slotd.log.old")].map(|path| fs::read_to_string(path).unwrap());
+        let texts =
+            [path, dir.path().join("slotd.log.old")].map(|path| fs::read_to_string(path).unwrap());
         assert!(texts.iter().all(|text| !text.is_empty() && text.len() <= 110), "{texts:?}");
         assert!(texts[0].ends_with("line 0049\nlauncher\n"), "{texts:?}");
         assert_eq!(texts.concat().matches("line 0049").count(), 1);

@@ -35,7 +35,13 @@ pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
         let text = record.args().to_string();
         // Whoever holds it does nothing that fails.
         let mut repeats = repeats.lock().unwrap_or_else(PoisonError::into_inner);
-        write_line(out, &layout, record.level(), &text, repeats.line(record.level(), &text, Instant::now()))
+        write_line(
+            out,
+            &layout,
+            record.level(),
+            &text,
+            repeats.line(record.level(), &text, Instant::now()),
+        )
     });
     builder.init();
 }
@@ -43,21 +49,31 @@ pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
 /// Writes one line of this level and text.
 type Layout = Box<dyn Fn(&mut dyn Write, Level, &str) -> io::Result<()> + Send + Sync>;
 
-fn write_line(out: &mut dyn Write, layout: &Layout, level: Level, text: &str, fate: Fate) -> io::Result<()> {
+fn write_line(
+    out: &mut dyn Write,
+    layout: &Layout,
+    level: Level,
+    text: &str,
+    fate: Fate,
+) -> io::Result<()> {
     match fate {
         Fate::Write { before: 0 } => layout(out, level, text),
         Fate::Write { before } => {
             layout(out, Level::Info, &format!("the line before came {before} times more"))?;
             layout(out, level, text)
         }
-        Fate::Remind { left_out } => layout(out, level, &format!("{text} ({left_out} times more since the last)")),
+        Fate::Remind { left_out } => {
+            layout(out, level, &format!("{text} ({left_out} times more since the last)"))
+        }
         Fate::LeaveOut => Ok(()),
     }
 }
 
 fn is_stderr(stream: &OsStr) -> bool {
     let stderr = nix::sys::stat::fstat(io::stderr().as_fd());
-    stderr.is_ok_and(|stat| stream.to_str() == Some(format!("{}:{}", stat.st_dev, stat.st_ino).as_str()))
+    stderr.is_ok_and(|stat| {
+        stream.to_str() == Some(format!("{}:{}", stat.st_dev, stat.st_ino).as_str())
+    })
 }
 
 fn for_journal(out: &mut dyn Write, level: Level, text: &str) -> io::Result<()> {
@@ -71,7 +87,13 @@ fn for_journal(out: &mut dyn Write, level: Level, text: &str) -> io::Result<()> 
 }
 
 /// RFC 3339 with the offset of the local time, to the millisecond.
-fn dated(out: &mut dyn Write, level: Level, text: &str, now: Timestamp, zone: &TimeZone) -> io::Result<()> {
+fn dated(
+    out: &mut dyn Write,
+    level: Level,
+    text: &str,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> io::Result<()> {
     let now = now.round(Unit::Millisecond).unwrap_or(now);
     let time = now.display_with_offset(zone.to_offset(now));
     writeln!(out, "{time:.3} {level:<5} {text}")
@@ -93,7 +115,10 @@ mod tests {
         let now = Timestamp::from_millisecond(1_783_000_000_012).unwrap();
         let dated = written(|out| dated(out, Level::Warn, "the disk is full", now, &zone));
         assert_eq!(dated, "2026-07-02T15:46:40.012+02:00 WARN  the disk is full\n");
-        assert_eq!(written(|out| for_journal(out, Level::Warn, "the disk is full")), "<4>the disk is full\n");
+        assert_eq!(
+            written(|out| for_journal(out, Level::Warn, "the disk is full")),
+            "<4>the disk is full\n"
+        );
     }
 
     #[test]

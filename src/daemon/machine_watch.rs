@@ -28,7 +28,8 @@ impl MachineWatch {
     pub async fn look(&self) -> Result<Box<Host>, String> {
         let _one_by_one = self.looks.lock().await;
         let seen = spawn_blocking(machine::probe).await.map_err(|e| e.to_string())?;
-        let seen = seen.map_err(|e| format!("what this machine has of CPUs and memory cannot be read: {e}"))?;
+        let seen = seen
+            .map_err(|e| format!("what this machine has of CPUs and memory cannot be read: {e}"))?;
         self.scheduler.send(NoteMachine(seen)).await.map_err(|e| e.to_string())
     }
 
@@ -44,7 +45,9 @@ impl MachineWatch {
         let mut uevents = match Uevents::open() {
             Ok(uevents) => uevents,
             Err(e) => {
-                log::info!("CPUs that go off line are noticed at scontrol reconfigure: the kernel tells of none: {e}");
+                log::info!(
+                    "CPUs that go off line are noticed at scontrol reconfigure: the kernel tells of none: {e}"
+                );
                 return;
             }
         };

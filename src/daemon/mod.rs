@@ -32,5 +32,7 @@ mod work_trees;
 pub use core_config::{SENDMAIL_KEY, VERSION_KEY};
 pub use history::clean_directly;
 pub use run::run;
-pub use settings::{Environment, VARIABLES as SETTINGS, check as check_settings, unknown as unknown_settings};
+pub use settings::{
+    Environment, VARIABLES as SETTINGS, check as check_settings, unknown as unknown_settings,
+};
 pub use sources::Sources;

@@ -30,7 +30,8 @@ pub fn read(paths: &Paths) -> Drains {
 pub fn write(paths: &Paths, drains: &Drains) -> io::Result<()> {
     let path = path(paths);
     if drains.is_empty() {
-        return fs::remove_file(&path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) });
+        return fs::remove_file(&path)
+            .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) });
     }
     let fresh = path.with_extension("new");
     let file = fs::File::create(&fresh)?;

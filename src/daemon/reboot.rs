@@ -14,11 +14,19 @@ use std::path::Path;
 pub fn last_commit(paths: &Paths) -> Option<Timestamp> {
     let database = paths.db();
     let log = database.with_extension("db-wal");
-    remains::last_written([database.as_path(), log.as_path()], clock::booted().unwrap_or_else(clock::now))
+    remains::last_written(
+        [database.as_path(), log.as_path()],
+        clock::booted().unwrap_or_else(clock::now),
+    )
 }
 
 /// Ends what ran under an earlier boot. What comes of it is to be committed before anything else is decided.
-pub fn bury(core: &mut Core, paths: &Paths, last_commit: Option<Timestamp>, now: Timestamp) -> Outbox {
+pub fn bury(
+    core: &mut Core,
+    paths: &Paths,
+    last_commit: Option<Timestamp>,
+    now: Timestamp,
+) -> Outbox {
     let mut cx = Cx::at(now);
     for id in core.ran_before(clock::booted()) {
         bury_one(core, id, paths, last_commit, &mut cx);
@@ -27,12 +35,19 @@ pub fn bury(core: &mut Core, paths: &Paths, last_commit: Option<Timestamp>, now:
 }
 
 /// The end of a job that ran when the machine went down. `last_commit`: when its daemon last showed signs of life.
-fn bury_one(core: &mut Core, id: JobId, paths: &Paths, last_commit: Option<Timestamp>, cx: &mut Cx) {
+fn bury_one(
+    core: &mut Core,
+    id: JobId,
+    paths: &Paths,
+    last_commit: Option<Timestamp>,
+    cx: &mut Cx,
+) {
     let Some(job) = core.job(id) else { return };
     let (dir, run) = (paths.job_dir(id), job.run.restarts);
     let own = job.own_step_id().and_then(|_| remains::record(&dir, StepId::Batch, run));
     let live = job.steps.iter().filter(|step| !step.state.is_terminal());
-    let steps = live.filter_map(|step| Some((step.id, remains::record(&dir, step.id, run)?))).collect();
+    let steps =
+        live.filter_map(|step| Some((step.id, remains::record(&dir, step.id, run)?))).collect();
     let last_sign = last_sign(job, &core.config().host.name, &dir, last_commit);
     let how = if own.is_some() { "its end was written down" } else { "how it ended is not known" };
     log::warn!("job {id} ran when the machine went down: {how}");
@@ -48,6 +63,7 @@ fn last_sign(job: &Job, host: &str, dir: &Path, last_commit: Option<Timestamp>) 
     let traces = [dir, Path::new(&view.std_out), Path::new(&view.std_err)];
     let written = remains::last_written(traces, clock::booted().unwrap_or_else(clock::now));
     let steps = job.steps.iter().filter_map(|step| step.end.max(Some(step.start)));
-    let signs = steps.chain(written).chain(last_commit).chain(job.run.start).chain(job.run.suspended_at);
+    let signs =
+        steps.chain(written).chain(last_commit).chain(job.run.start).chain(job.run.suspended_at);
     signs.max().unwrap_or(job.submit)
 }

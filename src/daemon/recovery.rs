@@ -54,9 +54,12 @@ fn take_in_found(
     let known = store.numbers().map_err(unusable(paths))?;
     let waiting = jobs.iter().filter(|job| job.run.state == JobState::Pending);
     let pending: BTreeMap<JobId, &Job> = waiting.map(|job| (job.id, job)).collect();
-    let is_to_look_at =
-        |id: &JobId| !known.contains(id) || pending.contains_key(id) && job_dirs::was_launched(&paths.job_dir(*id));
-    let mut found: Vec<FoundJob> = numbers.iter().copied().filter(is_to_look_at).map(|id| look(paths, id)).collect();
+    let is_to_look_at = |id: &JobId| {
+        !known.contains(id)
+            || pending.contains_key(id) && job_dirs::was_launched(&paths.job_dir(*id))
+    };
+    let mut found: Vec<FoundJob> =
+        numbers.iter().copied().filter(is_to_look_at).map(|id| look(paths, id)).collect();
     found.sort_unstable_by_key(|found| found.id);
     let (uid, _) = user::current();
     let changes = sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
@@ -96,13 +99,16 @@ pub fn recover(
     let shown_secs = i64::try_from(config.min_job_age_secs).unwrap_or(i64::MAX);
     let since = Timestamp(daemon_start.0.saturating_sub(shown_secs.saturating_mul(1_000_000)));
     let mut jobs = store.load_live(since).map_err(unusable(paths))?;
-    let numbers = job_dirs::numbers(&paths.jobs_dir()).map_err(failed(paths.jobs_dir().display().to_string()))?;
+    let numbers = job_dirs::numbers(&paths.jobs_dir())
+        .map_err(failed(paths.jobs_dir().display().to_string()))?;
     if take_in_found(store, paths, &jobs, &numbers, daemon_start)? {
         jobs = store.load_live(since).map_err(unusable(paths))?;
     }
     let next_id = next_number(store.next_job_id().map_err(unusable(paths))?, &numbers);
     let targets = sched::dependency_targets(
-        jobs.iter().filter(|job| job.run.state == JobState::Pending).map(|job| &job.request.dependency),
+        jobs.iter()
+            .filter(|job| job.run.state == JobState::Pending)
+            .map(|job| &job.request.dependency),
     );
     let mut reader = Reader::open(&paths.db()).map_err(unusable(paths))?;
     let ended = ended_facts(&mut reader, &targets).map_err(unusable(paths))?;

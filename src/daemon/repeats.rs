@@ -51,13 +51,18 @@ mod tests {
     #[test]
     fn a_line_that_comes_again_is_counted_and_told_once_a_minute() {
         let (mut repeats, start) = (Repeats::default(), Instant::now());
-        let mut line = |text, secs| repeats.line(Level::Warn, text, start + Duration::from_secs(secs));
+        let mut line =
+            |text, secs| repeats.line(Level::Warn, text, start + Duration::from_secs(secs));
         assert_eq!(line("a", 0), Fate::Write { before: 0 });
         assert_eq!([line("a", 1), line("a", 59)], [Fate::LeaveOut, Fate::LeaveOut]);
         assert_eq!(line("a", 60), Fate::Remind { left_out: 2 });
         assert_eq!(line("a", 61), Fate::LeaveOut);
         assert_eq!(line("b", 62), Fate::Write { before: 1 });
         assert_eq!(line("a", 63), Fate::Write { before: 0 });
-        assert_eq!(repeats.line(Level::Error, "a", start), Fate::Write { before: 0 }, "it is worse now");
+        assert_eq!(
+            repeats.line(Level::Error, "a", start),
+            Fate::Write { before: 0 },
+            "it is worse now"
+        );
     }
 }

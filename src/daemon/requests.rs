@@ -37,7 +37,8 @@ impl Requests {
 
     /// By number.
     pub fn users(&self) -> Vec<UserTally> {
-        let one = |(&uid, &tally): (&u32, &Tally)| UserTally { name: user::user_name(uid), uid, tally };
+        let one =
+            |(&uid, &tally): (&u32, &Tally)| UserTally { name: user::user_name(uid), uid, tally };
         self.counts.borrow().users.iter().map(one).collect()
     }
 
@@ -57,9 +58,11 @@ mod tests {
         for (kind, uid) in [(("B", 2), 1), (("A", 1), 1), (("B", 2), 0)] {
             requests.count(kind, uid, took);
         }
-        let kinds: Vec<_> = requests.kinds().into_iter().map(|k| (k.name, k.id, k.tally.count)).collect();
+        let kinds: Vec<_> =
+            requests.kinds().into_iter().map(|k| (k.name, k.id, k.tally.count)).collect();
         assert_eq!(kinds, [("A".to_owned(), 1, 1), ("B".to_owned(), 2, 2)]);
-        let users: Vec<_> = requests.users().into_iter().map(|u| (u.uid, u.tally.total_us)).collect();
+        let users: Vec<_> =
+            requests.users().into_iter().map(|u| (u.uid, u.tally.total_us)).collect();
         assert_eq!(users, [(0, 5), (1, 10)]);
         requests.reset();
         assert!(requests.kinds().is_empty() && requests.users().is_empty());

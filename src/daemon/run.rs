@@ -82,7 +82,11 @@ pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Dae
 pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
     move |error| {
         let what = paths.db().display().to_string();
-        let text = if error.is_damage() { database::advice(paths, &error.to_string()) } else { error.to_string() };
+        let text = if error.is_damage() {
+            database::advice(paths, &error.to_string())
+        } else {
+            error.to_string()
+        };
         DaemonError::Start(what, text)
     }
 }
@@ -102,12 +106,20 @@ pub fn run(root: PathBuf, sources: Result<Sources, String>) -> Result<(), Daemon
     ended
 }
 
-fn start(root: PathBuf, sources: Result<Sources, String>, handed: Option<UnixListener>) -> Result<(), DaemonError> {
+fn start(
+    root: PathBuf,
+    sources: Result<Sources, String>,
+    handed: Option<UnixListener>,
+) -> Result<(), DaemonError> {
     let sources = sources.map_err(DaemonError::SettingsFile)?;
     let env = sources.at_start().clone();
     let settings = Settings::read(root, &env)?;
     let paths = Paths::new(settings.root.clone());
-    logging::start(settings.log, env.get(OsStr::new("JOURNAL_STREAM")).map(OsString::as_os_str), &paths.log());
+    logging::start(
+        settings.log,
+        env.get(OsStr::new("JOURNAL_STREAM")).map(OsString::as_os_str),
+        &paths.log(),
+    );
     for name in settings::unknown(env.keys()) {
         log::warn!("{name} is no setting of slotd and has no effect");
     }
@@ -180,11 +192,13 @@ async fn serve(
     raise_descriptor_limit();
     // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full disk, and no death.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("signals"))?;
-    let places = Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
+    let places =
+        Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
     let kept = places.kept();
     let inventory = GpuInventoryActor::new(places, kept).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
-    let Machine { topology, mem_mb } = machine::probe().map_err(failed("the CPUs and the memory of this machine"))?;
+    let Machine { topology, mem_mb } =
+        machine::probe().map_err(failed("the CPUs and the memory of this machine"))?;
     let known = Host { gpus, topology, machine_mem_mb: mem_mb, ..Host::default() };
     let mut recovered = recover(core_config(&settings, known)?, &mut store, paths, last_commit)?;
     let mark = LaunchMark::open(paths.root());
@@ -254,7 +268,8 @@ fn log_start(paths: &Paths, recovered: &Recovered) {
 pub(super) fn tell_manager(state: NotifyState) {
     if let Err(e) = sd_notify::notify(std::slice::from_ref(&state)) {
         // Who waited for the start may be gone by the end.
-        let level = if matches!(state, NotifyState::Ready) { log::Level::Warn } else { log::Level::Debug };
+        let level =
+            if matches!(state, NotifyState::Ready) { log::Level::Warn } else { log::Level::Debug };
         log::log!(level, "NOTIFY_SOCKET: the service manager could not be told {state}: {e}");
     }
 }
@@ -262,18 +277,25 @@ pub(super) fn tell_manager(state: NotifyState) {
 /// Each client and each running step holds a descriptor: a thousand waiting ones must not keep others out. The launcher
 /// has the old limit already, and gives it to the jobs.
 fn raise_descriptor_limit() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
+    });
     if let Err(e) = raised {
         log::warn!("the limit on open files is left as it is: {e}");
     }
 }
 
 /// Waits for SIGTERM or SIGINT; SIGHUP looks again what the machine has.
-async fn until_told(inventory: Addr<GpuInventoryActor>, machine: &Rc<MachineWatch>) -> Result<(), DaemonError> {
+async fn until_told(
+    inventory: Addr<GpuInventoryActor>,
+    machine: &Rc<MachineWatch>,
+) -> Result<(), DaemonError> {
     let listen = |kind| signal(kind).map_err(failed("signals"));
-    let (mut term, mut int, mut hup) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?, listen(SignalKind::hangup())?);
+    let (mut term, mut int, mut hup) = (
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+        listen(SignalKind::hangup())?,
+    );
     loop {
         tokio::select! {
             _ = term.recv() => return Ok(()),

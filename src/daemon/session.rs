@@ -137,7 +137,13 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
             }
         }
     });
-    let mut session = Session { hub: Rc::clone(&hub), socket: Rc::clone(&socket), news, uid, held: Held::default() };
+    let mut session = Session {
+        hub: Rc::clone(&hub),
+        socket: Rc::clone(&socket),
+        news,
+        uid,
+        held: Held::default(),
+    };
     let mut idle = FIRST_WORD;
     loop {
         let is_held = session.is_held();
@@ -197,7 +203,10 @@ impl Session {
     /// Whether something runs, or waits, that this client is told of.
     fn is_held(&self) -> bool {
         let held = &self.held;
-        held.allocation.is_some() || held.watches || !held.tickets.is_empty() || self.news.strong_count() > 1
+        held.allocation.is_some()
+            || held.watches
+            || !held.tickets.is_empty()
+            || self.news.strong_count() > 1
     }
 
     /// `None`: the answer comes as news.
@@ -216,9 +225,10 @@ impl Session {
     async fn carry_out(&mut self, request: Request, raw: Vec<u8>, fds: Vec<OwnedFd>) -> Replied {
         let hub = Rc::clone(&self.hub);
         Ok(match request {
-            Request::Ping => {
-                plain(Answer::Pong { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() })
-            }
+            Request::Ping => plain(Answer::Pong {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: std::process::id(),
+            }),
             Request::Submit(submit) => return self.submit(*submit, raw).await,
             Request::SubmitMany(many) => return self.submit_many(many, raw).await,
             Request::Jobs(query) => return self.jobs(query).await,
@@ -233,7 +243,9 @@ impl Session {
             Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
             Request::Config => plain(Answer::Config(hub.config.borrow().clone())),
             Request::Reconfigure => return self.reconfigure().await,
-            Request::UpdatePartition { name, settings } => return self.update_partition(name, settings).await,
+            Request::UpdatePartition { name, settings } => {
+                return self.update_partition(name, settings).await;
+            }
             Request::UpdateNode(order) => return self.update_node(order).await,
             Request::Clean { before, dry_run } => match hub.history.clean(before, dry_run).await {
                 Ok(cleaned) => plain(Answer::Cleaned(cleaned)),
@@ -244,7 +256,9 @@ impl Session {
             Request::Cancel(ask) => return self.cancel(ask).await,
             Request::WaitEnd(job) => return self.wait_end(job).await,
             Request::Watch => return self.watch().await,
-            Request::Attach { job, client, step, holds } => return self.attach(job, client, step, holds).await,
+            Request::Attach { job, client, step, holds } => {
+                return self.attach(job, client, step, holds).await;
+            }
             Request::LaunchStep(launch) => return self.launch_step(launch, raw, fds).await,
             Request::Release { job, exit } => {
                 self.held.allocation = None;
@@ -315,7 +329,13 @@ impl Session {
         Ok(None)
     }
 
-    async fn attach(&mut self, job: JobId, client: ClientProcess, step: Option<StepId>, holds: bool) -> Replied {
+    async fn attach(
+        &mut self,
+        job: JobId,
+        client: ClientProcess,
+        step: Option<StepId>,
+        holds: bool,
+    ) -> Replied {
         let message = AttachClient { job, client, step, holds, news: self.news.clone() };
         Ok(match self.hub.scheduler.send(message).await? {
             Ok(view) => {
@@ -336,7 +356,8 @@ impl Session {
         let message = ManageSteps { job, client, within, numbers, news: self.news.clone() };
         Ok(match self.hub.scheduler.send(message).await? {
             Ok(mut managed) => {
-                managed.grace_ms = u64::try_from(self.hub.settings.kill_wait.as_millis()).unwrap_or(u64::MAX);
+                managed.grace_ms =
+                    u64::try_from(self.hub.settings.kill_wait.as_millis()).unwrap_or(u64::MAX);
                 self.held.managed = Some((job, client));
                 plain(Answer::Managed(managed))
             }
@@ -354,11 +375,20 @@ impl Session {
     }
 
     /// What the database has of these jobs.
-    async fn past(&self, named: Vec<JobRef>) -> Result<Result<Vec<Job>, Refusal>, actix::MailboxError> {
+    async fn past(
+        &self,
+        named: Vec<JobRef>,
+    ) -> Result<Result<Vec<Job>, Refusal>, actix::MailboxError> {
         if named.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        Ok(self.hub.readers.facts().send(PastRecords(named)).await?.map_err(|e| Refusal::Database(e.0)))
+        Ok(self
+            .hub
+            .readers
+            .facts()
+            .send(PastRecords(named))
+            .await?
+            .map_err(|e| Refusal::Database(e.0)))
     }
 
     /// What the database knows of jobs that a dependency names.
@@ -372,7 +402,12 @@ impl Session {
         }))
     }
 
-    async fn launch_step(&mut self, launch: Box<StepLaunch>, env: Vec<u8>, fds: Vec<OwnedFd>) -> Replied {
+    async fn launch_step(
+        &mut self,
+        launch: Box<StepLaunch>,
+        env: Vec<u8>,
+        fds: Vec<OwnedFd>,
+    ) -> Replied {
         if fds.len() < launch.descriptors() {
             // The kernel drops those that there is no room for.
             return Ok(refused(Refusal::NoDescriptors(limits::descriptors().unwrap_or_default())));

@@ -175,7 +175,9 @@ impl Settings {
             features: vars.names("SLOTD_FEATURES")?.unwrap_or_default(),
             notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
             notify_events: vars.events()?,
-            notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
+            notify_timeout: vars
+                .seconds("SLOTD_NOTIFY_TIMEOUT", 1)?
+                .unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
             notify_url: vars.value(
                 "SLOTD_NOTIFY_URL",
                 "an address that begins with http:// or https://",
@@ -184,12 +186,18 @@ impl Settings {
             sendmail: vars.sendmail()?,
             cgroup_base: vars.cgroup_base()?,
             cgroup_rules: vars.cgroup_rules()?,
-            oom_score_adj: vars.number("SLOTD_OOM_SCORE_ADJ", "a number", 0..=1000)?.unwrap_or(DEFAULT_OOM_SCORE_ADJ),
+            oom_score_adj: vars
+                .number("SLOTD_OOM_SCORE_ADJ", "a number", 0..=1000)?
+                .unwrap_or(DEFAULT_OOM_SCORE_ADJ),
             gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
-            gpu_shards: vars.number(SHARDS_SETTING, "a number of parts of a GPU", 0..=1024)?.unwrap_or(0),
-            avoids_used_gpus: vars.word("SLOTD_GPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
+            gpu_shards: vars
+                .number(SHARDS_SETTING, "a number of parts of a GPU", 0..=1024)?
+                .unwrap_or(0),
+            avoids_used_gpus: vars
+                .word("SLOTD_GPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
             gpus_open: vars.word("SLOTD_GPU_HIDE", [("yes", false), ("no", true)])?,
-            avoids_used_cpus: vars.word("SLOTD_CPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
+            avoids_used_cpus: vars
+                .word("SLOTD_CPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
             cpus: vars.capacity("SLOTD_CPUS", "a number of CPUs", MOST_CPUS)?,
             mem_mb: vars.capacity("SLOTD_MEMORY_MB", "a number of megabytes", MOST_MB)?,
             max_tasks: vars
@@ -198,8 +206,18 @@ impl Settings {
             batch_tasks: vars.batch_tasks()?,
             kill_wait: vars.seconds("SLOTD_KILL_WAIT", 0)?.unwrap_or(DEFAULT_KILL_WAIT),
             min_job_age: vars.seconds("SLOTD_MIN_JOB_AGE", 0)?.unwrap_or(DEFAULT_MIN_JOB_AGE),
-            keep_days: vars.bound("SLOTD_KEEP_DAYS", "a number of days", 1..=1_000_000, DEFAULT_KEEP_DAYS)?,
-            keep_jobs: vars.bound("SLOTD_KEEP_JOBS", "a number of jobs", 1..=u64::from(u32::MAX), DEFAULT_KEEP_JOBS)?,
+            keep_days: vars.bound(
+                "SLOTD_KEEP_DAYS",
+                "a number of days",
+                1..=1_000_000,
+                DEFAULT_KEEP_DAYS,
+            )?,
+            keep_jobs: vars.bound(
+                "SLOTD_KEEP_JOBS",
+                "a number of jobs",
+                1..=u64::from(u32::MAX),
+                DEFAULT_KEEP_JOBS,
+            )?,
             git: vars.word("SLOTD_GIT", [("on", true), ("off", false)])?,
             log: vars.log()?,
         };
@@ -240,13 +258,15 @@ impl Settings {
     /// Each partition has a name of its own.
     fn check_partitions(&self) -> Result<(), SettingError> {
         let mut seen = BTreeSet::new();
-        for (variable, names) in
-            [("SLOTD_CPU_PARTITIONS", &self.cpu_partitions), ("SLOTD_GPU_PARTITIONS", &self.gpu_partitions)]
-        {
+        for (variable, names) in [
+            ("SLOTD_CPU_PARTITIONS", &self.cpu_partitions),
+            ("SLOTD_GPU_PARTITIONS", &self.gpu_partitions),
+        ] {
             let names = names.as_deref().unwrap_or_default();
             for name in names {
                 if !seen.insert(name) {
-                    let expected = format!("names that differ; {name} is the name of another partition too");
+                    let expected =
+                        format!("names that differ; {name} is the name of another partition too");
                     return Err(SettingError { variable, value: names.join(","), expected });
                 }
             }
@@ -267,10 +287,12 @@ impl Variables<'_> {
     }
 
     fn text(&self, variable: &'static str) -> Result<Option<String>, SettingError> {
-        let text = self.raw(variable).map(OsString::into_string).transpose().map_err(|raw| SettingError {
-            variable,
-            value: raw.to_string_lossy().into_owned(),
-            expected: "text in UTF-8".to_owned(),
+        let text = self.raw(variable).map(OsString::into_string).transpose().map_err(|raw| {
+            SettingError {
+                variable,
+                value: raw.to_string_lossy().into_owned(),
+                expected: "text in UTF-8".to_owned(),
+            }
         })?;
         Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
@@ -289,7 +311,12 @@ impl Variables<'_> {
         }
     }
 
-    fn number<T>(&self, variable: &'static str, what: &str, range: RangeInclusive<T>) -> Result<Option<T>, SettingError>
+    fn number<T>(
+        &self,
+        variable: &'static str,
+        what: &str,
+        range: RangeInclusive<T>,
+    ) -> Result<Option<T>, SettingError>
     where
         T: std::str::FromStr + PartialOrd + std::fmt::Display,
     {
@@ -297,7 +324,12 @@ impl Variables<'_> {
         self.value(variable, &expected, |text| text.parse().ok().filter(|n| range.contains(n)))
     }
 
-    fn capacity(&self, variable: &'static str, what: &str, most: u64) -> Result<Option<Capacity>, SettingError> {
+    fn capacity(
+        &self,
+        variable: &'static str,
+        what: &str,
+        most: u64,
+    ) -> Result<Option<Capacity>, SettingError> {
         self.value(variable, &capacity::forms(what, most), |text| capacity::parse(text, most))
     }
 
@@ -321,24 +353,42 @@ impl Variables<'_> {
     }
 
     /// As far as any time in Slurm goes; beyond that sums of times would overflow.
-    fn seconds(&self, variable: &'static str, least: u32) -> Result<Option<Duration>, SettingError> {
+    fn seconds(
+        &self,
+        variable: &'static str,
+        least: u32,
+    ) -> Result<Option<Duration>, SettingError> {
         let secs = self.number(variable, "a number of seconds", least..=u32::MAX)?;
         Ok(secs.map(|secs| Duration::from_secs(secs.into())))
     }
 
     fn names(&self, variable: &'static str) -> Result<Option<Vec<String>>, SettingError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        self.value(variable, "names of letters, digits, '_', '-' and '.', separated by commas", |text| {
-            let names: Vec<String> =
-                text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            (!names.is_empty() && names.iter().all(|name| name.chars().all(legal))).then_some(names)
-        })
+        self.value(
+            variable,
+            "names of letters, digits, '_', '-' and '.', separated by commas",
+            |text| {
+                let names: Vec<String> = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty())
+                    .map(str::to_owned)
+                    .collect();
+                (!names.is_empty() && names.iter().all(|name| name.chars().all(legal)))
+                    .then_some(names)
+            },
+        )
     }
 
     /// One of two words, of which the first is the default.
-    fn word<T: Copy>(&self, variable: &'static str, words: [(&str, T); 2]) -> Result<T, SettingError> {
+    fn word<T: Copy>(
+        &self,
+        variable: &'static str,
+        words: [(&str, T); 2],
+    ) -> Result<T, SettingError> {
         let [(default, _), (other, _)] = words;
-        let named = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        let named =
+            |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         Ok(self.value(variable, &format!("{default} or {other}"), named)?.unwrap_or(words[0].1))
     }
 
@@ -351,7 +401,11 @@ impl Variables<'_> {
             return Ok(Some(Place::Path(base)));
         }
         let value = base.display().to_string();
-        Err(SettingError { variable: "SLOTD_CGROUP_BASE", value, expected: "an absolute path, or auto".to_owned() })
+        Err(SettingError {
+            variable: "SLOTD_CGROUP_BASE",
+            value,
+            expected: "an absolute path, or auto".to_owned(),
+        })
     }
 
     fn cgroup_rules(&self) -> Result<Rules, SettingError> {
@@ -368,10 +422,13 @@ impl Variables<'_> {
     }
 
     fn sendmail(&self) -> Result<Sendmail, SettingError> {
-        let parsed = self.value("SLOTD_SENDMAIL", "an absolute path, or off", |text| match text {
-            "off" => Some(Sendmail::Off),
-            path => Some(PathBuf::from(path)).filter(|path| path.is_absolute()).map(Sendmail::Program),
-        })?;
+        let parsed =
+            self.value("SLOTD_SENDMAIL", "an absolute path, or off", |text| match text {
+                "off" => Some(Sendmail::Off),
+                path => Some(PathBuf::from(path))
+                    .filter(|path| path.is_absolute())
+                    .map(Sendmail::Program),
+            })?;
         Ok(parsed.unwrap_or_default())
     }
 
@@ -382,7 +439,8 @@ impl Variables<'_> {
         for word in value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let Some(event) = Event::ALL.into_iter().find(|event| event.name() == word) else {
                 let names = Event::ALL.map(Event::name).join(", ");
-                let expected = format!("some of {names}, separated by commas; {word:?} is none of them");
+                let expected =
+                    format!("some of {names}, separated by commas; {word:?} is none of them");
                 return Err(SettingError { variable, value, expected });
             };
             events = events.with(event);
@@ -396,7 +454,8 @@ impl Variables<'_> {
     }
 
     fn log(&self) -> Result<Level, SettingError> {
-        let parsed = self.value("SLOTD_LOG", "error, warn, info, debug or trace", |text| text.parse().ok())?;
+        let parsed =
+            self.value("SLOTD_LOG", "error, warn, info, debug or trace", |text| text.parse().ok())?;
         Ok(parsed.unwrap_or(Level::Info))
     }
 }
@@ -420,7 +479,10 @@ pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
             || is_for_hooks
             || is_for_tests(name)
     };
-    names.filter_map(|name| name.to_str()).filter(|name| name.starts_with("SLOTD_") && !known(name)).collect()
+    names
+        .filter_map(|name| name.to_str())
+        .filter(|name| name.starts_with("SLOTD_") && !known(name))
+        .collect()
 }
 
 #[cfg(test)]
@@ -435,7 +497,10 @@ mod tests {
     #[test]
     fn nothing_set_and_empty_variables_give_the_defaults() {
         let settings = read(&[]).unwrap();
-        assert_eq!((settings.cpu_partitions.clone(), settings.gpu_partitions.clone()), (None, None));
+        assert_eq!(
+            (settings.cpu_partitions.clone(), settings.gpu_partitions.clone()),
+            (None, None)
+        );
         assert_eq!(settings.gpu_count, None);
         assert_eq!(settings.notify_cmd, None);
         assert_eq!(settings.kill_wait, DEFAULT_KILL_WAIT);
@@ -449,7 +514,8 @@ mod tests {
         let settings = read(&[("SLOTD_NOTIFY_CMD", hook)]).unwrap();
         assert_eq!(settings.notify_cmd, Some(hook.into()));
         assert_eq!(settings.audience(false).command, Events::NONE.with(Event::Job));
-        let settings = read(&[("SLOTD_NOTIFY_CMD", hook), ("SLOTD_NOTIFY_EVENTS", "queue, array")]).unwrap();
+        let settings =
+            read(&[("SLOTD_NOTIFY_CMD", hook), ("SLOTD_NOTIFY_EVENTS", "queue, array")]).unwrap();
         assert_eq!(settings.audience(false).command.to_string(), "array,queue");
         assert!(
             read(&[("SLOTD_NOTIFY_EVENTS", "queue")]).unwrap().audience(false).is_empty(),
@@ -484,7 +550,11 @@ mod tests {
             ("SLOTD_MEMORY_MB", "-0", "how many are kept back (-2)"),
             ("SLOTD_MEMORY_MB", "8G", "a number of megabytes"),
             ("SLOTD_CGROUP_BASE", "slotd", "an absolute path, or auto"),
-            ("SLOTD_MAX_PROCESSES", "0", "a number of processes from 1 to 4294967295, or unlimited"),
+            (
+                "SLOTD_MAX_PROCESSES",
+                "0",
+                "a number of processes from 1 to 4294967295, or unlimited",
+            ),
             ("SLOTD_IO_WEIGHT", "10001", "a weight from 1 to 10000"),
             ("SLOTD_OOM_KILL_STEP", "1", "no or yes"),
             ("SLOTD_OOM_SCORE_ADJ", "-5", "a number from 0 to 1000"),
@@ -501,7 +571,8 @@ mod tests {
 
     #[test]
     fn one_name_for_two_partitions_is_refused() {
-        let error = read(&[("SLOTD_CPU_PARTITIONS", "a,b"), ("SLOTD_GPU_PARTITIONS", "b")]).unwrap_err();
+        let error =
+            read(&[("SLOTD_CPU_PARTITIONS", "a,b"), ("SLOTD_GPU_PARTITIONS", "b")]).unwrap_err();
         assert_eq!(error.variable, "SLOTD_GPU_PARTITIONS");
         assert!(read(&[("SLOTD_CPU_PARTITIONS", "a,a")]).is_err());
     }

@@ -37,7 +37,12 @@ pub async fn is_under_way(env: &Environment) -> bool {
 
 async fn is_stopping(manager: &[&str]) -> bool {
     let mut systemctl = Command::new("systemctl");
-    systemctl.args(manager).arg("is-system-running").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    systemctl
+        .args(manager)
+        .arg("is-system-running")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     match timeout(PATIENCE, systemctl.output()).await {
         Ok(Ok(output)) => output.stdout.trim_ascii() == b"stopping",
         _ => false,
@@ -48,8 +53,13 @@ async fn is_stopping(manager: &[&str]) -> bool {
 pub async fn end_jobs(scheduler: &Addr<SchedulerActor>, kill_wait: Duration) {
     let longest = kill_wait.min(LONGEST_GRACE) + RECORDING;
     log::info!("the host goes down: running jobs end");
-    tell_manager(NotifyState::ExtendTimeoutUsec(longest.as_micros().try_into().unwrap_or(u32::MAX)));
+    tell_manager(NotifyState::ExtendTimeoutUsec(
+        longest.as_micros().try_into().unwrap_or(u32::MAX),
+    ));
     if timeout(longest, scheduler.send(HostGoesDown)).await.is_err() {
-        log::warn!("some jobs have not ended in {} s: the next daemon records their ends", longest.as_secs());
+        log::warn!(
+            "some jobs have not ended in {} s: the next daemon records their ends",
+            longest.as_secs()
+        );
     }
 }

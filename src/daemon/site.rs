@@ -67,10 +67,14 @@ pub struct SiteFile {
 
 impl SiteFile {
     pub fn of(env: &Environment) -> Option<SiteFile> {
-        let variable = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = |name: &str| {
+            env.get(OsStr::new(name)).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
         match variable("SLOTD_CONFIG") {
             Some(path) => Some(SiteFile { path, is_default: false }),
-            None => variable("HOME").map(|home| home.join(".config/slotd/slotd.toml")).map(SiteFile::beside),
+            None => variable("HOME")
+                .map(|home| home.join(".config/slotd/slotd.toml"))
+                .map(SiteFile::beside),
         }
     }
 
@@ -88,7 +92,11 @@ impl SiteFile {
     /// It cannot be read, is no TOML, or says what makes no sense.
     pub fn read(&self) -> Result<Site, SiteError> {
         match std::fs::read_to_string(&self.path) {
-            Ok(text) => parse(&text).map_err(|(line, what)| SiteError { path: self.path.clone(), line, what }),
+            Ok(text) => parse(&text).map_err(|(line, what)| SiteError {
+                path: self.path.clone(),
+                line,
+                what,
+            }),
             Err(e) if self.is_default && e.kind() == io::ErrorKind::NotFound => Ok(Site::default()),
             Err(e) => Err(SiteError { path: self.path.clone(), line: None, what: e.to_string() }),
         }
@@ -120,9 +128,9 @@ fn parse(text: &str) -> Result<Site, Wrong> {
         let Some(value) = value else { return Ok(None) };
         let (at, written) = (line(value.span().start), as_text(value.get_ref()));
         let parsed = written.as_deref().and_then(|text| capacity::parse(text, most));
-        parsed
-            .map(Some)
-            .ok_or_else(|| (at, format!("{key} = {}: expected {}", value.get_ref(), capacity::forms(what, most))))
+        parsed.map(Some).ok_or_else(|| {
+            (at, format!("{key} = {}: expected {}", value.get_ref(), capacity::forms(what, most)))
+        })
     };
     let mut lines = Lines::default();
     for (key, value) in [("cpus", &file.cpus), ("memory_mb", &file.memory_mb)] {
@@ -133,17 +141,26 @@ fn parse(text: &str) -> Result<Site, Wrong> {
     let mut partitions: Vec<Partition> = Vec::new();
     for entry in file.partition {
         let (at, entry) = (line(entry.span().start), entry.into_inner());
-        let keys: Vec<_> = entry.keys().map(|key| (key.get_ref().clone(), line(key.span().start))).collect();
+        let keys: Vec<_> =
+            entry.keys().map(|key| (key.get_ref().clone(), line(key.span().start))).collect();
         let partition = read_partition(entry, at, &line)?;
         if partitions.iter().any(|known| known.name == partition.name) {
-            return Err((at, format!("partition {} is there twice: give one of them another name", partition.name)));
+            return Err((
+                at,
+                format!(
+                    "partition {} is there twice: give one of them another name",
+                    partition.name
+                ),
+            ));
         }
         keys.iter().for_each(|(key, at)| lines.note(&partition.name, key, *at));
         partitions.push(partition);
     }
-    let defaults: Vec<&str> = partitions.iter().filter(|p| p.is_default).map(|p| p.name.as_str()).collect();
+    let defaults: Vec<&str> =
+        partitions.iter().filter(|p| p.is_default).map(|p| p.name.as_str()).collect();
     if let [_, second, ..] = defaults[..] {
-        let what = format!("one partition may be the default, and these are: {}", defaults.join(", "));
+        let what =
+            format!("one partition may be the default, and these are: {}", defaults.join(", "));
         return Err((lines.of(second, "default"), what));
     }
     if let Some(entry) = file.limit.get(Limit::MOST) {
@@ -167,7 +184,11 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-fn read_limit(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Option<usize>) -> Result<Limit, Wrong> {
+fn read_limit(
+    entry: Entry,
+    at: Option<usize>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<Limit, Wrong> {
     let mut limit = Limit::default();
     for (key, value) in &entry {
         let (at, name) = (line(key.span().start), key.get_ref().as_str());
@@ -177,13 +198,26 @@ fn read_limit(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Option<u
             number.map(Some).ok_or_else(|| wrong(what))
         };
         match (name, value.get_ref()) {
-            ("account", Value::String(text)) if !text.is_empty() => limit.account = Some(text.clone()),
+            ("account", Value::String(text)) if !text.is_empty() => {
+                limit.account = Some(text.clone())
+            }
             ("account", _) => return Err(wrong("an account, as --account names it")),
-            ("name", Value::String(text)) if !text.is_empty() => limit.name = Some(WildMatch::new(text)),
-            ("name", _) => return Err(wrong("a name of jobs, in which * stands for any characters and ? for one")),
+            ("name", Value::String(text)) if !text.is_empty() => {
+                limit.name = Some(WildMatch::new(text))
+            }
+            ("name", _) => {
+                return Err(wrong(
+                    "a name of jobs, in which * stands for any characters and ? for one",
+                ));
+            }
             ("jobs", _) => limit.jobs = count("how many jobs may run at once")?,
             ("cpus", _) => limit.cpus = count("how many CPUs the running jobs may have together")?,
-            _ => return Err((at, format!("{name} is no key of a limit: expected account, name, jobs or cpus"))),
+            _ => {
+                return Err((
+                    at,
+                    format!("{name} is no key of a limit: expected account, name, jobs or cpus"),
+                ));
+            }
         }
     }
     if limit.account.is_none() && limit.name.is_none() {
@@ -195,7 +229,11 @@ fn read_limit(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Option<u
     Ok(limit)
 }
 
-fn read_partition(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Option<usize>) -> Result<Partition, Wrong> {
+fn read_partition(
+    entry: Entry,
+    at: Option<usize>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<Partition, Wrong> {
     let mut partition = Partition::default();
     for (key, value) in &entry {
         let (at, name) = (line(key.span().start), key.get_ref().as_str());
@@ -204,17 +242,24 @@ fn read_partition(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Opti
             ("name", Value::String(text)) if is_name(text) => partition.name.clone_from(text),
             ("name", _) => return Err(wrong("letters, digits, '_', '-' and '.'")),
             ("gpu", Value::Boolean(yes)) => partition.is_gpu = *yes,
-            ("gpu", _) => return Err(wrong("true or false: whether its jobs get a GPU that ask for none")),
+            ("gpu", _) => {
+                return Err(wrong("true or false: whether its jobs get a GPU that ask for none"));
+            }
             // So many, whichever they are.
-            ("cpus", Value::Integer(_)) => set(&mut partition, "max_cpus_per_node", value.get_ref(), wrong, at)?,
-            ("gpus", Value::Integer(_)) => set(&mut partition, "max_gpus", value.get_ref(), wrong, at)?,
+            ("cpus", Value::Integer(_)) => {
+                set(&mut partition, "max_cpus_per_node", value.get_ref(), wrong, at)?
+            }
+            ("gpus", Value::Integer(_)) => {
+                set(&mut partition, "max_gpus", value.get_ref(), wrong, at)?
+            }
             _ => set(&mut partition, name, value.get_ref(), wrong, at)?,
         }
     }
     if partition.name.is_empty() {
         return Err((at, "a partition without a name: add name = \"...\"".to_owned()));
     }
-    partition::check(&partition).map_err(|what| (at, format!("partition {}: {what}", partition.name)))?;
+    partition::check(&partition)
+        .map_err(|what| (at, format!("partition {}: {what}", partition.name)))?;
     Ok(partition)
 }
 
@@ -248,11 +293,17 @@ mod tests {
              default = true\n\n[[partition]]\nname = \"night\"\ncpus = 2\nover_subscribe = \"FORCE:2\"\nstate = \"DOWN\"\n",
         )
         .unwrap();
-        assert_eq!((site.cpus, site.mem_mb), (Some(Capacity::KeptBack(2)), Some(Capacity::Percent(90))));
+        assert_eq!(
+            (site.cpus, site.mem_mb),
+            (Some(Capacity::KeptBack(2)), Some(Capacity::Percent(90)))
+        );
         let lines = &site.lines;
         assert_eq!((lines.of_host("memory_mb"), lines.of("day", "cpus")), (Some(2), Some(6)));
         let [day, night] = &site.partitions[..] else { panic!("{site:?}") };
-        assert_eq!((day.cpus.clone(), day.max_time_secs, day.is_default), (Some((0..4).collect()), Some(7200), true));
+        assert_eq!(
+            (day.cpus.clone(), day.max_time_secs, day.is_default),
+            (Some((0..4).collect()), Some(7200), true)
+        );
         assert_eq!((night.max_cpus, night.over_subscribe), (Some(2), OverSubscribe::Force(2)));
         assert_eq!(night.state, PartitionState::Down);
         assert_eq!(parse("").unwrap(), Site::default());
@@ -270,12 +321,32 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line_and_what_would_be_understood() {
         let named = "[[partition]]\nname = \"a\"\n";
         for (text, line, what) in [
-            ("cpus = 0\n", 1, "cpus = 0: expected a number of CPUs from 1 to 65536, how many are kept back (-2)"),
+            (
+                "cpus = 0\n",
+                1,
+                "cpus = 0: expected a number of CPUs from 1 to 65536, how many are kept back (-2)",
+            ),
             ("\ncpus = \"2000%\"\n", 2, "cpus = \"2000%\": expected"),
-            ("cpu = 4\n", 1, "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`"),
-            (&format!("{named}max_tiem = 5\n"), 3, "max_tiem is no key of a partition: did you mean max_time?"),
-            (&format!("{named}max_time = \"1h\"\n"), 3, "max_time = \"1h\": expected minutes, hours"),
-            (&format!("{named}cpus = [0, 1]\n"), 3, "cpus = [0, 1]: expected a text, a whole number"),
+            (
+                "cpu = 4\n",
+                1,
+                "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`",
+            ),
+            (
+                &format!("{named}max_tiem = 5\n"),
+                3,
+                "max_tiem is no key of a partition: did you mean max_time?",
+            ),
+            (
+                &format!("{named}max_time = \"1h\"\n"),
+                3,
+                "max_time = \"1h\": expected minutes, hours",
+            ),
+            (
+                &format!("{named}cpus = [0, 1]\n"),
+                3,
+                "cpus = [0, 1]: expected a text, a whole number",
+            ),
             (&format!("{named}over_subscribe = \"FORCE:0\"\n"), 3, "expected NO, EXCLUSIVE"),
             (&format!("{named}{named}"), 3, "partition a is there twice"),
             ("[[partition]]\nname = \"a b\"\n", 2, "name = \"a b\": expected letters"),
@@ -286,11 +357,23 @@ mod tests {
                 "partition a: DefaultTime 7200 s is more than MaxTime 3600 s",
             ),
             ("[[partition]\n", 1, ""),
-            ("[[limit]]\naccount = \"a\"\njobs = -1\n", 3, "jobs = -1: expected how many jobs may run at once"),
+            (
+                "[[limit]]\naccount = \"a\"\njobs = -1\n",
+                3,
+                "jobs = -1: expected how many jobs may run at once",
+            ),
             ("[[limit]]\naccount = \"\"\njobs = 1\n", 2, "account = \"\": expected an account"),
             ("\n[[limit]]\njobs = 1\n", 2, "a limit on nobody: add account = "),
-            ("[[limit]]\nname = \"fit*\"\n", 1, "a limit without an amount: add jobs = ... or cpus = ..."),
-            ("[[limit]]\nuser = \"a\"\n", 2, "user is no key of a limit: expected account, name, jobs or cpus"),
+            (
+                "[[limit]]\nname = \"fit*\"\n",
+                1,
+                "a limit without an amount: add jobs = ... or cpus = ...",
+            ),
+            (
+                "[[limit]]\nuser = \"a\"\n",
+                2,
+                "user is no key of a limit: expected account, name, jobs or cpus",
+            ),
             (&"[[limit]]\nname = \"a\"\njobs = 1\n".repeat(65), 193, "there may be 64 limits"),
         ] {
             let (at, told) = parse(text).unwrap_err();
@@ -306,7 +389,9 @@ mod tests {
 
     #[test]
     fn only_the_file_that_is_named_has_to_be_there() {
-        let env = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let env = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
+        };
         let of = |pairs: &[(&str, &str)]| SiteFile::of(&env(pairs)).unwrap();
         assert_eq!(of(&[("HOME", "/nowhere/at/all")]).read(), Ok(Site::default()));
         let error = of(&[("SLOTD_CONFIG", "/nowhere/x.toml")]).read().unwrap_err().to_string();

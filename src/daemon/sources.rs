@@ -22,7 +22,8 @@ impl Sources {
     /// As of [`Self::read`].
     pub fn new(env: Environment, file: Option<PathBuf>) -> Result<Sources, String> {
         let given = file.as_deref().map(read).transpose()?.unwrap_or_default();
-        let own: Environment = env.into_iter().filter(|(name, value)| given.get(name) != Some(value)).collect();
+        let own: Environment =
+            env.into_iter().filter(|(name, value)| given.get(name) != Some(value)).collect();
         let mut at_start = given;
         at_start.extend(own.clone());
         Ok(Sources { file, own, at_start })
@@ -47,13 +48,19 @@ impl Sources {
     /// What is to be told of these variables: settings that hold only after a restart, and what is no setting.
     pub fn remarks(&self, now: &Environment) -> Vec<String> {
         let Some(file) = &self.file else { return Vec::new() };
-        let value = |env: &Environment, name: &str| env.get(OsStr::new(name)).filter(|v| !v.is_empty()).cloned();
+        let value = |env: &Environment, name: &str| {
+            env.get(OsStr::new(name)).filter(|v| !v.is_empty()).cloned()
+        };
         let has_changed = |name: &&str| value(now, name) != value(&self.at_start, name);
-        let late =
-            settings::VARIABLES.iter().filter(|name| !settings::LIVE.contains(name)).copied().filter(has_changed);
+        let late = settings::VARIABLES
+            .iter()
+            .filter(|name| !settings::LIVE.contains(name))
+            .copied()
+            .filter(has_changed);
         let late = late.map(|name| format!("{name} holds after the next start of the daemon"));
         let unknown = settings::unknown(now.keys()).into_iter();
-        let unknown = unknown.map(|name| format!("{name} is no setting of slotd and has no effect"));
+        let unknown =
+            unknown.map(|name| format!("{name} is no setting of slotd and has no effect"));
         late.chain(unknown).map(|what| format!("{}: {what}", file.display())).collect()
     }
 }
@@ -64,7 +71,8 @@ fn read(file: &Path) -> Result<Environment, String> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(|e| format!("{}: {e}", file.display()))?,
     };
-    let parsed = EnvFile::parse(&text).map_err(|e| format!("{}:{e}: correct or remove the line", file.display()))?;
+    let parsed = EnvFile::parse(&text)
+        .map_err(|e| format!("{}:{e}: correct or remove the line", file.display()))?;
     Ok(parsed.iter().map(|(name, value)| (name.into(), value.into())).collect())
 }
 
@@ -81,14 +89,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("slotd.env");
         fs::write(&file, "SLOTD_CPUS=\"4\"\nSLOTD_LOG=warn\nSLOTD_KILL_WAIT=9\n").unwrap();
-        let at_start = env(&[("SLOTD_CPUS", "4"), ("SLOTD_LOG", "debug"), ("SLOTD_KILL_WAIT", "9"), ("HOME", "/h")]);
+        let at_start = env(&[
+            ("SLOTD_CPUS", "4"),
+            ("SLOTD_LOG", "debug"),
+            ("SLOTD_KILL_WAIT", "9"),
+            ("HOME", "/h"),
+        ]);
         let sources = Sources::new(at_start.clone(), Some(file.clone())).unwrap();
         assert_eq!(sources.read(), Ok(at_start.clone()));
         assert!(sources.remarks(&at_start).is_empty());
         fs::write(&file, "SLOTD_CPUS=5\nSLOTD_LOG=error\nSLOTD_CPU=7\n").unwrap();
         let now = sources.read().unwrap();
         let shown = file.display();
-        assert_eq!(now, env(&[("SLOTD_CPUS", "5"), ("SLOTD_LOG", "debug"), ("SLOTD_CPU", "7"), ("HOME", "/h")]));
+        assert_eq!(
+            now,
+            env(&[("SLOTD_CPUS", "5"), ("SLOTD_LOG", "debug"), ("SLOTD_CPU", "7"), ("HOME", "/h")])
+        );
         assert_eq!(
             sources.remarks(&now),
             [

@@ -15,7 +15,9 @@ use crate::actors::notifier::Ways;
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup, runners_on};
 use crate::actors::scheduler::{Due, SchedulerOutputs};
 use crate::actors::store::{Growth, StoreOutputs};
-use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, Readers, SchedulerActor, StoreActor};
+use crate::actors::{
+    GpuInventoryActor, NotifierActor, ReaderActor, Readers, SchedulerActor, StoreActor,
+};
 use crate::daemon::answers::Answers;
 use crate::daemon::core_config;
 use crate::daemon::history::{self, History, Keep};
@@ -63,7 +65,18 @@ pub struct Parts {
 
 /// Starts all actors, adopts what runs, and returns what the sessions talk to.
 pub fn start(parts: Parts) -> Hub {
-    let Parts { settings, sources, paths, launcher, mark, cgroups, store, readers, inventory, recovered } = parts;
+    let Parts {
+        settings,
+        sources,
+        paths,
+        launcher,
+        mark,
+        cgroups,
+        store,
+        readers,
+        inventory,
+        recovered,
+    } = parts;
     let Recovered { core, adopted, clients, daemon_start, opening, untold } = recovered;
     let config = core.config();
     let (shown, node, batch_tasks) =
@@ -78,7 +91,8 @@ pub fn start(parts: Parts) -> Hub {
     let store = start_store(store, &scheduler, Arc::clone(&growth));
     // Those of earlier daemons are not known any more: the time in microseconds is beyond them all.
     let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
-    let next_notice = untold.last().map_or(first_notice, |(number, _)| first_notice.max(number + 1));
+    let next_notice =
+        untold.last().map_or(first_notice, |(number, _)| first_notice.max(number + 1));
     let outputs = SchedulerOutputs {
         store: store.clone().recipient(),
         notifier: start_notifier(&settings, untold, &scheduler),
@@ -114,8 +128,11 @@ pub fn start(parts: Parts) -> Hub {
     let host = Rc::new(HostWatch::new(&paths));
     actix::spawn(Rc::clone(&host).follow(host_activity));
     let past_in_use = Arc::default();
-    let actors =
-        history::Actors { scheduler: scheduler.clone(), store: store.clone(), in_use: Arc::clone(&past_in_use) };
+    let actors = history::Actors {
+        scheduler: scheduler.clone(),
+        store: store.clone(),
+        in_use: Arc::clone(&past_in_use),
+    };
     let history = Rc::new(History::new(paths.clone(), actors));
     actix::spawn(Rc::clone(&history).keep_within(keep, growth));
     Hub {
@@ -141,7 +158,11 @@ pub fn start(parts: Parts) -> Hub {
 }
 
 /// The store, on a thread of its own: a commit waits for the disk.
-fn start_store(store: Store, scheduler: &Addr<SchedulerActor>, growth: Arc<Growth>) -> Addr<StoreActor> {
+fn start_store(
+    store: Store,
+    scheduler: &Addr<SchedulerActor>,
+    growth: Arc<Growth>,
+) -> Addr<StoreActor> {
     let outputs = StoreOutputs {
         committed: scheduler.clone().recipient(),
         unstored: scheduler.clone().recipient(),
@@ -192,7 +213,12 @@ fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {
 
 /// The readers of the database, on threads of their own: a long sacct delays no commit, and no short question. `open` are
 /// their connections: a daemon that serves has them, whatever the host lacks later.
-fn start_readers(open: Vec<Reader>, database: PathBuf, node: String, batch_tasks: BatchTasks) -> Readers {
+fn start_readers(
+    open: Vec<Reader>,
+    database: PathBuf,
+    node: String,
+    batch_tasks: BatchTasks,
+) -> Readers {
     let open = Arc::new(Mutex::new(open));
     let next = move || open.lock().unwrap_or_else(PoisonError::into_inner).pop();
     Readers::start(move || match next().map_or_else(|| Reader::open(&database), Ok) {

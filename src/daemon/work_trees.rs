@@ -52,7 +52,13 @@ pub struct WorkTrees {
 
 impl WorkTrees {
     pub fn new(is_on: bool, store: Addr<StoreActor>) -> WorkTrees {
-        WorkTrees { is_on, store, open: RefCell::default(), turn: Semaphore::new(1), settled: Notify::new() }
+        WorkTrees {
+            is_on,
+            store,
+            open: RefCell::default(),
+            turn: Semaphore::new(1),
+            settled: Notify::new(),
+        }
     }
 
     /// A job that is durable was submitted from this tree.
@@ -73,7 +79,8 @@ impl WorkTrees {
     pub async fn settled(&self, job: JobId) {
         loop {
             let next = self.settled.notified();
-            let is_open = |open: &Open| open.waiting.iter().chain(&open.under_way).any(|one| one.job == job);
+            let is_open =
+                |open: &Open| open.waiting.iter().chain(&open.under_way).any(|one| one.job == job);
             if !self.open.borrow().values().any(is_open) {
                 return;
             }
@@ -116,8 +123,13 @@ impl WorkTrees {
             let Some((commit, _)) = group.first() else { continue };
             let jobs = group.iter().map(|(_, job)| *job).collect();
             let (source, diff) = match &source.changes {
-                Ok(_) if commit.is_some() && *commit != source.commit => (moved(commit, &source), None),
-                _ => (Source { commit: source.commit.clone().or(commit.clone()), ..source.clone() }, diff.clone()),
+                Ok(_) if commit.is_some() && *commit != source.commit => {
+                    (moved(commit, &source), None)
+                }
+                _ => (
+                    Source { commit: source.commit.clone().or(commit.clone()), ..source.clone() },
+                    diff.clone(),
+                ),
             };
             self.keep(jobs, at, source, diff).await;
         }

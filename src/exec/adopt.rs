@@ -51,11 +51,23 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
             Ok(connection) => {
                 let identity = Identity { job_dir: job_dir.to_owned(), step, run };
                 let connection = step_handle::asynchronous(connection)?;
-                return Ok(Adoption::Running(StepHandle::serve(connection, identity, Opening::default())));
+                return Ok(Adoption::Running(StepHandle::serve(
+                    connection,
+                    identity,
+                    Opening::default(),
+                )));
             }
-            Err(e) if attempt == 1 && e.kind() == io::ErrorKind::NotFound => return Ok(Adoption::NeverLaunched),
-            Err(e) if attempt == 1 && e.kind() == io::ErrorKind::ConnectionRefused => return Ok(Adoption::Lost),
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(e) if attempt == 1 && e.kind() == io::ErrorKind::NotFound => {
+                return Ok(Adoption::NeverLaunched);
+            }
+            Err(e) if attempt == 1 && e.kind() == io::ErrorKind::ConnectionRefused => {
+                return Ok(Adoption::Lost);
+            }
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) => {}
             Err(e) => return Err(e),
         }
     }
@@ -75,11 +87,18 @@ pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option
     let path = launch_spec::exit_path(job_dir, step);
     let text = match std::fs::read(&path) {
         Ok(text) => text,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
-        Err(e) => return Err(io::Error::new(e.kind(), format!("could not read {}: {e}", path.display()))),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(e) => {
+            return Err(io::Error::new(e.kind(), format!("could not read {}: {e}", path.display())));
+        }
     };
     let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{} is no exit record: {e}", path.display()))
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} is no exit record: {e}", path.display()),
+        )
     })?;
     Ok(Some(record))
 }

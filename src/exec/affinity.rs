@@ -26,7 +26,9 @@ pub fn bind(cpus: &[u32]) -> io::Result<()> {
 /// them. Nothing happens to one that is gone, or that the system lets nobody move.
 pub fn follow(pid: i32, from: &[u32], to: &[u32]) {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw) {
+    for thread in
+        threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw)
+    {
         let Ok(set) = sched_getaffinity(thread) else { continue };
         let may_use = |cpu: &&u32| set.is_set(**cpu as usize).unwrap_or(false);
         let had_all = !from.is_empty() && from.iter().all(|cpu| may_use(&cpu));
@@ -77,16 +79,22 @@ pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
     const WORD: usize = std::ffi::c_ulong::BITS as usize;
     let list = || nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let failed = |e: io::Error| {
-        io::Error::new(e.kind(), format!("could not bind memory to NUMA nodes {}: {}", list(), reason(&e)))
+        io::Error::new(
+            e.kind(),
+            format!("could not bind memory to NUMA nodes {}: {}", list(), reason(&e)),
+        )
     };
     let mut mask: [std::ffi::c_ulong; MAX_NODES / WORD] = [0; MAX_NODES / WORD];
     for &node in nodes {
-        let word = mask.get_mut(node as usize / WORD).ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        let word = mask
+            .get_mut(node as usize / WORD)
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
         *word |= 1 << (node as usize % WORD);
     }
     let policy = if prefers { libc::MPOL_PREFERRED } else { libc::MPOL_BIND };
     // SAFETY: the kernel reads so many bits of the mask, which lives; it counts one less than it is told.
-    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), MAX_NODES + 1) };
+    let done =
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), MAX_NODES + 1) };
     match done {
         0 => Ok(hexadecimal(MAX_NODES, |node| mask[node / WORD] >> (node % WORD) & 1 == 1)),
         _ => Err(failed(io::Error::last_os_error())),
@@ -95,7 +103,10 @@ pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
 
 fn failed(cpus: &[u32], e: nix::Error) -> io::Error {
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
-    io::Error::new(io::Error::from(e).kind(), format!("could not bind to CPUs {}: {}", list.join(","), e.desc()))
+    io::Error::new(
+        io::Error::from(e).kind(),
+        format!("could not bind to CPUs {}: {}", list.join(","), e.desc()),
+    )
 }
 
 #[cfg(test)]
@@ -122,7 +133,10 @@ mod tests {
     fn a_numa_node_that_does_not_exist_is_named() {
         for node in [1_023, 1_000_000] {
             let error = bind_memory(&[node], false).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("could not bind memory to NUMA nodes {node}: ")), "{error}");
+            assert!(
+                error.starts_with(&format!("could not bind memory to NUMA nodes {node}: ")),
+                "{error}"
+            );
         }
     }
 

@@ -59,15 +59,18 @@ fn io_failed<'a>(path: &'a Path, doing: &'a str) -> impl FnOnce(io::Error) -> Cg
 /// Makes a directory; one that is there already is as good.
 fn make(dir: &Path) -> Result<(), CgroupError> {
     match fs::create_dir(dir) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(io_failed(dir, "could not be made")(e)),
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(io_failed(dir, "could not be made")(e))
+        }
         _ => Ok(()),
     }
 }
 
 /// Gives a controller to the children. One controller a write: the kernel refuses them all where it refuses one.
 fn enable(dir: &Path, name: &str) -> Result<(), CgroupError> {
-    fs::write(dir.join("cgroup.subtree_control"), format!("+{name}"))
-        .map_err(|e| failed(dir, format_args!("could not enable the {name} controller: {}", reason(&e))))
+    fs::write(dir.join("cgroup.subtree_control"), format!("+{name}")).map_err(|e| {
+        failed(dir, format_args!("could not enable the {name} controller: {}", reason(&e)))
+    })
 }
 
 /// A job's cgroup. Dropping it changes nothing.
@@ -88,19 +91,26 @@ impl JobCgroup {
 
     /// The cgroup at this path, be it there or not.
     pub fn at(dir: PathBuf) -> JobCgroup {
-        let handle = hierarchy::open(dir.parent().unwrap_or(&dir), dir.file_name().unwrap_or_default());
+        let handle =
+            hierarchy::open(dir.parent().unwrap_or(&dir), dir.file_name().unwrap_or_default());
         JobCgroup { dir, handle, past_ooms: 0, past_limit_ooms: 0 }
     }
 
     /// What the counters tell by now is not this run's.
     fn begin_anew(self) -> JobCgroup {
-        JobCgroup { past_ooms: oom_kills(&self.dir), past_limit_ooms: limit_ooms(&self.dir), ..self }
+        JobCgroup {
+            past_ooms: oom_kills(&self.dir),
+            past_limit_ooms: limit_ooms(&self.dir),
+            ..self
+        }
     }
 
     fn limit(&self, alloc: &Allocation, rules: &Rules) -> Result<(), CgroupError> {
         let me = &self.dir;
         let refused = |file: &'static str| {
-            move |e: cgroups_rs::fs::error::Error| failed(me, format_args!("could not set {file}: {e}"))
+            move |e: cgroups_rs::fs::error::Error| {
+                failed(me, format_args!("could not set {file}: {e}"))
+            }
         };
         let memory: &MemController = self.controller("memory")?;
         set_memory(&self.dir, memory, alloc.tres.mem_mb)?;
@@ -117,7 +127,8 @@ impl JobCgroup {
         if self.has("cpuset.cpus") {
             // `SLOTD_CPUS` may promise more CPUs than there are: then all, also for a job that had fewer before.
             let held = affinity::may_use(&alloc.cpu_ids);
-            let cpus: Vec<String> = alloc.cpu_ids.iter().filter(|_| held).map(u32::to_string).collect();
+            let cpus: Vec<String> =
+                alloc.cpu_ids.iter().filter(|_| held).map(u32::to_string).collect();
             set(&self.dir, "cpuset.cpus", &cpus.join(","))?;
         }
         let most = match rules.max_processes {
@@ -147,7 +158,9 @@ impl JobCgroup {
         &'a T: From<&'a Subsystem>,
         T: Controller + ControllIdentifier,
     {
-        self.handle.controller_of().ok_or_else(|| failed(&self.dir, format_args!("has no {name} controller")))
+        self.handle
+            .controller_of()
+            .ok_or_else(|| failed(&self.dir, format_args!("has no {name} controller")))
     }
 
     /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have where that is less than the
@@ -155,13 +168,19 @@ impl JobCgroup {
     ///
     /// # Errors
     /// It cannot be made, or the limit was refused.
-    pub fn create_step(&self, step: StepId, mem_mb: Option<u64>, as_one: bool) -> Result<PathBuf, CgroupError> {
+    pub fn create_step(
+        &self,
+        step: StepId,
+        mem_mb: Option<u64>,
+        as_one: bool,
+    ) -> Result<PathBuf, CgroupError> {
         let cgroup = self.step(step);
         make(&cgroup.dir)?;
         if let Some(mem_mb) = mem_mb {
             let handle = hierarchy::open(&self.dir, step_name(step));
-            let memory: &MemController =
-                handle.controller_of().ok_or_else(|| failed(&cgroup.dir, "has no memory controller"))?;
+            let memory: &MemController = handle
+                .controller_of()
+                .ok_or_else(|| failed(&cgroup.dir, "has no memory controller"))?;
             set_memory(&cgroup.dir, memory, mem_mb)?;
         }
         if as_one {
@@ -209,7 +228,8 @@ impl JobCgroup {
         let path = self.dir.join("cgroup.events");
         // Its changes are exceptional conditions to poll.
         // SAFETY: the file is owned by the AsyncFd and stays open as long as it lives.
-        let events = unsafe { AsyncFd::register_with_interest(fs::File::open(&path)?, Interest::PRIORITY) }?;
+        let events =
+            unsafe { AsyncFd::register_with_interest(fs::File::open(&path)?, Interest::PRIORITY) }?;
         loop {
             if parse_key(&fs::read_to_string(&path)?, "populated") == Some(0) {
                 return Ok(());
@@ -335,14 +355,19 @@ mod tests {
     use crate::model::JobId;
     use crate::model::tres::Tres;
 
-    const RULES: Rules = Rules { max_processes: MaxProcesses::Number(1000), io_weight: None, kill_step: false };
+    const RULES: Rules =
+        Rules { max_processes: MaxProcesses::Number(1000), io_weight: None, kill_step: false };
 
     fn base(path: impl Into<PathBuf>) -> CgroupBase {
         CgroupBase::new(Place::Path(path.into()), RULES)
     }
 
     fn alloc() -> Allocation {
-        Allocation { tres: Tres { cpus: 1, mem_mb: 64, ..Tres::ZERO }, cpu_ids: vec![0], ..Allocation::default() }
+        Allocation {
+            tres: Tres { cpus: 1, mem_mb: 64, ..Tres::ZERO },
+            cpu_ids: vec![0],
+            ..Allocation::default()
+        }
     }
 
     #[test]
@@ -362,7 +387,9 @@ mod tests {
     fn a_missing_base_is_named() {
         let error = base("/no/such/base").create_job(JobId(1), &alloc()).unwrap_err().to_string();
         assert!(
-            error.starts_with("cgroup /no/such/base: could not be looked at: No such file or directory: "),
+            error.starts_with(
+                "cgroup /no/such/base: could not be looked at: No such file or directory: "
+            ),
             "{error}"
         );
     }
@@ -419,7 +446,11 @@ mod tests {
         // More than it may have, in one process that joins before it grows.
         let script = "echo 0 >\"$0/cgroup.procs\"; exec python3 -c 'x = bytearray(256 << 20)'";
         let grow = |step: &StepCgroup| {
-            let status = std::process::Command::new("sh").args(["-c", script]).arg(&step.dir).status().unwrap();
+            let status = std::process::Command::new("sh")
+                .args(["-c", script])
+                .arg(&step.dir)
+                .status()
+                .unwrap();
             assert!(!status.success());
         };
         grow(&hungry);

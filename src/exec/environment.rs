@@ -65,7 +65,8 @@ impl<'a> Environment<'a> {
         self.vars.retain(|(name, _)| !OWN.contains(&name.as_str()));
         self.node(if request.exact { alloc.tres.cpus } else { self.alloc.tres.cpus });
         self.array();
-        for name in ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS"] {
+        for name in ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS"]
+        {
             self.set(name, ntasks);
         }
         self.set("SLURM_STEP_TASKS_PER_NODE", ntasks);
@@ -122,7 +123,8 @@ impl<'a> Environment<'a> {
         // A job that has all CPUs and names no number of tasks fills them as it likes.
         let has_more = (1..alloc.tres.cpus).contains(&job.tres.cpus);
         let is_free = has_more && request.ntasks.or(request.ntasks_per_node).is_none();
-        let tasks = if is_free { alloc.tres.cpus / request.cpus_per_task.unwrap_or(1).max(1) } else { 1 };
+        let tasks =
+            if is_free { alloc.tres.cpus / request.cpus_per_task.unwrap_or(1).max(1) } else { 1 };
         self.set("SLURM_TASKS_PER_NODE", request.task_count().max(tasks));
         if request.ntasks.is_some() || request.ntasks_per_node.is_some() {
             self.set("SLURM_NTASKS", request.task_count());
@@ -140,12 +142,16 @@ impl<'a> Environment<'a> {
             MemRequest::PerCpu(mb) => self.set("SLURM_MEM_PER_CPU", mb),
             MemRequest::PerGpu(mb) => self.set("SLURM_MEM_PER_GPU", mb),
         }
-        let submit_dir = if request.submit_dir.is_empty() { &request.work_dir } else { &request.submit_dir };
+        let submit_dir =
+            if request.submit_dir.is_empty() { &request.work_dir } else { &request.submit_dir };
         self.set("SLURM_SUBMIT_DIR", submit_dir);
         self.set("SLURM_SUBMIT_HOST", &request.submit_host);
         let start = job.run.start.unwrap_or_default();
         self.set("SLURM_JOB_START_TIME", start.as_secs());
-        self.set_some("SLURM_JOB_END_TIME", request.time_limit_secs.map(|limit| start.plus_secs(limit).as_secs()));
+        self.set_some(
+            "SLURM_JOB_END_TIME",
+            request.time_limit_secs.map(|limit| start.plus_secs(limit).as_secs()),
+        );
         if !request.dependency.is_empty() {
             self.set("SLURM_JOB_DEPENDENCY", &request.dependency);
         }
@@ -164,7 +170,8 @@ impl<'a> Environment<'a> {
 
     /// How tasks are laid out, as far as something is said of it.
     fn placement(&mut self, placement: &Placement) {
-        let Placement { distribution, hint, ntasks_per_core, ntasks_per_socket, mem_bind, .. } = placement;
+        let Placement { distribution, hint, ntasks_per_core, ntasks_per_socket, mem_bind, .. } =
+            placement;
         match distribution {
             // The size stands in a variable of its own.
             Some(Distribution { nodes: Spread::Plane(Some(size)), .. }) => {
@@ -234,7 +241,8 @@ fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
     let mut vars = Vec::new();
     let all = || host.gpus.iter().chain(&host.lost_gpus);
     for (maker, name) in [(Maker::Nvidia, CUDA), (Maker::Amd, ROCM)] {
-        let given = ids.iter().filter(|id| host.gpu(**id).map_or(Maker::Nvidia, |gpu| gpu.maker) == maker);
+        let given =
+            ids.iter().filter(|id| host.gpu(**id).map_or(Maker::Nvidia, |gpu| gpu.maker) == maker);
         let given: Vec<String> =
             given.map(|id| host.gpu(*id).map_or_else(|| id.to_string(), Gpu::visible_as)).collect();
         let is_hidden = hides && all().any(|gpu| gpu.maker == maker);
@@ -251,7 +259,9 @@ fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
 
 /// What OpenCL programs go by: numbers alone. ROCm's would count by it among those that `ROCR_VISIBLE_DEVICES` has left.
 fn ordinals(host: &Host, ids: &[u32]) -> Variables {
-    let is_counted = |id: &u32| host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia && gpu.handle.is_none());
+    let is_counted = |id: &u32| {
+        host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia && gpu.handle.is_none())
+    };
     let counted: Vec<u32> = ids.iter().copied().filter(is_counted).collect();
     let vars = (!counted.is_empty()).then(|| ("GPU_DEVICE_ORDINAL".to_owned(), list(&counted)));
     vars.into_iter().collect()
@@ -293,7 +303,10 @@ pub fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variabl
 /// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
 /// task alone, where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
 pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variables {
-    let mut vars = vec![("SLURM_PROCID".to_owned(), rank.to_string()), ("SLURM_LOCALID".to_owned(), rank.to_string())];
+    let mut vars = vec![
+        ("SLURM_PROCID".to_owned(), rank.to_string()),
+        ("SLURM_LOCALID".to_owned(), rank.to_string()),
+    ];
     if let Some(ids) = gpus {
         vars.extend(visible(host, ids, true));
         vars.extend(ordinals(host, ids));
@@ -379,13 +392,26 @@ mod tests {
             submit_host: "vm".into(),
             ..JobRequest::default()
         };
-        let alloc = Allocation { tres: Tres { cpus: 2, mem_mb: 512, ..Tres::ZERO }, ..Allocation::default() };
-        let run =
-            RunState { alloc: Some(alloc.into()), start: Some(Timestamp::from_secs(1000)), ..RunState::default() };
-        Job { id: JobId(148), partition: "cpu".into(), request: Arc::new(request), run, ..Job::default() }
+        let alloc = Allocation {
+            tres: Tres { cpus: 2, mem_mb: 512, ..Tres::ZERO },
+            ..Allocation::default()
+        };
+        let run = RunState {
+            alloc: Some(alloc.into()),
+            start: Some(Timestamp::from_secs(1000)),
+            ..RunState::default()
+        };
+        Job {
+            id: JobId(148),
+            partition: "cpu".into(),
+            request: Arc::new(request),
+            run,
+            ..Job::default()
+        }
     }
 
-    static HOST: LazyLock<Host> = LazyLock::new(|| Host { name: "vm".to_owned(), ..Host::default() });
+    static HOST: LazyLock<Host> =
+        LazyLock::new(|| Host { name: "vm".to_owned(), ..Host::default() });
 
     fn of(job: &Job) -> Environment<'_> {
         Environment::of(job, &HOST, "/r")
@@ -408,7 +434,10 @@ mod tests {
         let task = |task| ArrayRole::Task { array_job: JobId(7), task };
         assert_eq!(of(task(1)), "lr=9\0A=a\0lr=0.1\0x=y=z\0");
         assert_eq!(of(task(12)), "lr=9\0A=a\0lr=0.2\0");
-        assert_eq!((of(task(2)), of(ArrayRole::None)), ("lr=9\0A=a\0".to_owned(), "lr=9\0A=a\0".to_owned()));
+        assert_eq!(
+            (of(task(2)), of(ArrayRole::None)),
+            ("lr=9\0A=a\0".to_owned(), "lr=9\0A=a\0".to_owned())
+        );
         assert_eq!(of_array_task(b"A=a\0".to_vec(), &task(1)), b"A=a\0");
     }
 
@@ -511,7 +540,11 @@ mod tests {
         assert_eq!(get(&vars, "SLURM_JOB_GPUS"), Some("0,1"));
         assert_eq!(get(&vars, "SLURM_GPUS"), Some("2"));
         assert_eq!(get(&vars, "SLURM_GPUS_ON_NODE"), Some("2"));
-        let alloc = Allocation { tres: Tres { cpus: 1, ..Tres::ZERO }, gpu_ids: vec![1], ..Allocation::default() };
+        let alloc = Allocation {
+            tres: Tres { cpus: 1, ..Tres::ZERO },
+            gpu_ids: vec![1],
+            ..Allocation::default()
+        };
         let mut launch = StepLaunch {
             request: StepRequest { ntasks: Some(2), ..StepRequest::default() },
             job: job.id,
@@ -533,7 +566,10 @@ mod tests {
         assert_eq!(get(&vars, "SLURM_STEP_NUM_TASKS"), Some("2"));
         assert_eq!(get(&vars, "SLURM_NTASKS"), Some("2"));
         assert_eq!(get(&vars, "SLURM_UMASK"), Some("0022"));
-        assert_eq!((get(&vars, "SLURM_CPUS_ON_NODE"), get(&vars, "SLURM_JOB_NAME")), (Some("2"), None));
+        assert_eq!(
+            (get(&vars, "SLURM_CPUS_ON_NODE"), get(&vars, "SLURM_JOB_NAME")),
+            (Some("2"), None)
+        );
         launch.request.exact = true;
         let vars = of(&job).step(StepId::Num(4), &launch, &alloc);
         assert_eq!(get(&vars, "SLURM_CPUS_ON_NODE"), Some("1"));
@@ -555,7 +591,10 @@ mod tests {
         let inside =
             b"A=1\0SLURM_PROCID=3\0SLURM_NTASKS=7\0SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=0\0SLURM_ARRAY_TASK_ID=2\0";
         let stale = stale_variables(inside);
-        assert_eq!(stale, ["SLURM_PROCID", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "SLURM_ARRAY_TASK_ID"]);
+        assert_eq!(
+            stale,
+            ["SLURM_PROCID", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "SLURM_ARRAY_TASK_ID"]
+        );
         assert!(stale_variables(b"CUDA_VISIBLE_DEVICES=1\0").is_empty());
     }
 }

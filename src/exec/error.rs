@@ -15,9 +15,13 @@ pub enum LaunchError {
     #[error("the step has no tasks")]
     NoTasks,
     /// Of the job: which CPU or NUMA node, and what the job has.
-    #[error("CPU binding outside of job step allocation: {what} {asked}; allocated CPUs are: {there}")]
+    #[error(
+        "CPU binding outside of job step allocation: {what} {asked}; allocated CPUs are: {there}"
+    )]
     CpusOutside { what: &'static str, asked: u32, there: String },
-    #[error("GPU binding outside of job step allocation: GPU {asked}; the step has {there}, counted from 0")]
+    #[error(
+        "GPU binding outside of job step allocation: GPU {asked}; the step has {there}, counted from 0"
+    )]
     GpuOutside { asked: u32, there: usize },
     #[error("there is no command to run")]
     NoCommand,
@@ -102,18 +106,27 @@ impl LaunchError {
             | LaunchError::Broken(_)
             | LaunchError::Affinity(_)
             | LaunchError::Cgroup(_) => LaunchFault::Job,
-            LaunchError::OwnFile { source, .. } | LaunchError::System { source, .. } => of_host(source),
+            LaunchError::OwnFile { source, .. } | LaunchError::System { source, .. } => {
+                of_host(source)
+            }
             LaunchError::File { path, source, .. } => match host_fault(source) {
-                Some(HostFault::Descriptors) if source.raw_os_error() == Some(libc::EMFILE) => LaunchFault::Job,
-                Some(fault @ (HostFault::Memory | HostFault::Descriptors)) => LaunchFault::Host(fault),
-                Some(fault @ (HostFault::Space | HostFault::Quota | HostFault::ReadOnly | HostFault::Disk))
-                    if is_same_disk(path, job_dir) =>
-                {
+                Some(HostFault::Descriptors) if source.raw_os_error() == Some(libc::EMFILE) => {
+                    LaunchFault::Job
+                }
+                Some(fault @ (HostFault::Memory | HostFault::Descriptors)) => {
                     LaunchFault::Host(fault)
                 }
+                Some(
+                    fault @ (HostFault::Space
+                    | HostFault::Quota
+                    | HostFault::ReadOnly
+                    | HostFault::Disk),
+                ) if is_same_disk(path, job_dir) => LaunchFault::Host(fault),
                 _ => LaunchFault::Job,
             },
-            LaunchError::Launcher(source) => LaunchFault::Host(host_fault(source).unwrap_or(HostFault::Launcher)),
+            LaunchError::Launcher(source) => {
+                LaunchFault::Host(host_fault(source).unwrap_or(HostFault::Launcher))
+            }
             LaunchError::LauncherDied(_) => LaunchFault::Host(HostFault::Launcher),
         }
     }
@@ -139,7 +152,8 @@ pub fn host_fault(error: &io::Error) -> Option<HostFault> {
 
 /// Whether both lie, or would lie, on the same file system.
 fn is_same_disk(one: &Path, other: &Path) -> bool {
-    let disk = |path: &Path| path.ancestors().find_map(|dir| dir.metadata().ok()).map(|meta| meta.dev());
+    let disk =
+        |path: &Path| path.ancestors().find_map(|dir| dir.metadata().ok()).map(|meta| meta.dev());
     disk(one).is_some_and(|one| disk(other) == Some(one))
 }
 
@@ -151,7 +165,9 @@ mod tests {
     fn a_full_disk_is_the_hosts_fault_where_it_is_that_of_the_root() {
         let dir = tempfile::tempdir().unwrap();
         let error = |code| io::Error::from_raw_os_error(code);
-        let at = |path: &Path, code| LaunchError::file("open stdout file", path)(error(code)).fault(dir.path());
+        let at = |path: &Path, code| {
+            LaunchError::file("open stdout file", path)(error(code)).fault(dir.path())
+        };
         let host = |fault| LaunchFault::Host(fault);
         let here = dir.path().join("not/made/yet");
         let elsewhere = Path::new("/proc/self/out");
@@ -165,7 +181,11 @@ mod tests {
             (libc::EACCES, LaunchFault::Job, LaunchFault::Job),
             (libc::ENOENT, LaunchFault::Job, LaunchFault::Job),
         ] {
-            assert_eq!((at(&here, code), at(elsewhere, code)), (on_root, on_another), "errno {code}");
+            assert_eq!(
+                (at(&here, code), at(elsewhere, code)),
+                (on_root, on_another),
+                "errno {code}"
+            );
         }
     }
 
@@ -173,11 +193,23 @@ mod tests {
     fn what_slotd_needs_for_itself_is_the_hosts_to_give() {
         let fault = |error: LaunchError| error.fault(Path::new("/"));
         let error = |code| io::Error::from_raw_os_error(code);
-        assert_eq!(fault(LaunchError::system("fork")(error(libc::EAGAIN))), LaunchFault::Host(HostFault::Processes));
+        assert_eq!(
+            fault(LaunchError::system("fork")(error(libc::EAGAIN))),
+            LaunchFault::Host(HostFault::Processes)
+        );
         let own = LaunchError::own_file("write", Path::new("/r/script.sh"))(error(libc::ENOSPC));
         assert_eq!(fault(own), LaunchFault::Host(HostFault::Space));
-        assert_eq!(fault(LaunchError::Launcher(error(libc::ENOENT))), LaunchFault::Host(HostFault::Launcher));
-        assert_eq!(fault(LaunchError::Launcher(error(libc::EMFILE))), LaunchFault::Host(HostFault::Descriptors));
-        assert_eq!(fault(LaunchError::system("get a controlling terminal")(error(libc::EPERM))), LaunchFault::Job);
+        assert_eq!(
+            fault(LaunchError::Launcher(error(libc::ENOENT))),
+            LaunchFault::Host(HostFault::Launcher)
+        );
+        assert_eq!(
+            fault(LaunchError::Launcher(error(libc::EMFILE))),
+            LaunchFault::Host(HostFault::Descriptors)
+        );
+        assert_eq!(
+            fault(LaunchError::system("get a controlling terminal")(error(libc::EPERM))),
+            LaunchFault::Job
+        );
     }
 }

@@ -68,7 +68,8 @@ async fn look_after(idle: Weak<IdleWatchers>) {
 
 /// Whether the other end is open. One that waits has nothing to say.
 fn is_alive(line: &UnixStream) -> bool {
-    recv(line.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Err(Errno::EAGAIN)
+    recv(line.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)
+        == Err(Errno::EAGAIN)
 }
 
 #[cfg(test)]

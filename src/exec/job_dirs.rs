@@ -45,7 +45,9 @@ pub fn numbers(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(jobs_dir)? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.parse::<u32>().ok().filter(|n| n.to_string() == name));
+        let number = name
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok().filter(|n| n.to_string() == name));
         found.extend(number.filter(|n| (1..=MAX_JOB_ID).contains(n)).map(JobId));
     }
     Ok(found)
@@ -90,8 +92,12 @@ pub fn look(job_dir: &Path) -> Found {
             found.steps.push(Trace { step, run: record.run, ended: Some(record) });
         }
     }
-    let ended: Vec<(StepId, u32)> =
-        found.steps.iter().filter(|trace| trace.ended.is_some()).map(|trace| (trace.step, trace.run)).collect();
+    let ended: Vec<(StepId, u32)> = found
+        .steps
+        .iter()
+        .filter(|trace| trace.ended.is_some())
+        .map(|trace| (trace.step, trace.run))
+        .collect();
     found.steps.retain(|trace| trace.ended.is_some() || !ended.contains(&(trace.step, trace.run)));
     found.steps.sort_by_key(|trace| (trace.run, trace.step));
     found
@@ -105,7 +111,11 @@ fn socket_of(name: &str) -> Option<(StepId, u32)> {
 
 /// `exit_status`, `3.exit`
 fn record_of(name: &str) -> Option<StepId> {
-    if name == "exit_status" { Some(StepId::Batch) } else { name.strip_suffix(".exit")?.parse().ok() }
+    if name == "exit_status" {
+        Some(StepId::Batch)
+    } else {
+        name.strip_suffix(".exit")?.parse().ok()
+    }
 }
 
 /// What the steps that have ended used over time: those of this run of the job, or of the last one that has a record. A step
@@ -152,7 +162,8 @@ pub fn clear_way(job_dir: &Path) -> io::Result<Option<PathBuf>> {
     if !is_stranger {
         return Ok(None);
     }
-    let aside = (1..).map(|n| job_dir.with_extension(format!("aside{n}"))).find(|path| !path.exists());
+    let aside =
+        (1..).map(|n| job_dir.with_extension(format!("aside{n}"))).find(|path| !path.exists());
     let aside = aside.unwrap_or_default();
     fs::rename(job_dir, &aside)?;
     Ok(Some(aside))
@@ -187,7 +198,9 @@ pub fn remove(job_dir: &Path) -> io::Result<u64> {
 /// It cannot be removed.
 pub fn forget_launch(job_dir: &Path) -> io::Result<()> {
     match fs::remove_file(job_dir.join(RUNNER)) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(())
+        }
         other => other,
     }
 }
@@ -224,7 +237,10 @@ mod tests {
         let found = look(dir.path());
         assert_eq!(found.job, Some(job));
         let batch = Trace { step: StepId::Batch, run: 1, ended: None };
-        assert_eq!(found.steps, [batch, Trace { step: StepId::Num(0), run: 1, ended: Some(record) }]);
+        assert_eq!(
+            found.steps,
+            [batch, Trace { step: StepId::Num(0), run: 1, ended: Some(record) }]
+        );
     }
 
     #[test]
@@ -235,8 +251,11 @@ mod tests {
             job.run.restarts = restarts;
             job
         };
-        let spec =
-            |job| LaunchSpec { job_dir: dir.path().to_owned(), job: Some(Box::new(job)), ..LaunchSpec::default() };
+        let spec = |job| LaunchSpec {
+            job_dir: dir.path().to_owned(),
+            job: Some(Box::new(job)),
+            ..LaunchSpec::default()
+        };
         assert!(!was_launched(dir.path()));
         job_files::write_record(&spec(run(0)), &ExitRecord::default(), &Series::default()).unwrap();
         assert!(was_launched(dir.path()));
@@ -274,7 +293,9 @@ mod tests {
         fs::write(dir.path().join("4.exit"), "no record").unwrap();
         let told = |run| -> Vec<(StepId, i64, u64)> {
             let all = over_time(dir.path(), JobId(3), run);
-            all.iter().map(|one| (one.step.step, one.start.as_secs(), one.series.spans()[0].cpu_us)).collect()
+            all.iter()
+                .map(|one| (one.step.step, one.start.as_secs(), one.series.spans()[0].cpu_us))
+                .collect()
         };
         let mut last = [(StepId::Batch, 100, 7), (StepId::Num(1), 100, 9)];
         last.sort();

@@ -47,12 +47,16 @@ pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError>
 
 /// Whether this is just such a file, with this text.
 fn is_program(path: &Path, text: &[u8]) -> bool {
-    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    let Ok(mut file) =
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
     else {
         return false;
     };
     let is_like_it = file.metadata().is_ok_and(|there| {
-        there.is_file() && there.mode() & 0o7777 == PROGRAM && there.len() == text.len() as u64 && there.nlink() == 1
+        there.is_file()
+            && there.mode() & 0o7777 == PROGRAM
+            && there.len() == text.len() as u64
+            && there.nlink() == 1
     });
     let mut there = vec![0; text.len()];
     is_like_it && file.read_exact(&mut there).is_ok() && there == text
@@ -67,7 +71,8 @@ fn put(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
         file = only_for_reading(file)?;
     }
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link = |to: &Path| Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW)?);
+    let link =
+        |to: &Path| Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW)?);
     match unless_there(link(path)) {
         Ok(false) if old == Old::Goes => {
             // Only a rename replaces a file.
@@ -170,7 +175,8 @@ pub(super) fn no_work_dir(dir: &Path) -> impl Fn(io::Error) -> LaunchError {
 /// Looks whether the working directory can be entered. Where not, the reason goes to the standard error of the tasks as
 /// well.
 pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), LaunchError> {
-    let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK).map_err(io::Error::from);
+    let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK)
+        .map_err(io::Error::from);
     let found = access.and_then(|()| match fs::metadata(&spec.work_dir)?.is_dir() {
         true => Ok(()),
         false => Err(Errno::ENOTDIR.into()),
@@ -196,7 +202,11 @@ pub(super) fn say_why(spec: &LaunchSpec, handed: &[OwnedFd], why: &LaunchError) 
         let _ = match sink {
             Stream::File { path, append } => {
                 let mut options = OpenOptions::new();
-                options.append(true).create(true).mode(0o666).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+                options
+                    .append(true)
+                    .create(true)
+                    .mode(0o666)
+                    .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
                 let file = options.open(path);
                 file.and_then(|mut file| {
                     if !append {
@@ -205,9 +215,9 @@ pub(super) fn say_why(spec: &LaunchSpec, handed: &[OwnedFd], why: &LaunchError) 
                     file.write_all(line.as_bytes())
                 })
             }
-            Stream::Fd(place) => handed
-                .get(*place)
-                .map_or(Ok(()), |fd| nix::unistd::write(fd, line.as_bytes()).map(drop).map_err(io::Error::from)),
+            Stream::Fd(place) => handed.get(*place).map_or(Ok(()), |fd| {
+                nix::unistd::write(fd, line.as_bytes()).map(drop).map_err(io::Error::from)
+            }),
             Stream::Null | Stream::SameAsStdout => Ok(()),
         };
     }
@@ -244,7 +254,11 @@ struct JobOfRecord {
 }
 
 /// Puts the exit record in its place, whole or not at all.
-pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord, over_time: &Series) -> io::Result<()> {
+pub(super) fn write_record(
+    spec: &LaunchSpec,
+    record: &ExitRecord,
+    over_time: &Series,
+) -> io::Result<()> {
     let file = RecordFile { record, job: spec.job.as_deref(), over_time };
     put(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600, Old::Goes)
 }
@@ -307,7 +321,12 @@ impl Files {
     ///
     /// # Errors
     /// A file that cannot be opened, or a descriptor that is not there.
-    pub(super) fn streams(&mut self, task: &TaskSpec, handed: &[OwnedFd], null: RawFd) -> Result<Streams, LaunchError> {
+    pub(super) fn streams(
+        &mut self,
+        task: &TaskSpec,
+        handed: &[OwnedFd],
+        null: RawFd,
+    ) -> Result<Streams, LaunchError> {
         let fd = |place: usize| {
             let fd = handed.get(place).ok_or(LaunchError::NoDescriptor(place))?;
             Ok::<_, LaunchError>(Opened::Raw(fd.as_raw_fd()))
@@ -340,7 +359,12 @@ impl Files {
         Ok(self.keep(PathBuf::new(), File::open(path).map_err(failed)?))
     }
 
-    fn output(&mut self, path: &Path, append: bool, action: &'static str) -> Result<Opened, LaunchError> {
+    fn output(
+        &mut self,
+        path: &Path,
+        append: bool,
+        action: &'static str,
+    ) -> Result<Opened, LaunchError> {
         if let Some((_, stream, _)) = self.opened.iter().find(|(known, _, _)| known == path) {
             return Ok(stream.clone());
         }
@@ -393,14 +417,21 @@ mod tests {
         let mut file = only_for_reading(file).unwrap();
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
-        assert_eq!((text.as_str(), file.write(b"more").unwrap_err().raw_os_error()), ("text", Some(libc::EBADF)));
+        assert_eq!(
+            (text.as_str(), file.write(b"more").unwrap_err().raw_os_error()),
+            ("text", Some(libc::EBADF))
+        );
     }
 
     #[test]
     fn one_file_named_twice_is_opened_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/out");
-        let task = TaskSpec { stdout: output(&path, false), stderr: output(&path, false), ..TaskSpec::default() };
+        let task = TaskSpec {
+            stdout: output(&path, false),
+            stderr: output(&path, false),
+            ..TaskSpec::default()
+        };
         let mut files = Files::default();
         let [stdin, stdout, stderr] = files.streams(&task, &[], 2).unwrap();
         assert_eq!(stdin, Opened::Raw(2));
@@ -416,11 +447,19 @@ mod tests {
         let path = dir.path().join("file/out");
         let task = TaskSpec { stdout: output(&path, false), ..TaskSpec::default() };
         let error = Files::default().streams(&task, &[], 2).unwrap_err().to_string();
-        assert_eq!(error, format!("could not open stdout file {}: Not a directory", path.display()));
-        let task =
-            TaskSpec { stdin: Stream::File { path: dir.path().join("none"), append: false }, ..TaskSpec::default() };
+        assert_eq!(
+            error,
+            format!("could not open stdout file {}: Not a directory", path.display())
+        );
+        let task = TaskSpec {
+            stdin: Stream::File { path: dir.path().join("none"), append: false },
+            ..TaskSpec::default()
+        };
         let error = Files::default().streams(&task, &[], 2).unwrap_err().to_string();
-        assert!(error.starts_with("could not open stdin file") && error.ends_with("No such file or directory"));
+        assert!(
+            error.starts_with("could not open stdin file")
+                && error.ends_with("No such file or directory")
+        );
     }
 
     #[test]
@@ -429,7 +468,9 @@ mod tests {
         let script = dir.path().join(SCRIPT);
         store_script(dir.path(), b"true").unwrap();
         let inode = || fs::metadata(&script).unwrap().ino();
-        let (first, mode) = (inode(), |mode| fs::set_permissions(&script, fs::Permissions::from_mode(mode)).unwrap());
+        let (first, mode) = (inode(), |mode| {
+            fs::set_permissions(&script, fs::Permissions::from_mode(mode)).unwrap()
+        });
         write_program(&script, b"true").unwrap();
         assert_eq!(inode(), first);
         // What somebody has changed is written as it was submitted, in another file.
@@ -452,7 +493,9 @@ mod tests {
     }
 
     fn names_in(dir: &Path) -> Vec<String> {
-        let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.collect()
     }
 
@@ -461,7 +504,9 @@ mod tests {
         for put in [put, put_by_name] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("file");
-            for (text, old, now) in [("a", Old::Stays, "a"), ("b", Old::Stays, "a"), ("c", Old::Goes, "c")] {
+            for (text, old, now) in
+                [("a", Old::Stays, "a"), ("b", Old::Stays, "a"), ("c", Old::Goes, "c")]
+            {
                 put(&path, text.as_bytes(), 0o600, old).unwrap();
                 assert_eq!(
                     (fs::read_to_string(&path).unwrap().as_str(), names_in(dir.path())),
@@ -478,7 +523,9 @@ mod tests {
     #[test]
     fn a_file_has_no_name_before_it_is_whole() {
         let dir = tempfile::tempdir().unwrap();
-        let mut file = nameless(&dir.path().join("file"), 0o600).unwrap().expect("a file system with such files");
+        let mut file = nameless(&dir.path().join("file"), 0o600)
+            .unwrap()
+            .expect("a file system with such files");
         file.write_all(b"half").unwrap();
         assert_eq!(names_in(dir.path()), [""; 0]);
     }
@@ -489,7 +536,10 @@ mod tests {
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let task = TaskSpec { stdout: output(&path, false), ..TaskSpec::default() };
-        assert_eq!(Files::default().streams(&task, &[], 2).unwrap()[1], Opened::Fifo { path, write: true });
+        assert_eq!(
+            Files::default().streams(&task, &[], 2).unwrap()[1],
+            Opened::Fifo { path, write: true }
+        );
     }
 
     #[test]
@@ -515,7 +565,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
         for run in 0..2 {
-            write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }, &Series::default()).unwrap();
+            write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }, &Series::default())
+                .unwrap();
             let record = crate::exec::adopt::read_record(dir.path(), spec.step.step, run).unwrap();
             assert_eq!(record.map(|r| r.run), Some(run));
         }
@@ -523,7 +574,10 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         sync_record(&spec, &File::open(dir.path()).unwrap()).unwrap();
         fs::remove_file(exit_path(dir.path(), spec.step.step)).unwrap();
-        assert!(sync_record(&spec, &File::open(dir.path()).unwrap()).is_err(), "there is nothing to sync");
+        assert!(
+            sync_record(&spec, &File::open(dir.path()).unwrap()).is_err(),
+            "there is nothing to sync"
+        );
     }
 
     /// Why a record needs no check sum: what the disk has not kept of a file is missing at its end, or zeros.

@@ -46,7 +46,8 @@ fn encode(step: StepKey, deaths: u32) -> [u8; LENGTH] {
 }
 
 fn decode(bytes: [u8; LENGTH]) -> Option<(StepKey, u32)> {
-    let value = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let value =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let step = match value(4) {
         BATCH => StepId::Batch,
         INTERACTIVE => StepId::Interactive,
@@ -68,14 +69,18 @@ impl LaunchMark {
         let file = match open(root) {
             Ok(file) => file,
             Err(e) => {
-                log::warn!("{}: launches cannot be marked: {e}", root.join("run/launching").display());
+                log::warn!(
+                    "{}: launches cannot be marked: {e}",
+                    root.join("run/launching").display()
+                );
                 return LaunchMark { file: None, before: None };
             }
         };
         let mut bytes = [0; LENGTH];
         let read = file.read_at(&mut bytes, 0).unwrap_or(0);
         let found = (read == LENGTH).then(|| decode(bytes)).flatten();
-        let before = found.map(|(step, deaths)| LaunchAtDeath { step, deaths: deaths.saturating_add(1) });
+        let before =
+            found.map(|(step, deaths)| LaunchAtDeath { step, deaths: deaths.saturating_add(1) });
         let mark = LaunchMark { file: Some(file), before };
         // Now rather than at the first launch, so that a disk that is full by then has room for it.
         mark.write([0; LENGTH]);
@@ -89,7 +94,8 @@ impl LaunchMark {
 
     /// The launch of this step begins. One at a time.
     pub fn begin(&self, step: StepKey) -> Underway<'_> {
-        let deaths = self.before.filter(|before| before.step == step).map_or(0, |before| before.deaths);
+        let deaths =
+            self.before.filter(|before| before.step == step).map_or(0, |before| before.deaths);
         self.write(encode(step, deaths));
         Underway(self)
     }

@@ -74,7 +74,11 @@ impl Lab {
             script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()),
             env: b"PATH=/usr/local/bin:/usr/bin:/bin\0".to_vec(),
             work_dir: self.dir.path().to_owned(),
-            tasks: vec![TaskSpec { stdout: out, stderr: Stream::SameAsStdout, ..TaskSpec::default() }],
+            tasks: vec![TaskSpec {
+                stdout: out,
+                stderr: Stream::SameAsStdout,
+                ..TaskSpec::default()
+            }],
             ..LaunchSpec::default()
         }
     }
@@ -103,7 +107,9 @@ impl Lab {
 }
 
 async fn next(handle: &mut StepHandle) -> Option<StepEvent> {
-    tokio::time::timeout(PATIENCE, handle.next_event()).await.expect("the step should have told something by now")
+    tokio::time::timeout(PATIENCE, handle.next_event())
+        .await
+        .expect("the step should have told something by now")
 }
 
 async fn end_of(handle: &mut StepHandle) -> ExitRecord {
@@ -138,7 +144,9 @@ async fn line_in(path: &Path) -> String {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("nothing in {}", path.display()))
+    tokio::time::timeout(PATIENCE, look)
+        .await
+        .unwrap_or_else(|_| panic!("nothing in {}", path.display()))
 }
 
 /// Whether anything of a process is left: the first of its threads may be dead while another one still holds its files.
@@ -168,7 +176,10 @@ async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
     let (pid, tasks) = start_of(&mut handle).await;
     assert_eq!(tasks.len(), 1);
     assert_ne!(pid, tasks[0]);
-    assert_eq!(next(&mut handle).await, Some(StepEvent::TaskEnded { rank: 0, exit: ExitCode::status(3) }));
+    assert_eq!(
+        next(&mut handle).await,
+        Some(StepEvent::TaskEnded { rank: 0, exit: ExitCode::status(3) })
+    );
     let Some(StepEvent::Ended(record)) = next(&mut handle).await else { panic!("no end") };
     assert_eq!(record.exit, ExitCode::status(3));
     assert_eq!(record.tasks, [ExitCode::status(3)]);
@@ -177,8 +188,10 @@ async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
     assert_eq!(next(&mut handle).await, None);
     assert_eq!(lab.out(), "hello two words bar\n");
     assert_eq!(adopt::read_record(&lab.job_dir(), StepId::Batch, 0).unwrap(), Some(record));
-    let mut files: Vec<_> =
-        fs::read_dir(lab.job_dir()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut files: Vec<_> = fs::read_dir(lab.job_dir())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     files.sort();
     assert_eq!(files, ["exit_status", "runner.sh", "script.sh"]);
 }
@@ -186,7 +199,8 @@ async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
 #[tokio::test]
 async fn the_runner_script_reproduces_the_launch() {
     let lab = lab();
-    let mut spec = lab.batch(r#"umask; pwd; printf '%s|' "$@"; printf '%s\n' "$Q"; echo err >&2; exit 4"#);
+    let mut spec =
+        lab.batch(r#"umask; pwd; printf '%s|' "$@"; printf '%s\n' "$Q"; echo err >&2; exit 4"#);
     fs::create_dir(lab.path("a dir")).unwrap();
     spec.work_dir = lab.path("a dir");
     spec.argv = vec!["it's".into(), "$HOME \\ \"x\"".into(), String::new()];
@@ -200,7 +214,8 @@ async fn the_runner_script_reproduces_the_launch() {
     let first = read("deep/er/out put");
     assert!(first.starts_with("0027\n") && first.contains("line 'two'"), "{first}");
     fs::remove_dir_all(lab.path("deep")).unwrap();
-    let status = std::process::Command::new("sh").arg(lab.job_dir().join("runner.sh")).status().unwrap();
+    let status =
+        std::process::Command::new("sh").arg(lab.job_dir().join("runner.sh")).status().unwrap();
     assert_eq!(status.code(), Some(4));
     assert_eq!(read("deep/er/out put"), first);
     assert_eq!(read("err"), "err\nerr\n");
@@ -212,7 +227,11 @@ async fn the_runner_script_starts_every_rank() {
     let mut spec = lab.batch("echo rank $SLURM_PROCID; exit $SLURM_PROCID");
     spec.write_runner = true;
     spec.tasks = (0..3)
-        .map(|rank| TaskSpec { rank, env: vec![("SLURM_PROCID".into(), rank.to_string())], ..spec.tasks[0].clone() })
+        .map(|rank| TaskSpec {
+            rank,
+            env: vec![("SLURM_PROCID".into(), rank.to_string())],
+            ..spec.tasks[0].clone()
+        })
         .collect();
     assert_eq!(lab.run(&spec).await.exit, ExitCode::status(2));
     let sorted = || {
@@ -223,7 +242,8 @@ async fn the_runner_script_starts_every_rank() {
     };
     let first = sorted();
     assert_eq!(first, ["rank 0", "rank 1", "rank 2"]);
-    let status = std::process::Command::new("sh").arg(lab.job_dir().join("runner.sh")).status().unwrap();
+    let status =
+        std::process::Command::new("sh").arg(lab.job_dir().join("runner.sh")).status().unwrap();
     assert_eq!(status.code(), Some(2));
     assert_eq!(sorted(), first);
 }
@@ -282,7 +302,10 @@ async fn a_missing_interpreter_is_named() {
     let mut spec = lab.batch("");
     spec.script = Some(b"#!/no/such/interp\n".to_vec());
     assert_eq!(lab.run(&spec).await.exit, ExitCode::status(2));
-    assert_eq!(lab.out(), "slurmstepd: error: execve(): bad interpreter(/no/such/interp): No such file or directory\n");
+    assert_eq!(
+        lab.out(),
+        "slurmstepd: error: execve(): bad interpreter(/no/such/interp): No such file or directory\n"
+    );
 }
 
 #[tokio::test]
@@ -293,7 +316,10 @@ async fn a_missing_working_directory_fails_the_launch_and_is_not_made() {
     spec.work_dir = missing.clone();
     let record = lab.run(&spec).await;
     assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
-    let why = format!("could not enter the working directory {}: No such file or directory", missing.display());
+    let why = format!(
+        "could not enter the working directory {}: No such file or directory",
+        missing.display()
+    );
     assert_eq!(record.launch_error, Some(why.clone()));
     assert_eq!(lab.out(), format!("slurmstepd: error: {why}\n"));
     // An output below it is not opened: that would make the directory.
@@ -312,7 +338,10 @@ async fn an_output_that_cannot_be_opened_is_a_failed_launch() {
     let record = lab.run(&spec).await;
     assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
     let why = record.launch_error.unwrap();
-    assert!(why.starts_with("could not open stdout file") && why.ends_with("Not a directory"), "{why}");
+    assert!(
+        why.starts_with("could not open stdout file") && why.ends_with("Not a directory"),
+        "{why}"
+    );
     assert!(!lab.path("started").exists());
 }
 
@@ -342,13 +371,20 @@ async fn outputs_are_truncated_or_appended_to() {
 #[tokio::test]
 async fn nothing_of_the_daemon_leaks_into_a_task() {
     let lab = lab();
-    let record =
-        lab.run(&lab.batch("env; ls /proc/self/fd | wc -l; umask; grep -E 'Sig(Blk|Ign)' /proc/self/status")).await;
+    let record = lab
+        .run(&lab.batch(
+            "env; ls /proc/self/fd | wc -l; umask; grep -E 'Sig(Blk|Ign)' /proc/self/status",
+        ))
+        .await;
     assert_eq!(record.exit, ExitCode::OK);
     let out = lab.out();
-    let names: Vec<&str> = out.lines().filter_map(|l| l.split_once('=')).map(|(name, _)| name).collect();
+    let names: Vec<&str> =
+        out.lines().filter_map(|l| l.split_once('=')).map(|(name, _)| name).collect();
     for name in names {
-        assert!(matches!(name, "PATH" | "PWD" | "SLURM_TASK_PID" | "_" | "SHLVL" | "OLDPWD"), "{name}\n{out}");
+        assert!(
+            matches!(name, "PATH" | "PWD" | "SLURM_TASK_PID" | "_" | "SHLVL" | "OLDPWD"),
+            "{name}\n{out}"
+        );
     }
     // 0, 1, 2, and the directory that ls reads.
     assert!(out.contains("\n4\n0022\n"), "{out}");
@@ -359,8 +395,7 @@ async fn nothing_of_the_daemon_leaks_into_a_task() {
 async fn stragglers_do_not_outlive_the_step() {
     let lab = lab();
     // One in the background, one that has left session and parent.
-    let script =
-        "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & while [ ! -s b ]; do sleep 0.01; done";
+    let script = "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & while [ ! -s b ]; do sleep 0.01; done";
     let record = lab.run(&lab.batch(script)).await;
     assert_eq!((record.exit, record.left_over), (ExitCode::OK, 2));
     assert_eq!(lab.run(&LaunchSpec { run: 1, ..lab.batch("true") }).await.left_over, 0);
@@ -387,7 +422,10 @@ fn three_processes(lab: &Lab, until: &str, last: &str) -> LaunchSpec {
     let script = "sleep 600 & s=$!; sh child.sh & trap 'got=1' USR1; echo >ready
         while [ -z \"$got\" ] || [ ! -e \"$UNTIL\" ]; do sleep 0.01; done
         eval \"$LAST\"";
-    LaunchSpec { set_env: vec![("UNTIL".into(), until.into()), ("LAST".into(), last.into())], ..lab.batch(script) }
+    LaunchSpec {
+        set_env: vec![("UNTIL".into(), until.into()), ("LAST".into(), last.into())],
+        ..lab.batch(script)
+    }
 }
 
 #[tokio::test]
@@ -477,7 +515,11 @@ async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
     spec.kill_on_bad_exit = true;
     spec.own_end.grace_ms = 60_000;
     spec.tasks = (0..2)
-        .map(|rank| TaskSpec { rank, env: vec![("R".into(), rank.to_string())], ..TaskSpec::default() })
+        .map(|rank| TaskSpec {
+            rank,
+            env: vec![("R".into(), rank.to_string())],
+            ..TaskSpec::default()
+        })
         .collect();
     let record = lab.run(&spec).await;
     assert_eq!(record.tasks, [ExitCode::signal(libc::SIGTERM), ExitCode::status(5)]);
@@ -487,7 +529,8 @@ async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
 async fn handed_over_descriptors_are_the_tasks_streams() {
     let lab = lab();
     let mut spec = lab.step(&["cat"]);
-    spec.tasks = vec![TaskSpec { stdin: Stream::Fd(0), stdout: Stream::Fd(1), ..TaskSpec::default() }];
+    spec.tasks =
+        vec![TaskSpec { stdin: Stream::Fd(0), stdout: Stream::Fd(1), ..TaskSpec::default() }];
     let (mut input, theirs_in) = UnixStream::pair().unwrap();
     let (mut output, theirs_out) = UnixStream::pair().unwrap();
     let fds: Vec<OwnedFd> = vec![theirs_in.into(), theirs_out.into()];
@@ -505,7 +548,8 @@ async fn handed_over_descriptors_are_the_tasks_streams() {
 #[tokio::test]
 async fn a_step_ends_with_the_client_that_it_is_tied_to() {
     let lab = lab();
-    let mut spec = lab.step(&["sh", "-c", "trap '' TERM HUP; echo >ready; while :; do sleep 600; done"]);
+    let mut spec =
+        lab.step(&["sh", "-c", "trap '' TERM HUP; echo >ready; while :; do sleep 600; done"]);
     spec.tie_fd = Some(0);
     let (client, theirs) = UnixStream::pair().unwrap();
     let mut handle = lab.launcher.launch(&spec, vec![theirs.into()]).unwrap();
@@ -517,10 +561,18 @@ async fn a_step_ends_with_the_client_that_it_is_tied_to() {
 #[tokio::test]
 async fn a_terminal_is_the_tasks_controlling_terminal() {
     let lab = lab();
-    let mut spec = lab.step(&["sh", "-c", "tty <&0 >tty; echo >/dev/tty; ps -o tpgid= -p $$ >pgid; echo $$ >pid"]);
+    let mut spec = lab.step(&[
+        "sh",
+        "-c",
+        "tty <&0 >tty; echo >/dev/tty; ps -o tpgid= -p $$ >pgid; echo $$ >pid",
+    ]);
     spec.pty = true;
-    spec.tasks =
-        vec![TaskSpec { stdin: Stream::Fd(0), stdout: Stream::Fd(0), stderr: Stream::Fd(0), ..TaskSpec::default() }];
+    spec.tasks = vec![TaskSpec {
+        stdin: Stream::Fd(0),
+        stdout: Stream::Fd(0),
+        stderr: Stream::Fd(0),
+        ..TaskSpec::default()
+    }];
     let pty = nix::pty::openpty(None, None).unwrap();
     let mut handle = lab.launcher.launch(&spec, vec![pty.slave]).unwrap();
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
@@ -537,14 +589,17 @@ async fn a_running_step_is_adopted_after_its_daemon_is_gone() {
     let (pid, tasks) = start_of(&mut handle).await;
     line_in(&lab.path("ready")).await;
     drop(handle);
-    let Adoption::Running(mut handle) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap() else {
+    let Adoption::Running(mut handle) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap()
+    else {
         panic!("it runs")
     };
     assert_eq!(start_of(&mut handle).await, (pid, tasks));
     fs::write(lab.path("go"), "").unwrap();
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(6));
     // And once more after its end.
-    let Adoption::Ended(record) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap() else { panic!("it ended") };
+    let Adoption::Ended(record) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap() else {
+        panic!("it ended")
+    };
     assert_eq!(record.exit, ExitCode::status(6));
 }
 
@@ -599,8 +654,10 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
     let job_dir = lab.job_dir();
     assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::NeverLaunched));
     let mut spec = lab.batch("echo $$ >pid; setsid sleep 600 & echo $! >left; wait");
-    spec.set_env =
-        vec![("SLURM_JOB_ID".into(), "7".into()), ("SLOTD_ROOT".into(), lab.dir.path().display().to_string())];
+    spec.set_env = vec![
+        ("SLURM_JOB_ID".into(), "7".into()),
+        ("SLOTD_ROOT".into(), lab.dir.path().display().to_string()),
+    ];
     let mut handle = lab.launch(&spec);
     let (watcher, _) = start_of(&mut handle).await;
     let left: i32 = line_in(&lab.path("left")).await.trim().parse().unwrap();
@@ -616,14 +673,17 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
 #[tokio::test]
 async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
     let lab = lab();
-    let spec = lab.batch("echo >ready; while [ -e ready ] && [ ! -e go ]; do sleep 0.01; done; exit 2");
+    let spec =
+        lab.batch("echo >ready; while [ -e ready ] && [ ! -e go ]; do sleep 0.01; done; exit 2");
     let mut before = lab.launch(&spec);
     line_in(&lab.path("ready")).await;
     let old = lab.launcher.pid();
     assert!(crate::sys::proc::kill(old as i32, libc::SIGKILL));
     gone(old as i32).await;
-    let mut after =
-        lab.launch(&LaunchSpec { step: StepKey { job: JobId(7), step: StepId::Num(1) }, ..lab.step(&["true"]) });
+    let mut after = lab.launch(&LaunchSpec {
+        step: StepKey { job: JobId(7), step: StepId::Num(1) },
+        ..lab.step(&["true"])
+    });
     assert_eq!(end_of(&mut after).await.exit, ExitCode::OK);
     assert_ne!(lab.launcher.pid(), old);
     fs::write(lab.path("go"), "").unwrap();
@@ -636,7 +696,11 @@ async fn hundreds_of_launches_at_once_all_end() {
     let mut handles: Vec<StepHandle> = (0..300)
         .map(|n| {
             let step = StepKey { job: JobId(7), step: StepId::Num(n) };
-            lab.launch(&LaunchSpec { step, tasks: vec![TaskSpec::default()], ..lab.step(&["true"]) })
+            lab.launch(&LaunchSpec {
+                step,
+                tasks: vec![TaskSpec::default()],
+                ..lab.step(&["true"])
+            })
         })
         .collect();
     for handle in &mut handles {
@@ -651,7 +715,12 @@ async fn tasks_begin_all_or_none() {
     let mut spec = lab.step(&["sh"]);
     let out = Stream::File { path: lab.path("out"), append: true };
     spec.tasks = (0..40)
-        .map(|rank| TaskSpec { rank, stdout: out.clone(), argv: word("echo ran; sleep 100"), ..TaskSpec::default() })
+        .map(|rank| TaskSpec {
+            rank,
+            stdout: out.clone(),
+            argv: word("echo ran; sleep 100"),
+            ..TaskSpec::default()
+        })
         .collect();
     spec.tasks[39].argv = word("a zero byte: \0");
     let record = lab.run(&spec).await;
@@ -675,9 +744,13 @@ async fn a_step_that_is_ended_while_its_tasks_are_made_makes_no_more() {
 #[tokio::test]
 async fn what_the_daemon_found_wrong_stands_in_the_output() {
     let lab = lab();
-    let spec = LaunchSpec { broken: Some("cgroup /x: is none".to_owned()), ..lab.batch("echo ran") };
+    let spec =
+        LaunchSpec { broken: Some("cgroup /x: is none".to_owned()), ..lab.batch("echo ran") };
     let record = lab.run(&spec).await;
-    assert_eq!((record.launch_error.as_deref(), record.host_fault), (Some("cgroup /x: is none"), None));
+    assert_eq!(
+        (record.launch_error.as_deref(), record.host_fault),
+        (Some("cgroup /x: is none"), None)
+    );
     assert_eq!(lab.out(), "slurmstepd: error: cgroup /x: is none\n");
     assert!(lab.job_dir().join("script.sh").exists(), "what was to run can be read all the same");
 }
@@ -746,8 +819,10 @@ async fn while_it_runs(lab: &Lab, spec: &LaunchSpec) -> (i32, usize, String) {
 #[tokio::test]
 async fn a_watcher_of_a_large_launch_or_a_killed_one_takes_no_other_step() {
     let lab = lab();
-    let large =
-        LaunchSpec { env: [b"A=", &vec![b'x'; 100_000][..], b"\0"].concat().repeat(200), ..lab.step(&["true"]) };
+    let large = LaunchSpec {
+        env: [b"A=", &vec![b'x'; 100_000][..], b"\0"].concat().repeat(200),
+        ..lab.step(&["true"])
+    };
     let mut watchers = vec![watched(&lab, &large).await.0];
     for number in 1..4 {
         let (watcher, record) = watched(&lab, &numbered(&lab, number, &["true"])).await;

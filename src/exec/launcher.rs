@@ -100,9 +100,16 @@ impl Launcher {
         self.hand_over(spec, bytes, fds).map_err(LaunchError::Launcher)
     }
 
-    fn hand_over(&self, spec: &LaunchSpec, bytes: Vec<u8>, fds: Vec<OwnedFd>) -> io::Result<StepHandle> {
-        let mut opening = Opening { bytes, fds, for_launcher: None, idle: Some(Arc::clone(&self.idle)) };
-        let identity = Identity { job_dir: spec.job_dir.clone(), step: spec.step.step, run: spec.run };
+    fn hand_over(
+        &self,
+        spec: &LaunchSpec,
+        bytes: Vec<u8>,
+        fds: Vec<OwnedFd>,
+    ) -> io::Result<StepHandle> {
+        let mut opening =
+            Opening { bytes, fds, for_launcher: None, idle: Some(Arc::clone(&self.idle)) };
+        let identity =
+            Identity { job_dir: spec.job_dir.clone(), step: spec.step.step, run: spec.run };
         if let Some(line) = self.idle.take() {
             return Ok(StepHandle::serve(line, identity, opening));
         }
@@ -129,7 +136,8 @@ impl Process {
     fn start(program: &Path, root: &Path, nofile: u64) -> io::Result<Process> {
         // Made here so that a failure is the daemon's error and not a line in the launcher's.
         lock_file(root, lock::Kind::Shared)?;
-        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
         let child = Command::new(program)
             .arg0("slotd")
@@ -142,7 +150,10 @@ impl Process {
             .stdout(Stdio::null())
             .spawn()
             .map_err(|e| {
-                io::Error::new(e.kind(), format!("could not start the launcher {}: {e}", program.display()))
+                io::Error::new(
+                    e.kind(),
+                    format!("could not start the launcher {}: {e}", program.display()),
+                )
             })?;
         Ok(Process { socket: ours, child })
     }
@@ -172,7 +183,8 @@ impl Drop for Process {
 /// waits for all of them. The lock ends when the last copy of the descriptor is closed.
 pub(super) fn lock_file(root: &Path, kind: lock::Kind) -> io::Result<File> {
     let dir = root.join("run");
-    fs::create_dir_all(&dir).map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
+    fs::create_dir_all(&dir)
+        .map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
     lock::take(&lock_path(root), kind)
 }
 
@@ -192,7 +204,8 @@ pub(super) fn idle_socket(root: &Path, pid: u32) -> PathBuf {
 /// Removes those that killed watchers have left. None may be waiting.
 pub(super) fn forget_idle(root: &Path) {
     let Ok(entries) = fs::read_dir(root.join("run")) else { return };
-    let is_idle = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(IDLE.as_bytes());
+    let is_idle =
+        |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(IDLE.as_bytes());
     for entry in entries.flatten().filter(is_idle) {
         // One that cannot be removed is in nobody's way.
         let _ = fs::remove_file(entry.path());

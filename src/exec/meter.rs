@@ -90,7 +90,10 @@ impl Amounts {
     }
 
     fn most(self, other: Amounts) -> Amounts {
-        let io = Io { read: self.io.read.max(other.io.read), written: self.io.written.max(other.io.written) };
+        let io = Io {
+            read: self.io.read.max(other.io.read),
+            written: self.io.written.max(other.io.written),
+        };
         Amounts { pages: self.pages.max(other.pages), io }
     }
 }
@@ -123,7 +126,8 @@ impl Meter {
             owners.insert(*pid, owner);
             work.used = work.used.plus(stat.used);
             work.is_awake |= matches!(stat.state, b'R' | b'D');
-            work.faults = work.faults.saturating_add(stat.minor_faults).saturating_add(stat.major_faults);
+            work.faults =
+                work.faults.saturating_add(stat.minor_faults).saturating_add(stat.major_faults);
             if stat.state == b'Z' {
                 continue;
             }
@@ -174,7 +178,9 @@ impl Meter {
             (*pid, Seen { start_ticks, parent, used, by_children })
         };
         let reaped = CpuTime { user_us: dead.user_us, system_us: dead.system_us };
-        self.unwaited.look(processes.iter().map(seen).collect(), reaped, |pid| Some(proc::stat(pid)?.by_children));
+        self.unwaited.look(processes.iter().map(seen).collect(), reaped, |pid| {
+            Some(proc::stat(pid)?.by_children)
+        });
     }
 
     /// The resident memory of these processes, each with its own, KiB. Of several the kernel is asked what they share only
@@ -215,7 +221,9 @@ impl Meter {
 
     /// This child of the watcher was waited for: a task, or what has lost its parents.
     pub(super) fn reaped(&mut self, pid: i32, used: &libc::rusage) {
-        let micros = |time: libc::timeval| u64::try_from(TimeVal::from(time).num_microseconds()).unwrap_or(0);
+        let micros = |time: libc::timeval| {
+            u64::try_from(TimeVal::from(time).num_microseconds()).unwrap_or(0)
+        };
         self.dead.user_us += micros(used.ru_utime);
         self.dead.system_us += micros(used.ru_stime);
         self.dead.max_rss_kb = self.dead.max_rss_kb.max(u64::try_from(used.ru_maxrss).unwrap_or(0));
@@ -223,7 +231,8 @@ impl Meter {
         let by_pid = self.tasks.iter().position(|task| task.pid == pid);
         let owner = by_pid.or_else(|| self.owners.get(&pid).copied()).unwrap_or(0);
         if let Some(task) = self.tasks.get_mut(owner) {
-            task.dead = task.dead.plus(Amounts { pages: u64::try_from(used.ru_majflt).unwrap_or(0), io });
+            task.dead =
+                task.dead.plus(Amounts { pages: u64::try_from(used.ru_majflt).unwrap_or(0), io });
         }
     }
 
@@ -241,8 +250,11 @@ impl Meter {
         // A task begins with the watcher's memory, and the kernel remembers that as its peak. Where nothing was seen either,
         // nothing is known, as in Slurm of a step that is over before the first look.
         let is_own = usage.max_rss_kb <= own_peak_kb();
-        usage.max_rss_kb = if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
-        let over = |amount: fn(&Task) -> u64| Spread::over(self.tasks.iter().map(|task| (task.rank, amount(task))));
+        usage.max_rss_kb =
+            if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
+        let over = |amount: fn(&Task) -> u64| {
+            Spread::over(self.tasks.iter().map(|task| (task.rank, amount(task))))
+        };
         usage.tasks = TaskUsage {
             vm_kb: over(|task| task.peak_vm_kb),
             pages: over(|task| task.dead.most(task.seen).pages),

@@ -108,6 +108,7 @@ pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
 /// again.
 pub(super) fn poll(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     // Rounded up, so that a deadline has passed when the wait ends.
-    let rounded = |wait: Duration| PollTimeout::try_from(wait.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+    let rounded =
+        |wait: Duration| PollTimeout::try_from(wait.as_millis() + 1).unwrap_or(PollTimeout::MAX);
     let _ = nix::poll::poll(fds, wait.map_or(PollTimeout::NONE, rounded));
 }

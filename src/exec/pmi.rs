@@ -33,7 +33,8 @@ impl Line {
     }
 
     fn push(&mut self, text: &str) {
-        let framed = if self.framed { format!("{:LENGTH$}{text}", text.len()) } else { format!("{text}\n") };
+        let framed =
+            if self.framed { format!("{:LENGTH$}{text}", text.len()) } else { format!("{text}\n") };
         self.outgoing.extend_from_slice(framed.as_bytes());
     }
 
@@ -57,11 +58,14 @@ impl Line {
     fn next(&mut self) -> io::Result<Option<(String, bool)>> {
         let (from, to, after) = if self.framed {
             let Some(length) = self.incoming.get(..LENGTH) else { return Ok(None) };
-            let length = std::str::from_utf8(length).ok().and_then(|text| text.trim().parse::<usize>().ok());
+            let length =
+                std::str::from_utf8(length).ok().and_then(|text| text.trim().parse::<usize>().ok());
             let end = length.ok_or(io::ErrorKind::InvalidData)? + LENGTH;
             (LENGTH, end, end)
         } else {
-            let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+            let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else {
+                return Ok(None);
+            };
             (0, end, end + 1)
         };
         let Some(bytes) = self.incoming.get(from..to) else { return Ok(None) };
@@ -86,7 +90,12 @@ impl Server {
         for _ in &spec.tasks {
             let (socket, end) = UnixStream::pair()?;
             socket.set_nonblocking(true)?;
-            lines.push(Some(Line { socket, incoming: Vec::new(), outgoing: Vec::new(), framed: false }));
+            lines.push(Some(Line {
+                socket,
+                incoming: Vec::new(),
+                outgoing: Vec::new(),
+                framed: false,
+            }));
             ends.push(OwnedFd::from(end));
         }
         Ok((Server { table: Table::new(spec.step, spec.tasks.len() as u32), lines }, ends))
@@ -94,7 +103,9 @@ impl Server {
 
     /// The lines that are there: the socket, whether something waits to be sent, and the rank.
     pub(super) fn lines(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool, u32)> {
-        let there = (0u32..).zip(&self.lines).filter_map(|(rank, line)| line.as_ref().map(|line| (rank, line)));
+        let there = (0u32..)
+            .zip(&self.lines)
+            .filter_map(|(rank, line)| line.as_ref().map(|line| (rank, line)));
         there.map(|(rank, line)| (line.socket.as_fd(), !line.outgoing.is_empty(), rank))
     }
 

@@ -19,7 +19,10 @@ pub fn record(job_dir: &Path, step: StepId, run: u32) -> Option<ExitRecord> {
 
 /// When something below one of these paths was last written to: a file, or the entries of a directory. Writes at `before`
 /// or later are not looked at.
-pub fn last_written<'a>(paths: impl IntoIterator<Item = &'a Path>, before: Timestamp) -> Option<Timestamp> {
+pub fn last_written<'a>(
+    paths: impl IntoIterator<Item = &'a Path>,
+    before: Timestamp,
+) -> Option<Timestamp> {
     let written = |meta: io::Result<Metadata>| {
         let since = meta.ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         i64::try_from(since.as_micros()).ok().map(Timestamp)
@@ -42,7 +45,8 @@ pub fn clean(job_dir: &Path) {
     for entry in fs::read_dir(job_dir).into_iter().flatten().flatten() {
         let path = entry.path();
         // A file that is being written has its writer's number behind its name.
-        let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         let is_left_over = |extension: &str| extension == "sock" || is_number(extension);
         if path.extension().and_then(|extension| extension.to_str()).is_some_and(is_left_over) {
             // One that stays is in nobody's way.
@@ -72,7 +76,10 @@ mod tests {
         touch(&output, 200);
         // The directory itself was made now, which is after the boot.
         let last = |before: i64| {
-            last_written([job.as_path(), output.as_path(), Path::new("/dev/null")], Timestamp::from_secs(before))
+            last_written(
+                [job.as_path(), output.as_path(), Path::new("/dev/null")],
+                Timestamp::from_secs(before),
+            )
         };
         assert_eq!(last(1000), Some(Timestamp::from_secs(300)));
         assert_eq!(last(300), Some(Timestamp::from_secs(200)));
@@ -82,11 +89,14 @@ mod tests {
     #[test]
     fn sockets_and_unfinished_records_go_and_whole_ones_stay() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["batch.0.sock", "0.0.sock", "exit_status", "1.exit", "1.exit.4711", "script.sh"] {
+        for name in
+            ["batch.0.sock", "0.0.sock", "exit_status", "1.exit", "1.exit.4711", "script.sh"]
+        {
             fs::write(dir.path().join(name), "").unwrap();
         }
         clean(dir.path());
-        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["1.exit", "exit_status", "script.sh"]);
         assert_eq!(record(dir.path(), StepId::Batch, 0), None, "an empty record tells nothing");

@@ -74,7 +74,9 @@ fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
             out.extend(quote(&[name.as_slice(), b"=", &value].concat()));
         }
     }
-    out.extend_from_slice(b" \\\n  /bin/sh -c 'SLURM_TASK_PID=$$; export SLURM_TASK_PID; exec \"$0\" \"$@\"'");
+    out.extend_from_slice(
+        b" \\\n  /bin/sh -c 'SLURM_TASK_PID=$$; export SLURM_TASK_PID; exec \"$0\" \"$@\"'",
+    );
     for word in task::command(spec, task) {
         out.push(b' ');
         out.extend(quote(&word));
@@ -120,7 +122,8 @@ fn outputs(spec: &LaunchSpec) -> Vec<(&Path, bool)> {
 }
 
 fn parents(spec: &LaunchSpec) -> Vec<&Path> {
-    let mut found: Vec<&Path> = outputs(spec).into_iter().filter_map(|(path, _)| path.parent()).collect();
+    let mut found: Vec<&Path> =
+        outputs(spec).into_iter().filter_map(|(path, _)| path.parent()).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -179,8 +182,16 @@ mod tests {
 
     #[test]
     fn a_file_that_is_appended_to_is_not_emptied() {
-        let task = TaskSpec { stdout: file("/o/a", true), stderr: file("/o/b", false), ..TaskSpec::default() };
-        let spec = LaunchSpec { tasks: vec![task.clone(), task], argv: vec!["x".into()], ..LaunchSpec::default() };
+        let task = TaskSpec {
+            stdout: file("/o/a", true),
+            stderr: file("/o/b", false),
+            ..TaskSpec::default()
+        };
+        let spec = LaunchSpec {
+            tasks: vec![task.clone(), task],
+            argv: vec!["x".into()],
+            ..LaunchSpec::default()
+        };
         let text = text(&spec);
         assert!(!text.contains(": >/o/a") && text.contains(": >/o/b"), "{text}");
         assert_eq!(text.matches(">>/o/a 2>>/o/b &").count(), 2, "{text}");
@@ -189,7 +200,8 @@ mod tests {
     #[test]
     fn an_affinity_is_kept() {
         let task = TaskSpec { cpus: vec![0, 2], ..TaskSpec::default() };
-        let spec = LaunchSpec { tasks: vec![task], argv: vec!["x".into()], ..LaunchSpec::default() };
+        let spec =
+            LaunchSpec { tasks: vec![task], argv: vec!["x".into()], ..LaunchSpec::default() };
         assert!(text(&spec).contains("exec taskset -c 0,2 env -i"));
     }
 

@@ -84,7 +84,9 @@ pub fn make(root: &Path, snapshots: &Path, tree: &WorkTree) -> Result<Held, Snap
     let dir = snapshots.join(&name);
     let lock = {
         // Between the making of the directory and its lock nobody may take it for one that was left.
-        let all = File::open(snapshots).and_then(|all| all.lock_shared().map(|()| all)).map_err(at(snapshots))?;
+        let all = File::open(snapshots)
+            .and_then(|all| all.lock_shared().map(|()| all))
+            .map_err(at(snapshots))?;
         DirBuilder::new().mode(0o700).create(&dir).map_err(at(&dir))?;
         let lock = File::open(&dir).and_then(|own| own.lock().map(|()| own)).map_err(at(&dir))?;
         drop(all);
@@ -113,7 +115,8 @@ fn fill(root: &Path, held: &mut Held) -> Result<(), SnapshotError> {
         held.tree.branch.clone_from(&source.branch);
     }
     let taken = Taken { at: clock::now(), source };
-    let record = serde_json::to_vec(&taken).map_err(io::Error::from).map_err(at(&held.dir.join(RECORD)))?;
+    let record =
+        serde_json::to_vec(&taken).map_err(io::Error::from).map_err(at(&held.dir.join(RECORD)))?;
     for (name, bytes) in [(RECORD, Some(record)), (DIFF, diff)] {
         let path = held.dir.join(name);
         bytes.map_or(Ok(()), |bytes| fs::write(&path, bytes)).map_err(at(&path))?;
@@ -136,7 +139,14 @@ fn copy_tree(git: &Git, from: &Path, to: &Path, root: &Path) -> Result<(), Snaps
         let found = match fs::symlink_metadata(&source) {
             Ok(found) => found,
             // git knows it, and it was deleted.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                continue;
+            }
             Err(error) => return Err(SnapshotError::File { path: source, error }),
         };
         if let Some(parent) = name.parent() {
@@ -156,7 +166,12 @@ fn copy_tree(git: &Git, from: &Path, to: &Path, root: &Path) -> Result<(), Snaps
 }
 
 /// Makes directories like those in the work tree. Their owner may write them: they have to be filled, and removed.
-fn make_dirs(from: &Path, to: &Path, name: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), SnapshotError> {
+fn make_dirs(
+    from: &Path,
+    to: &Path,
+    name: &Path,
+    made: &mut BTreeSet<PathBuf>,
+) -> Result<(), SnapshotError> {
     let missing: Vec<&Path> = name.ancestors().take_while(|dir| !made.contains(*dir)).collect();
     for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
         let path = to.join(dir);
@@ -165,7 +180,8 @@ fn make_dirs(from: &Path, to: &Path, name: &Path, made: &mut BTreeSet<PathBuf>) 
             other => other.map_err(at(&path))?,
         }
         let mode = fs::metadata(from.join(dir)).map_or(0o755, |found| found.mode());
-        fs::set_permissions(&path, Permissions::from_mode(mode & 0o777 | 0o700)).map_err(at(&path))?;
+        fs::set_permissions(&path, Permissions::from_mode(mode & 0o777 | 0o700))
+            .map_err(at(&path))?;
         made.insert(dir.to_owned());
     }
     Ok(())
@@ -182,11 +198,17 @@ fn copy(from: &Path, to: &Path, found: &Metadata) -> Result<(), SnapshotError> {
         return Ok(());
     };
     match copied {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(from).is_err() => return Ok(()),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(from).is_err() =>
+        {
+            return Ok(());
+        }
         other => other.map_err(at(from))?,
     }
-    let (read, written) =
-        (TimeSpec::new(found.atime(), found.atime_nsec()), TimeSpec::new(found.mtime(), found.mtime_nsec()));
+    let (read, written) = (
+        TimeSpec::new(found.atime(), found.atime_nsec()),
+        TimeSpec::new(found.mtime(), found.mtime_nsec()),
+    );
     utimensat(nix::fcntl::AT_FDCWD, to, &read, &written, UtimensatFlags::NoFollowSymlink)
         .map_err(|error| SnapshotError::File { path: to.to_owned(), error: error.into() })
 }
@@ -194,8 +216,10 @@ fn copy(from: &Path, to: &Path, found: &Metadata) -> Result<(), SnapshotError> {
 /// How what was copied differed from its commit, and the text of that; `None` where the copy is gone.
 pub fn source(snapshots: &Path, snapshot: &Snapshot) -> Option<(Taken, Option<Vec<u8>>)> {
     let dir = snapshots.join(&snapshot.name);
-    let unreadable =
-        |why: String| Taken { at: clock::now(), source: Source { commit: None, branch: None, changes: Err(why) } };
+    let unreadable = |why: String| Taken {
+        at: clock::now(),
+        source: Source { commit: None, branch: None, changes: Err(why) },
+    };
     let record = fs::read(dir.join(RECORD)).ok()?;
     let taken = serde_json::from_slice(&record).unwrap_or_else(|why| unreadable(why.to_string()));
     Some((taken, fs::read(dir.join(DIFF)).ok()))
@@ -219,7 +243,9 @@ pub fn remove_others(snapshots: &Path, in_use: &BTreeSet<String>) -> io::Result<
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(GONE) {
                 gone.push(entry.path());
-            } else if !in_use.contains(&name) && File::open(entry.path()).is_ok_and(|own| own.try_lock().is_ok()) {
+            } else if !in_use.contains(&name)
+                && File::open(entry.path()).is_ok_and(|own| own.try_lock().is_ok())
+            {
                 let aside = snapshots.join(format!("{GONE}{name}"));
                 fs::rename(entry.path(), &aside)?;
                 gone.push(aside);
@@ -231,7 +257,9 @@ pub fn remove_others(snapshots: &Path, in_use: &BTreeSet<String>) -> io::Result<
     for dir in gone {
         match job_dirs::remove(&dir) {
             Ok(freed) => bytes += freed,
-            Err(error) => failure = Some(io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
+            Err(error) => {
+                failure = Some(io::Error::new(error.kind(), format!("{}: {error}", dir.display())))
+            }
         }
     }
     failure.map_or(Ok(bytes), Err)

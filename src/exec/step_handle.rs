@@ -148,9 +148,12 @@ impl Connection {
     async fn exchange(&mut self) -> io::Result<Parting> {
         if let Some((launcher, peer)) = self.opening.for_launcher.take() {
             // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is registered.
-            let launcher = unsafe { AsyncFd::register_with_interest(launcher, Interest::WRITABLE)? };
+            let launcher =
+                unsafe { AsyncFd::register_with_interest(launcher, Interest::WRITABLE)? };
             launcher
-                .async_io(Interest::WRITABLE, |fd| socket::send_some(fd, &[0], &[peer.as_raw_fd()], &mut 0))
+                .async_io(Interest::WRITABLE, |fd| {
+                    socket::send_some(fd, &[0], &[peer.as_raw_fd()], &mut 0)
+                })
                 .await?;
         }
         let raw: Vec<RawFd> = self.opening.fds.iter().map(AsRawFd::as_raw_fd).collect();

@@ -67,8 +67,13 @@ pub struct StepEnd {
 impl StepEnd {
     /// The record of a step that has ended so.
     pub fn record(&self, started: &Step) -> Step {
-        let mut step =
-            Step { state: self.state, exit: self.exit, usage: self.usage, start: self.start, ..started.clone() };
+        let mut step = Step {
+            state: self.state,
+            exit: self.exit,
+            usage: self.usage,
+            start: self.start,
+            ..started.clone()
+        };
         step.end_at(self.end);
         step
     }
@@ -123,10 +128,17 @@ impl Journal {
     /// # Errors
     /// It cannot be opened or read.
     pub fn open(path: &Path) -> io::Result<(Journal, Vec<Entry>)> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let mut journal = Journal { file, buffer: Vec::new(), has_starts: false, len: bytes.len() as u64, reserved: 0 };
+        let mut journal = Journal {
+            file,
+            buffer: Vec::new(),
+            has_starts: false,
+            len: bytes.len() as u64,
+            reserved: 0,
+        };
         if bytes.last().is_some_and(|byte| *byte != b'\n') {
             // A torn line is a line of its own, that nobody can read.
             journal.buffer.push(b'\n');
@@ -181,7 +193,8 @@ impl Journal {
     /// The starts that could not be written are not to be.
     pub fn call_off_starts(&mut self) {
         let lines = self.buffer.split_inclusive(|byte| *byte == b'\n');
-        self.buffer = lines.filter(|line| !line.starts_with(b"{\"Start\"")).flatten().copied().collect();
+        self.buffer =
+            lines.filter(|line| !line.starts_with(b"{\"Start\"")).flatten().copied().collect();
         self.has_starts = false;
     }
 
@@ -261,7 +274,8 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
         match entry {
             Entry::Before { name, past } => drop(pasts.insert(name.clone(), past.clone())),
             Entry::Cancelled { name } => {
-                pasts.entry(name.clone()).or_default().last = Some((JobState::Cancelled, ExitCode::OK));
+                pasts.entry(name.clone()).or_default().last =
+                    Some((JobState::Cancelled, ExitCode::OK));
             }
             Entry::Start(step) => {
                 let past = pasts.entry(step.name.clone()).or_default();
@@ -281,7 +295,10 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
                 }
             }
             // What was skipped or left is looked at anew by the next manager.
-            Entry::Head { .. } | Entry::Skipped { .. } | Entry::Left { .. } | Entry::Delivered { .. } => {}
+            Entry::Head { .. }
+            | Entry::Skipped { .. }
+            | Entry::Left { .. }
+            | Entry::Delivered { .. } => {}
         }
     }
     pasts
@@ -339,7 +356,15 @@ mod tests {
     fn end(number: u32, status: i32, interrupted: bool) -> Entry {
         let (state, exit) = (JobState::Failed, ExitCode::status(status));
         let (start, end) = (Timestamp(5), Timestamp(9));
-        Entry::End(StepEnd { step: number, state, exit, usage: Usage::default(), start, end, interrupted })
+        Entry::End(StepEnd {
+            step: number,
+            state,
+            exit,
+            usage: Usage::default(),
+            start,
+            end,
+            interrupted,
+        })
     }
 
     #[test]
@@ -348,7 +373,9 @@ mod tests {
         let path = path(dir.path(), 2);
         let (mut journal, before) = Journal::open(&path).unwrap();
         assert_eq!(before, []);
-        for entry in [Entry::Start(step(1, "a").into()), end(1, 3, false), Entry::Start(step(2, "b").into())] {
+        for entry in
+            [Entry::Start(step(1, "a").into()), end(1, 3, false), Entry::Start(step(2, "b").into())]
+        {
             journal.push(&entry);
         }
         journal.write().unwrap();
@@ -356,17 +383,28 @@ mod tests {
         journal.push(&Entry::Delivered { bytes });
         journal.push(&Entry::Start(step(3, "c").into()));
         journal.write().unwrap();
-        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"End\":{\"st").unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"{\"End\":{\"st")
+            .unwrap();
         let (mut journal, before) = Journal::open(&path).unwrap();
         assert_eq!(before.len(), 5);
         journal.push(&end(2, 0, true));
         journal.write().unwrap();
         let told: Vec<Step> = undelivered(dir.path(), 2).unwrap();
-        assert_eq!(told.iter().map(|step| (step.id, step.exit.status)).collect::<Vec<_>>(), [(StepId::Num(2), 0)]);
+        assert_eq!(
+            told.iter().map(|step| (step.id, step.exit.status)).collect::<Vec<_>>(),
+            [(StepId::Num(2), 0)]
+        );
         let entries = read(&path).unwrap();
         assert_eq!(unended(&entries), [step(3, "c")]);
         let pasts = pasts(&entries);
-        assert_eq!((pasts["a"].attempts, pasts["a"].last), (1, Some((JobState::Failed, ExitCode::status(3)))));
+        assert_eq!(
+            (pasts["a"].attempts, pasts["a"].last),
+            (1, Some((JobState::Failed, ExitCode::status(3))))
+        );
         assert_eq!((pasts["b"].attempts, pasts["b"].last, pasts["b"].lost), (0, None, false));
         assert_eq!((pasts["c"].attempts, pasts["c"].last, pasts["c"].lost), (1, None, true));
     }

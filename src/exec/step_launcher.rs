@@ -135,7 +135,10 @@ pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCo
         numbers: HashMap::new(),
         failures: (File::from(read), write),
         null,
-        handed: [io::stdout().as_fd().try_clone_to_owned()?, io::stderr().as_fd().try_clone_to_owned()?],
+        handed: [
+            io::stdout().as_fd().try_clone_to_owned()?,
+            io::stderr().as_fd().try_clone_to_owned()?,
+        ],
         over: None,
     };
     let mut orders = wire::decoder();
@@ -143,8 +146,10 @@ pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCo
         if let Some(exit) = launcher.over {
             break exit;
         }
-        let mut ready =
-            [PollFd::new(launcher.link.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let mut ready = [
+            PollFd::new(launcher.link.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
         match poll(&mut ready, PollTimeout::NONE) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(e.into()),
@@ -183,7 +188,9 @@ impl StepLauncher {
         }
         while let Ok(Some(order)) = wire::next_message(orders) {
             match order {
-                Order::Pattern(spec) => self.patterns.push(LaunchSpec { env: self.env.clone(), ..*spec }),
+                Order::Pattern(spec) => {
+                    self.patterns.push(LaunchSpec { env: self.env.clone(), ..*spec })
+                }
                 Order::Launch(launch) => self.launch(*launch),
                 Order::Signal { number, signal } => {
                     for pid in self.running.get(&number).map_or(&[][..], |running| &running.pids) {
@@ -218,7 +225,11 @@ impl StepLauncher {
         let Launch { number, pattern, argv, work_dir, tasks } = launch;
         let Some(spec) = self.patterns.get_mut(pattern) else {
             let error = Some(format!("there is no launch pattern {pattern}"));
-            return self.tell(&Fact::Ended(Box::new(Ended { exit: ExitCode::LAUNCH_FAILED, error, ..end })));
+            return self.tell(&Fact::Ended(Box::new(Ended {
+                exit: ExitCode::LAUNCH_FAILED,
+                error,
+                ..end
+            })));
         };
         (spec.argv, spec.work_dir, spec.tasks) = (argv, work_dir, tasks);
         let (pids, error) = self.start(pattern);
@@ -284,7 +295,9 @@ impl StepLauncher {
         // SAFETY: all zeros is a siginfo.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer is to a live siginfo.
-        let found = unsafe { libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT | flags) };
+        let found = unsafe {
+            libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT | flags)
+        };
         // SAFETY: waitid has filled it, or left the zeros.
         let pid = unsafe { info.si_pid() };
         if found != 0 || pid == 0 {
@@ -359,7 +372,8 @@ fn exit_of(status: i32) -> ExitCode {
 /// A step begins with this process's memory, and the kernel remembers that as its peak: then nothing is known of its own.
 fn usage_of(used: &libc::rusage) -> Usage {
     let micros = |time: libc::timeval| {
-        u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec)).unwrap_or(0)
+        u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec))
+            .unwrap_or(0)
     };
     let peak_kb = u64::try_from(used.ru_maxrss).unwrap_or(0);
     Usage {

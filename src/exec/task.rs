@@ -58,7 +58,9 @@ pub(super) fn environment(spec: &LaunchSpec, task: &TaskSpec) -> Environment {
 pub(super) fn command(spec: &LaunchSpec, task: &TaskSpec) -> Vec<Vec<u8>> {
     let argv = task.argv.as_ref().unwrap_or(&spec.argv).iter().map(|arg| arg.as_bytes().to_vec());
     match spec.script {
-        Some(_) => std::iter::once(script_path(spec).into_os_string().into_encoded_bytes()).chain(argv).collect(),
+        Some(_) => std::iter::once(script_path(spec).into_os_string().into_encoded_bytes())
+            .chain(argv)
+            .collect(),
         None => argv.collect(),
     }
 }
@@ -93,7 +95,8 @@ impl Birth<'_> {
     /// What the task has for memory until it executes. Where it waits for others on its way there, the watcher must not stand
     /// still.
     fn memory(&self) -> Memory {
-        let waits = self.gate.is_some() || self.streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. }));
+        let waits = self.gate.is_some()
+            || self.streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. }));
         if waits { Memory::Copy } else { Memory::Parents }
     }
 }
@@ -111,7 +114,8 @@ struct Program {
 impl Program {
     fn new(birth: &Birth) -> Result<Program, LaunchError> {
         let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
-        let argv: Vec<CString> = command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
+        let argv: Vec<CString> =
+            command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
         if argv.is_empty() {
             return Err(LaunchError::NoCommand);
         }
@@ -119,7 +123,8 @@ impl Program {
         let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
         vars.retain(|(name, _)| name != b"SLURM_TASK_PID");
         let Birth { spec, task, pmi, .. } = birth;
-        let pmi = pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
+        let pmi =
+            pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
         vars.extend(pmi.map(|(name, value)| (name.into_bytes(), value.into_bytes())));
         let mut env: Vec<CString> = Vec::with_capacity(vars.len() + 1);
         for (mut entry, value) in vars {
@@ -181,7 +186,10 @@ fn be_task(birth: &Birth, program: &mut Program) -> i32 {
     }
     if let Err(error) = prepare(birth) {
         // A line in one piece: other tasks write there too.
-        let _ = nix::unistd::write(borrow(birth.failures), line_of(&error, &birth.spec.job_dir).as_bytes());
+        let _ = nix::unistd::write(
+            borrow(birth.failures),
+            line_of(&error, &birth.spec.job_dir).as_bytes(),
+        );
         return 1;
     }
     let (name, error) = program.execute();
@@ -272,7 +280,8 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
         let _ = nix::unistd::write(borrow(2), line.as_bytes());
     }
     if let Some(memory) = &task.memory {
-        let mask = affinity::bind_memory(&memory.nodes, memory.prefers).map_err(LaunchError::Affinity)?;
+        let mask =
+            affinity::bind_memory(&memory.nodes, memory.prefers).map_err(LaunchError::Affinity)?;
         if let Some(text) = &memory.report {
             let line = format!("{text} [{}]: mask {mask} set\n", std::process::id());
             let _ = nix::unistd::write(borrow(2), line.as_bytes());
@@ -294,7 +303,8 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
 fn join(cgroup: &Path) -> Result<(), LaunchError> {
     let path = cgroup.join("cgroup.procs");
     // Not created where it is missing: a plain directory must not look like a cgroup.
-    let joined = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
+    let joined =
+        OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
     joined.map_err(LaunchError::file("join the cgroup", cgroup))
 }
 
@@ -371,13 +381,18 @@ fn unblock_signals() {
 /// The task inherits 0, 1 and 2. Descriptors that came through daemon and launcher from who knows where end here.
 fn close_on_exec() {
     // SAFETY: close_range takes numbers.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if done == 0 {
         return;
     }
     // Kernels before 5.11.
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
-    for fd in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok()).filter(|fd| *fd > 2) {
+    for fd in entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok())
+        .filter(|fd| *fd > 2)
+    {
         // The one that this list was read with is closed already, and refuses.
         let _ = fcntl(borrow(fd), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     }
@@ -388,7 +403,9 @@ fn close_on_exec() {
 fn search(name: &[u8], path: Option<&[u8]>) -> Option<CString> {
     let runnable = |file: &Path| {
         let Ok(meta) = fs::metadata(file) else { return false };
-        meta.is_file() && meta.permissions().mode() & 0o111 != 0 && access(file, AccessFlags::X_OK).is_ok()
+        meta.is_file()
+            && meta.permissions().mode() & 0o111 != 0
+            && access(file, AccessFlags::X_OK).is_ok()
     };
     let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
     for dir in path.split(|b| *b == b':') {
@@ -436,12 +453,16 @@ mod tests {
     #[test]
     fn a_value_need_not_be_utf8() {
         let spec = LaunchSpec { env: b"A=\xff\xfe\0".to_vec(), ..LaunchSpec::default() };
-        assert_eq!(environment(&spec, &TaskSpec::default()), [(b"A".to_vec(), b"\xff\xfe".to_vec())]);
+        assert_eq!(
+            environment(&spec, &TaskSpec::default()),
+            [(b"A".to_vec(), b"\xff\xfe".to_vec())]
+        );
     }
 
     #[test]
     fn a_script_goes_before_its_arguments_and_a_task_may_have_its_own_command() {
-        let mut spec = LaunchSpec { job_dir: "/j".into(), argv: vec!["a".into()], ..LaunchSpec::default() };
+        let mut spec =
+            LaunchSpec { job_dir: "/j".into(), argv: vec!["a".into()], ..LaunchSpec::default() };
         let mut task = TaskSpec::default();
         assert_eq!(command(&spec, &task), [b"a".to_vec()]);
         task.argv = Some(vec!["b".into()]);

@@ -103,7 +103,8 @@ pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
 
 /// Whether the process is a watcher whose step runs, or is about to.
 pub fn has_step(pid: i32) -> bool {
-    proc::read(&format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == HAS_STEP.to_bytes())
+    proc::read(&format!("/proc/{pid}/comm"))
+        .is_ok_and(|name| name.trim_ascii_end() == HAS_STEP.to_bytes())
 }
 
 fn serve(line: Line, root: &Path) -> io::Result<()> {
@@ -149,14 +150,15 @@ fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
     drop(line.lock);
 
     let name = socket_name(spec.step.step, spec.run);
-    let (signals, client) = match sources(&spec, &handed).map_err(LaunchError::system("watch the step")) {
-        Ok(sources) => sources,
-        Err(why) => {
-            let _ = std::fs::remove_file(socket::short_path(&dir, &name));
-            tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
-            return Ok(None);
-        }
-    };
+    let (signals, client) =
+        match sources(&spec, &handed).map_err(LaunchError::system("watch the step")) {
+            Ok(sources) => sources,
+            Err(why) => {
+                let _ = std::fs::remove_file(socket::short_path(&dir, &name));
+                tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
+                return Ok(None);
+            }
+        };
     let mut watcher = Watcher::new(spec, peer, listener, signals, client, post);
     watcher.started = started;
     if let Err(error) = watcher.start(handed, post) {
@@ -179,7 +181,8 @@ fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
 
 /// Of a step of which nothing was started.
 fn failed_record(spec: &LaunchSpec, why: &LaunchError, started: Timestamp) -> ExitRecord {
-    let record = ExitRecord::launch_failed(why.to_string(), now()).by_host(host_fault_of(why, spec));
+    let record =
+        ExitRecord::launch_failed(why.to_string(), now()).by_host(host_fault_of(why, spec));
     ExitRecord { run: spec.run, started, ..record }
 }
 
@@ -211,12 +214,17 @@ enum NotClaimed {
 /// Makes the mark of the running step, its socket in the job directory, which no other launch of it may make.
 fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), NotClaimed> {
     let dir = job_files::make_job_dir(&spec.job_dir)
-        .and_then(|()| File::open(&spec.job_dir).map_err(LaunchError::own_file("open the directory", &spec.job_dir)))
+        .and_then(|()| {
+            File::open(&spec.job_dir)
+                .map_err(LaunchError::own_file("open the directory", &spec.job_dir))
+        })
         .map_err(NotClaimed::Failed)?;
     let name = socket_name(spec.step.step, spec.run);
     let path = socket::short_path(&dir, &name);
     let listener = listen(&path, post).map_err(|e| match e.kind() {
-        io::ErrorKind::AddrInUse => NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step)),
+        io::ErrorKind::AddrInUse => {
+            NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step))
+        }
         _ => NotClaimed::Failed(LaunchError::own_file("make", &spec.job_dir.join(&name))(e)),
     })?;
     if matches!(adopt::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
@@ -232,7 +240,9 @@ fn listen(path: &Path, post: &mut Post) -> io::Result<UnixListener> {
     if let Some(listener) = post.idle.take() {
         match std::fs::hard_link(&post.idle_path, path) {
             Ok(()) => return Ok(listener),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
             // Its name was removed, or this is another file system, or one without such names.
             Err(_) => drop(std::fs::remove_file(&post.idle_path)),
         }
@@ -273,7 +283,11 @@ fn read_launch(mut line: Line) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, L
             }
             frames.push(frame.json);
             if let [json, script, env] = frames.as_mut_slice() {
-                return Ok(Some((wire::decode_launch(json, script, std::mem::take(env))?, fds, line)));
+                return Ok(Some((
+                    wire::decode_launch(json, script, std::mem::take(env))?,
+                    fds,
+                    line,
+                )));
             }
         }
         match socket::receive(&line.control, &mut buf, &mut fds)? {
@@ -411,10 +425,12 @@ impl Watcher {
     fn run_to_end(&mut self) -> ExitRecord {
         loop {
             let none_left = self.reap();
-            let is_over = self.tasks.iter().all(|t| t.exit.is_some()) && (none_left || !self.has_manager());
+            let is_over =
+                self.tasks.iter().all(|t| t.exit.is_some()) && (none_left || !self.has_manager());
             if self.kill.is_none() && is_over {
                 if !none_left {
-                    self.left_over = proc::descendants(std::process::id().cast_signed()).len() as u32;
+                    self.left_over =
+                        proc::descendants(std::process::id().cast_signed()).len() as u32;
                 }
                 self.begin_killing();
             }
@@ -442,7 +458,9 @@ impl Watcher {
         let now = Instant::now();
         let until = match &self.kill {
             // Deaths are events; the short wait is for a process that forked while it was killed.
-            Some(kill) => kill.hard_from.saturating_duration_since(now).max(Duration::from_millis(100)),
+            Some(kill) => {
+                kill.hard_from.saturating_duration_since(now).max(Duration::from_millis(100))
+            }
             None => self.due().saturating_duration_since(now),
         };
         for source in self.ready(until) {
@@ -478,7 +496,8 @@ impl Watcher {
         }
         for (peer, source) in [(&self.peer, Source::Peer), (&self.client, Source::Client)] {
             if let Some(peer) = peer {
-                let writes = if peer.outgoing.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+                let writes =
+                    if peer.outgoing.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
                 entries.push((peer.socket.as_fd(), PollFlags::POLLIN | writes, source));
             }
         }
@@ -487,10 +506,16 @@ impl Watcher {
             entries.push((socket, PollFlags::POLLIN | writes, Source::Rank(rank)));
         }
         entries.push((self.listener.as_fd(), PollFlags::POLLIN, Source::Listener));
-        let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         poll(&mut fds, Some(until));
         let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
-        entries.iter().zip(&fds).filter(|(_, fd)| is_ready(fd)).map(|((.., source), _)| *source).collect()
+        entries
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| is_ready(fd))
+            .map(|((.., source), _)| *source)
+            .collect()
     }
 
     /// What the client asks for; at its end nobody reads what the step writes.
@@ -500,7 +525,8 @@ impl Watcher {
         let (commands, end) = client.receive();
         for command in commands {
             // srun, itself a process of the batch script, passes on what it is told at the job's end: its step is told too.
-            let is_known = self.ending && matches!(command, StepCommand::Signal { signal: libc::SIGTERM, .. });
+            let is_known =
+                self.ending && matches!(command, StepCommand::Signal { signal: libc::SIGTERM, .. });
             if !is_known {
                 self.carry_out(command);
             }
@@ -549,7 +575,8 @@ impl Watcher {
 
     /// How the tasks ended that have ended.
     fn task_ends(&self) -> Vec<StepEvent> {
-        let ended = |task: &Task| task.exit.map(|exit| StepEvent::TaskEnded { rank: task.rank, exit });
+        let ended =
+            |task: &Task| task.exit.map(|exit| StepEvent::TaskEnded { rank: task.rank, exit });
         self.tasks.iter().filter_map(ended).collect()
     }
 
@@ -625,7 +652,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = lock::share_now(&dir.path().join("lock")).unwrap();
         let (mut daemon, control) = UnixStream::pair().unwrap();
-        let sent = LaunchSpec { run: 7, script: Some(b"x".to_vec()), env: b"A=1\0".to_vec(), ..LaunchSpec::default() };
+        let sent = LaunchSpec {
+            run: 7,
+            script: Some(b"x".to_vec()),
+            env: b"A=1\0".to_vec(),
+            ..LaunchSpec::default()
+        };
         let late = [StepCommand::KillAll, StepCommand::Notice("n".to_owned()), StepCommand::Usage];
         let mut incoming = wire::decoder();
         incoming.push(&wire::encode(&late[0]).unwrap());

@@ -224,7 +224,10 @@ impl Core {
 
     /// The names of the steps that have not ended.
     pub fn unended(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().filter(|entry| !matches!(entry.phase, Phase::Ended(_))).map(|entry| &*entry.name)
+        self.steps
+            .iter()
+            .filter(|entry| !matches!(entry.phase, Phase::Ended(_)))
+            .map(|entry| &*entry.name)
     }
 
     pub fn attempt(&self, number: u32) -> Option<&Attempt> {
@@ -277,7 +280,11 @@ impl Core {
         let Some(most) = self.policy.longest_word else { return Ok(()) };
         let refuse = |what: &str, bytes: usize, most: usize, hint: &str| {
             let text = format!("step {:?}: {what} of {bytes} bytes is too long", def.name);
-            Err(Refused { line: def.line, text, hint: Some(format!("at most {most} bytes: {hint}")) })
+            Err(Refused {
+                line: def.line,
+                text,
+                hint: Some(format!("at most {most} bytes: {hint}")),
+            })
         };
         let bytes = def.command.len();
         // Most commands are so short that their words need not be looked at.
@@ -286,14 +293,21 @@ impl Core {
             && let longest = longest()
             && longest >= most
         {
-            return refuse("a word of its command", longest, most - 1, "write it into a file, and run that or read it");
+            return refuse(
+                "a word of its command",
+                longest,
+                most - 1,
+                "write it into a file, and run that or read it",
+            );
         }
         if bytes > MOST_BYTES {
             return refuse("a command", bytes, MOST_BYTES, "write its words into a file");
         }
         let variables = def.settings.env.iter().map(|(name, value)| name.len() + value.len() + 1);
         match variables.max().filter(|longest| *longest >= most) {
-            Some(longest) => refuse("a variable (env)", longest, most - 1, "write its value into a file"),
+            Some(longest) => {
+                refuse("a variable (env)", longest, most - 1, "write its value into a file")
+            }
             None => Ok(()),
         }
     }
@@ -311,7 +325,9 @@ impl Core {
 
     /// Takes a step out of the queue, if it is there.
     fn unready(&mut self, step: u32) {
-        if let Some(entry) = self.steps.get(step as usize).filter(|entry| entry.phase == Phase::Ready) {
+        if let Some(entry) =
+            self.steps.get(step as usize).filter(|entry| entry.phase == Phase::Ready)
+        {
             self.ready.remove(entry.priority, shape_of(&entry.settings), step);
         }
     }
@@ -347,11 +363,15 @@ impl Core {
             if fate == Fate::Failed && on_failure == OnFailure::Stop {
                 self.halt = self.halt.max(Halt::Drain);
             }
-            let counts_as_well = fate == Fate::Ok || (fate == Fate::Failed && on_failure == OnFailure::Continue);
+            let counts_as_well =
+                fate == Fate::Ok || (fate == Fate::Failed && on_failure == OnFailure::Continue);
             let followed = self.graph.end(step, counts_as_well);
             followed.free.into_iter().for_each(|step| self.make_ready(step));
-            let waiting = |step: &u32| self.entry(*step).is_some_and(|entry| entry.phase == Phase::Waiting);
-            ends.extend(followed.hopeless.into_iter().filter(waiting).map(|step| (step, Fate::Skipped)));
+            let waiting =
+                |step: &u32| self.entry(*step).is_some_and(|entry| entry.phase == Phase::Waiting);
+            ends.extend(
+                followed.hopeless.into_iter().filter(waiting).map(|step| (step, Fate::Skipped)),
+            );
         }
     }
 
@@ -391,9 +411,14 @@ impl Core {
     /// These of what the job has are out of use now, and no others: no step gets them, and steps on them are moved.
     pub fn on_parts_out(&mut self, out: NodeParts, now: Duration) {
         self.resources.set_out(out);
-        let is_on_it = |attempt: &&Attempt| attempt.stopped.is_none() && self.resources.is_out(&attempt.alloc);
-        let moved: Vec<u32> =
-            self.running.iter().filter(|(_, attempt)| is_on_it(attempt)).map(|(number, _)| *number).collect();
+        let is_on_it =
+            |attempt: &&Attempt| attempt.stopped.is_none() && self.resources.is_out(&attempt.alloc);
+        let moved: Vec<u32> = self
+            .running
+            .iter()
+            .filter(|(_, attempt)| is_on_it(attempt))
+            .map(|(number, _)| *number)
+            .collect();
         moved.into_iter().for_each(|number| self.move_away(number, now));
     }
 
@@ -419,12 +444,15 @@ impl Core {
 
     /// Whether there are steps that need numbers, and none left.
     pub fn wants_numbers(&self, now: Duration) -> bool {
-        self.halt == Halt::No && self.numbers.is_empty() && self.ready.first(|shape| self.fit(shape, now)).is_some()
+        self.halt == Halt::No
+            && self.numbers.is_empty()
+            && self.ready.first(|shape| self.fit(shape, now)).is_some()
     }
 
     fn fit(&self, shape: &Shape, now: Duration) -> Fit {
         let left = self.job_end.map(|end| end.saturating_sub(now).as_secs());
-        if left.zip(shape.time_secs).is_some_and(|(left, wanted)| wanted > left) || left == Some(0) {
+        if left.zip(shape.time_secs).is_some_and(|(left, wanted)| wanted > left) || left == Some(0)
+        {
             return Fit::Never;
         }
         if self.resources.fits(&shape.ask) { Fit::Now } else { Fit::Later }
@@ -436,7 +464,10 @@ impl Core {
             && !self.numbers.is_empty()
             && self.policy.most_running.is_none_or(|most| self.running.len() < most as usize)
         {
-            let Some((priority, shape, step)) = self.ready.first(|shape| self.fit(shape, now)) else { break };
+            let Some((priority, shape, step)) = self.ready.first(|shape| self.fit(shape, now))
+            else {
+                break;
+            };
             let Some(alloc) = self.resources.take(&shape.ask) else { break };
             let Some(number) = self.numbers.next() else { break };
             self.ready.remove(priority, shape, step);
@@ -453,7 +484,11 @@ impl Core {
 
     fn has_held(&self) -> bool {
         let waiting = self.counts.all > self.counts.ended();
-        waiting && self.steps.iter().any(|entry| entry.is_held && !matches!(entry.phase, Phase::Ended(_)))
+        waiting
+            && self
+                .steps
+                .iter()
+                .any(|entry| entry.is_held && !matches!(entry.phase, Phase::Ended(_)))
     }
 
     /// When [`Core::on_due`] is to be called next.
@@ -466,7 +501,9 @@ impl Core {
         match stopped {
             Some(Stopped::Limit) => JobState::Timeout,
             Some(Stopped::Moved) if !exit.is_success() => JobState::NodeFail,
-            Some(Stopped::User | Stopped::Halt | Stopped::Unstarted) if !exit.is_success() => JobState::Cancelled,
+            Some(Stopped::User | Stopped::Halt | Stopped::Unstarted) if !exit.is_success() => {
+                JobState::Cancelled
+            }
             Some(_) | None if exit.is_success() => JobState::Completed,
             Some(_) | None => JobState::Failed,
         }

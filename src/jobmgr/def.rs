@@ -18,15 +18,17 @@ const LONGEST: usize = 40;
 
 /// Characters that no shell would do anything about.
 fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '.' | '/' | ',' | ':' | '@' | '%' | '+' | '-' | '=')
+    c.is_ascii_alphanumeric()
+        || matches!(c, ' ' | '_' | '.' | '/' | ',' | ':' | '@' | '%' | '+' | '-' | '=')
 }
 
 /// Words that a shell does itself, or does otherwise than the program of that name.
 const SHELL_WORDS: [&str; 51] = [
-    ".", ":", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "done", "echo", "elif", "else",
-    "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "getopts", "hash", "if", "in", "jobs", "kill",
-    "local", "printf", "pwd", "read", "readonly", "return", "set", "shift", "source", "test", "then", "time", "times",
-    "trap", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
+    ".", ":", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "done", "echo",
+    "elif", "else", "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "getopts",
+    "hash", "if", "in", "jobs", "kill", "local", "printf", "pwd", "read", "readonly", "return",
+    "set", "shift", "source", "test", "then", "time", "times", "trap", "type", "ulimit", "umask",
+    "unalias", "unset", "until", "wait", "while",
 ];
 
 impl Command {
@@ -65,19 +67,31 @@ impl Command {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         let word = match self {
-            Command::Shell(line) => line.split_whitespace().find(|word| !is_variable(word)).unwrap_or_default(),
+            Command::Shell(line) => {
+                line.split_whitespace().find(|word| !is_variable(word)).unwrap_or_default()
+            }
             Command::Words(words) => words.first().map_or("", |word| word),
         };
         let is_good = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '.' | '+' | '-');
-        let name: String = word.rsplit('/').next().unwrap_or_default().chars().filter(is_good).take(LONGEST).collect();
+        let name: String = word
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .filter(is_good)
+            .take(LONGEST)
+            .collect();
         if name.is_empty() { "sh".to_owned() } else { name }
     }
 }
 
 fn plain_words(line: &str) -> Option<Vec<String>> {
-    let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let words: Vec<String> =
+        line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let first = words.first()?;
-    let is_plain = line.chars().all(is_plain) && !first.contains('=') && !SHELL_WORDS.contains(&first.as_str());
+    let is_plain = line.chars().all(is_plain)
+        && !first.contains('=')
+        && !SHELL_WORDS.contains(&first.as_str());
     is_plain.then_some(words)
 }
 
@@ -222,7 +236,18 @@ mod tests {
     fn a_line_goes_through_a_shell_where_a_shell_would_do_something() {
         let argv = |line: &str| Command::Shell(line.into()).argv();
         assert_eq!(argv("gzip -9  a.txt"), ["gzip", "-9", "a.txt"]);
-        for line in ["echo a", "a=1 true", "true; false", "ls *.c", "cd /", "cat 'a'", "a > b", "", "x $Y", "a\tb"] {
+        for line in [
+            "echo a",
+            "a=1 true",
+            "true; false",
+            "ls *.c",
+            "cd /",
+            "cat 'a'",
+            "a > b",
+            "",
+            "x $Y",
+            "a\tb",
+        ] {
             assert_eq!(argv(line), ["/bin/sh", "-c", line]);
         }
         assert!(SHELL_WORDS.is_sorted());
@@ -231,7 +256,10 @@ mod tests {
     #[test]
     fn each_retry_waits_twice_as_long_up_to_an_hour() {
         let retry = Retry { times: 9, delay_secs: 10 };
-        assert_eq!([1, 2, 3, 4, 60, 90].map(|n| retry.delay_after(n)), [10, 20, 40, 80, 3600, 3600]);
+        assert_eq!(
+            [1, 2, 3, 4, 60, 90].map(|n| retry.delay_after(n)),
+            [10, 20, 40, 80, 3600, 3600]
+        );
         assert_eq!(Retry { times: 9, delay_secs: 0 }.delay_after(7), 0);
     }
 }

@@ -94,8 +94,10 @@ impl Graph {
         let prefix = pattern.split(['*', '?']).next().unwrap_or_default();
         let wild = WildMatch::new(pattern);
         let from = (Bound::Included(prefix), Bound::Unbounded);
-        let near = self.names.range::<str, _>(from).take_while(|(name, _)| name.starts_with(prefix));
-        let mut found: Vec<u32> = near.filter(|(name, _)| wild.matches(name)).map(|(_, step)| *step).collect();
+        let near =
+            self.names.range::<str, _>(from).take_while(|(name, _)| name.starts_with(prefix));
+        let mut found: Vec<u32> =
+            near.filter(|(name, _)| wild.matches(name)).map(|(_, step)| *step).collect();
         found.sort_unstable();
         found
     }
@@ -106,10 +108,11 @@ impl Graph {
     /// A name is taken, a dependency names nobody, or there is a cycle.
     pub fn add(&mut self, defs: &[StepDef]) -> Result<Consequences, Refused> {
         let (nodes, groups) = (self.nodes.len(), self.groups.len());
-        let added = self.add_names(defs).and_then(|()| self.link(defs, nodes)).and_then(|followed| {
-            self.check_cycles(defs, nodes)?;
-            Ok(followed)
-        });
+        let added =
+            self.add_names(defs).and_then(|()| self.link(defs, nodes)).and_then(|followed| {
+                self.check_cycles(defs, nodes)?;
+                Ok(followed)
+            });
         if added.is_err() {
             self.undo(nodes, groups);
         }
@@ -159,18 +162,23 @@ impl Graph {
     }
 
     fn resolve(&mut self, after: &After, def: &StepDef) -> Result<Before, Refused> {
-        let refuse = |text: String, hint: String| Refused { line: def.line, text, hint: Some(hint) };
+        let refuse =
+            |text: String, hint: String| Refused { line: def.line, text, hint: Some(hint) };
         if !after.is_pattern() {
             return match self.find(&after.name) {
                 Some(step) => Ok(Before::Step(step, after.wanted)),
                 None => {
-                    let text = format!("step {:?}: after = {:?}: no step has this name", def.name, after.name);
+                    let text = format!(
+                        "step {:?}: after = {:?}: no step has this name",
+                        def.name, after.name
+                    );
                     let near = suggest::nearest(&after.name, self.names.keys().map(|name| &**name));
                     Err(refuse(
                         text,
-                        near.map_or("name a step that stands in this text, or is known already".to_owned(), |near| {
-                            format!("did you mean {near}?")
-                        }),
+                        near.map_or(
+                            "name a step that stands in this text, or is known already".to_owned(),
+                            |near| format!("did you mean {near}?"),
+                        ),
                     ))
                 }
             };
@@ -183,8 +191,12 @@ impl Graph {
         }
         let members = self.matching(&after.name);
         if members.is_empty() {
-            let text = format!("step {:?}: after = {:?}: no step has such a name", def.name, after.name);
-            return Err(refuse(text, "a pattern means the steps that are known by then".to_owned()));
+            let text =
+                format!("step {:?}: after = {:?}: no step has such a name", def.name, after.name);
+            return Err(refuse(
+                text,
+                "a pattern means the steps that are known by then".to_owned(),
+            ));
         }
         let number = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let mut group = Group {
@@ -241,7 +253,9 @@ impl Graph {
         node.ended = Some(well);
         for next in std::mem::take(&mut node.next) {
             match next {
-                Next::Step(other, wanted) if is_met(wanted, well) => self.meet(other, &mut followed),
+                Next::Step(other, wanted) if is_met(wanted, well) => {
+                    self.meet(other, &mut followed)
+                }
                 Next::Step(other, _) => followed.hopeless.push(other),
                 Next::Group(group) => self.end_in_group(group, well, &mut followed),
             }
@@ -275,7 +289,8 @@ impl Graph {
         let Some(node) = self.nodes.get(step as usize) else { return Vec::new() };
         let text = |before: &Before| match before {
             Before::Step(other, wanted) => {
-                let other = self.nodes.get(*other as usize).filter(|other| other.ended.is_none())?;
+                let other =
+                    self.nodes.get(*other as usize).filter(|other| other.ended.is_none())?;
                 Some(format!("{}:{}", wanted.name(), other.name))
             }
             Before::Group(group) => {
@@ -295,7 +310,8 @@ impl Graph {
         let mut unmet: Vec<u32> = self.nodes.iter().map(|node| node.unmet).collect();
         let mut left: Vec<u32> = self.groups.iter().map(|group| group.left).collect();
         let mut ended = vec![false; self.nodes.len()];
-        let mut queue: VecDeque<usize> = (0..self.nodes.len()).filter(|at| *at < first || unmet[*at] == 0).collect();
+        let mut queue: VecDeque<usize> =
+            (0..self.nodes.len()).filter(|at| *at < first || unmet[*at] == 0).collect();
         while let Some(at) = queue.pop_front() {
             if std::mem::replace(&mut ended[at], true) {
                 continue;
@@ -313,7 +329,11 @@ impl Graph {
                     Next::Group(group) => {
                         left[*group as usize] = left[*group as usize].saturating_sub(1);
                         if left[*group as usize] == 0 {
-                            self.groups[*group as usize].dependents.iter().copied().for_each(&mut meet);
+                            self.groups[*group as usize]
+                                .dependents
+                                .iter()
+                                .copied()
+                                .for_each(&mut meet);
                         }
                     }
                 }
@@ -354,7 +374,8 @@ impl Graph {
             path.push(before);
         };
         let names: Vec<&str> = cycle.iter().map(|at| &*self.nodes[*at].name).collect();
-        let line = cycle.first().and_then(|at| defs.get(at.checked_sub(first)?)).map_or(0, |def| def.line);
+        let line =
+            cycle.first().and_then(|at| defs.get(at.checked_sub(first)?)).map_or(0, |def| def.line);
         let text = format!("the steps wait for each other: {}", names.join(" after "));
         Refused { line, text, hint: Some("take one of these dependencies out".to_owned()) }
     }
@@ -367,7 +388,9 @@ impl Graph {
         self.nodes.truncate(nodes);
         self.groups.truncate(groups);
         self.nodes.iter_mut().for_each(|node| node.next.retain(is_old));
-        self.groups.iter_mut().for_each(|group| group.dependents.retain(|step| (*step as usize) < nodes));
+        self.groups
+            .iter_mut()
+            .for_each(|group| group.dependents.retain(|step| (*step as usize) < nodes));
         self.names.retain(|_, step| (*step as usize) < nodes);
         self.known.retain(|_, (group, _)| (*group as usize) < groups);
     }

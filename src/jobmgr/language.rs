@@ -37,7 +37,10 @@ impl Form {
 
     /// By the first line that says something; `None`: none does. A shell wants a blank after its own `{`, `[` and `[[`.
     pub fn begun_by(text: &str) -> Option<Form> {
-        let line = unmarked(text).lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let line = unmarked(text)
+            .lines()
+            .map(str::trim)
+            .find(|line| !line.is_empty() && !line.starts_with('#'))?;
         let is_blank = |rest: &str| rest.starts_with(char::is_whitespace);
         Some(match line.strip_prefix('{') {
             Some(object) if !is_blank(object) || begins_with_key(object.trim_start()) => Form::Json,
@@ -109,7 +112,13 @@ pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 ///
 /// # Errors
 /// The first thing in it that makes no sense.
-pub fn parse(form: Form, file: &str, text: &str, read: ReadFile, last: &mut u32) -> Result<Vec<StepDef>, Fault> {
+pub fn parse(
+    form: Form,
+    file: &str,
+    text: &str,
+    read: ReadFile,
+    last: &mut u32,
+) -> Result<Vec<StepDef>, Fault> {
     let text = unmarked(text);
     let mut expander = Expander::new(file, read, last);
     match form {
@@ -130,10 +139,27 @@ mod tests {
 
     #[test]
     fn a_text_is_what_its_first_line_says_and_a_shells_brackets_are_a_shells() {
-        let forms = |texts: &[&str]| texts.iter().map(|text| Form::begun_by(text)).collect::<Vec<_>>();
-        let shell = ["{ echo x; }", "{ \"a b\"; }", "[ -e x ] && y", "[[ -e x ]] && y", "# {}\n\n true", "{\techo; }"];
+        let forms =
+            |texts: &[&str]| texts.iter().map(|text| Form::begun_by(text)).collect::<Vec<_>>();
+        let shell = [
+            "{ echo x; }",
+            "{ \"a b\"; }",
+            "[ -e x ] && y",
+            "[[ -e x ]] && y",
+            "# {}\n\n true",
+            "{\techo; }",
+        ];
         assert_eq!(forms(&shell), [Some(Form::Lines); 6]);
-        let json = ["{\"command\": \"x\"}", " { \"name\" : \"a\"}", "{}", "{ }", "{name: 1}", "[]", "[{}]", "{"];
+        let json = [
+            "{\"command\": \"x\"}",
+            " { \"name\" : \"a\"}",
+            "{}",
+            "{ }",
+            "{name: 1}",
+            "[]",
+            "[{}]",
+            "{",
+        ];
         assert_eq!(forms(&json), [Some(Form::Json); 8]);
         assert_eq!(forms(&["[defaults]", "# steps\n[[step]]\n"]), [Some(Form::Toml); 2]);
         assert_eq!(forms(&["", "\n# nothing"]), [None; 2]);
@@ -144,13 +170,37 @@ mod tests {
     fn what_makes_no_sense_is_named_with_its_key_and_what_would_be_right() {
         let step = |rest: &str| format!("[[step]]\ncommand = 'x {{n}}'\n{rest}\n");
         for (rest, text, hint) in [
-            ("cpus = 'lots'", "cpus = \"lots\" is no number of that kind", "a whole number from 0: cpus = 2"),
-            ("gpus = 1.5", "gpus = \"1.5\" is no number of that kind", "a whole number from 0: gpus = 2"),
-            ("ntasks = 0", "ntasks = \"0\" is no number of that kind", "a whole number from 1: ntasks = 2"),
-            ("on_failure = 'halt'", "on_failure = \"halt\" is not known", "values: skip, continue, stop"),
-            ("on_failure = 'continu'", "on_failure = \"continu\" is not known", "did you mean continue?"),
+            (
+                "cpus = 'lots'",
+                "cpus = \"lots\" is no number of that kind",
+                "a whole number from 0: cpus = 2",
+            ),
+            (
+                "gpus = 1.5",
+                "gpus = \"1.5\" is no number of that kind",
+                "a whole number from 0: gpus = 2",
+            ),
+            (
+                "ntasks = 0",
+                "ntasks = \"0\" is no number of that kind",
+                "a whole number from 1: ntasks = 2",
+            ),
+            (
+                "on_failure = 'halt'",
+                "on_failure = \"halt\" is not known",
+                "values: skip, continue, stop",
+            ),
+            (
+                "on_failure = 'continu'",
+                "on_failure = \"continu\" is not known",
+                "did you mean continue?",
+            ),
             ("foreach = { n = { line = 'f' } }", "unknown key \"line\"", "did you mean lines?"),
-            ("foreach = { n = '1-9999999' }", "foreach: n = \"1-9999999\" is too large", "numbers up to 4000000"),
+            (
+                "foreach = { n = '1-9999999' }",
+                "foreach: n = \"1-9999999\" is too large",
+                "numbers up to 4000000",
+            ),
             ("dir = 5", "`dir = 5`: a text is expected here, and not the number 5", ""),
             ("name = 'a-{m}'", "name: {m} stands for nothing", "this step has no foreach"),
             (
@@ -158,8 +208,16 @@ mod tests {
                 "name = \"a\": all steps of a foreach would have this name",
                 "put a",
             ),
-            ("env = { A = '{rat}' }\nforeach = { rate = [1] }", "env: {rat} stands for nothing", "did you mean rate?"),
-            ("foreach = { n = { lines = 'f' } }", "foreach: n: f: no files here", "name a file that can be read"),
+            (
+                "env = { A = '{rat}' }\nforeach = { rate = [1] }",
+                "env: {rat} stands for nothing",
+                "did you mean rate?",
+            ),
+            (
+                "foreach = { n = { lines = 'f' } }",
+                "foreach: n: f: no files here",
+                "name a file that can be read",
+            ),
             ("retry = { delay = 3 }", "the key \"times\" is missing", ""),
             (
                 "retry = { times = 'x' }",
@@ -173,9 +231,17 @@ mod tests {
             assert!(fault.hint.unwrap_or_default().starts_with(hint));
         }
         for (line, text, hint) in [
-            ("[]", "an object is expected here, and not a list", "each line is one object: {\"command\": \"…\"}"),
+            (
+                "[]",
+                "an object is expected here, and not a list",
+                "each line is one object: {\"command\": \"…\"}",
+            ),
             ("5", "column 1: an object is expected here, and not the number 5", ""),
-            ("{", "column 1: the line ends within an object", "each line is one object: {\"command\": \"…\"}"),
+            (
+                "{",
+                "column 1: the line ends within an object",
+                "each line is one object: {\"command\": \"…\"}",
+            ),
             (
                 "{\"command\": \"x\", \"cpus\": \"lots\"}",
                 "cpus = \"lots\" is no number of that kind",
@@ -183,7 +249,10 @@ mod tests {
             ),
         ] {
             let fault = parsed(Form::Json, line).unwrap_err();
-            assert_eq!((fault.text.as_str(), fault.hint.as_deref().unwrap_or_default()), (text, hint));
+            assert_eq!(
+                (fault.text.as_str(), fault.hint.as_deref().unwrap_or_default()),
+                (text, hint)
+            );
         }
     }
 
@@ -204,12 +273,19 @@ mod tests {
             ),
         ] {
             let fault = parsed(Form::Toml, text).unwrap_err();
-            assert_eq!((fault.text.as_str(), fault.line, fault.hint.as_deref()), (said, line, Some(hint)));
+            assert_eq!(
+                (fault.text.as_str(), fault.line, fault.hint.as_deref()),
+                (said, line, Some(hint))
+            );
         }
         let name = "n".repeat(5000);
-        let fault = parsed(Form::Json, &format!("\n{{\"name\": \"{name}\", \"command\": \"x\"}}")).unwrap_err();
+        let fault = parsed(Form::Json, &format!("\n{{\"name\": \"{name}\", \"command\": \"x\"}}"))
+            .unwrap_err();
         let said = format!("f: line 2: name = \"{}...\" is too long: 5000 bytes", &name[..200]);
-        assert_eq!((fault.to_string(), fault.hint.unwrap()), (said, "at most 1024 bytes".to_owned()));
+        assert_eq!(
+            (fault.to_string(), fault.hint.unwrap()),
+            (said, "at most 1024 bytes".to_owned())
+        );
     }
 
     #[test]
@@ -221,8 +297,12 @@ mod tests {
             assert_eq!(form, Form::of("steps", text));
             assert_eq!(parsed(form, &marked).unwrap(), parsed(form, text).unwrap());
         }
-        let text = |file: &str| Ok(if file == "l" { "\u{feff}1\n2\n" } else { "\u{feff}id\n1\n2\n" }.to_owned());
-        for values in ["v = { lines = 'l' } }\nname = '{v}'", "v = { csv = 'c' } }\nname = '{v.id}'"] {
+        let text = |file: &str| {
+            Ok(if file == "l" { "\u{feff}1\n2\n" } else { "\u{feff}id\n1\n2\n" }.to_owned())
+        };
+        for values in
+            ["v = { lines = 'l' } }\nname = '{v}'", "v = { csv = 'c' } }\nname = '{v.id}'"]
+        {
             let toml = format!("[[step]]\ncommand = 'x'\nforeach = {{ {values}");
             let steps = parse(Form::Toml, "f", &toml, &text, &mut 0).unwrap();
             assert_eq!(steps.iter().map(|step| &*step.name).collect::<Vec<_>>(), ["1", "2"]);
@@ -231,11 +311,15 @@ mod tests {
 
     #[test]
     fn values_of_foreach_stand_in_all_texts() {
-        let text =
-            "[[step]]\nname = '{n}'\ncommand = 'x'\nforeach = { n = '1-2' }\ncpus = '{n}'\nmem = '{n}G'\ntime = '{n}'";
+        let text = "[[step]]\nname = '{n}'\ncommand = 'x'\nforeach = { n = '1-2' }\ncpus = '{n}'\nmem = '{n}G'\ntime = '{n}'";
         let steps = parsed(Form::Toml, text).unwrap();
-        let of = |step: &StepDef| (step.settings.ask.cpus, step.settings.ask.mem_mb, step.settings.time_secs);
-        assert_eq!(steps.iter().map(of).collect::<Vec<_>>(), [(1, Some(1024), Some(60)), (2, Some(2048), Some(120))]);
+        let of = |step: &StepDef| {
+            (step.settings.ask.cpus, step.settings.ask.mem_mb, step.settings.time_secs)
+        };
+        assert_eq!(
+            steps.iter().map(of).collect::<Vec<_>>(),
+            [(1, Some(1024), Some(60)), (2, Some(2048), Some(120))]
+        );
     }
 
     #[test]

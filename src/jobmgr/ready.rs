@@ -98,12 +98,18 @@ mod tests {
         ready.insert(0, shape(1), 1);
         ready.insert(5, shape(4), 2);
         ready.insert(5, shape(1), 3);
-        let with = |free: u32| move |shape: &Shape| if shape.ask.cpus <= free { Fit::Now } else { Fit::Later };
+        let with = |free: u32| {
+            move |shape: &Shape| if shape.ask.cpus <= free { Fit::Now } else { Fit::Later }
+        };
         assert_eq!(ready.first(with(4)), Some((5, shape(4), 2)));
         assert_eq!(ready.first(with(2)), Some((5, shape(1), 3)));
         ready.remove(5, shape(1), 3);
         assert_eq!(ready.first(with(2)), None);
         let in_time = |shape: &Shape| if shape.ask.cpus == 4 { Fit::Never } else { Fit::Now };
-        assert_eq!(ready.first(in_time), Some((0, shape(1), 1)), "what can never start keeps nobody back");
+        assert_eq!(
+            ready.first(in_time),
+            Some((0, shape(1), 1)),
+            "what can never start keeps nobody back"
+        );
     }
 }

@@ -68,7 +68,8 @@ impl Resources {
     pub fn resize(&mut self, whole: Allocation, owed: Tres) {
         self.cpus = cpus_of(&whole);
         self.free_cpus = self.cpus.difference(&self.used_cpus).copied().collect();
-        self.free_gpus = whole.gpu_ids.iter().copied().filter(|id| !self.used_gpus.contains(id)).collect();
+        self.free_gpus =
+            whole.gpu_ids.iter().copied().filter(|id| !self.used_gpus.contains(id)).collect();
         (self.whole, self.owed) = (whole, owed);
         // What is aside already stays so, if it is still owed: the daemon may be about to take it.
         let had = std::mem::take(&mut self.aside);
@@ -131,7 +132,9 @@ impl Resources {
     pub fn could_hold(&self, ask: &Ask) -> bool {
         let there = self.whole.tres.minus(&self.owed);
         let gpus = self.whole.gpu_ids.len().saturating_sub(self.owed.gpus as usize);
-        ask.cpus <= there.cpus && ask.mem_mb.is_none_or(|mb| mb <= there.mem_mb) && ask.gpus as usize <= gpus
+        ask.cpus <= there.cpus
+            && ask.mem_mb.is_none_or(|mb| mb <= there.mem_mb)
+            && ask.gpus as usize <= gpus
     }
 
     /// In words, what there is too little of: `asks for 3 CPUs; the job has 2 CPUs`.
@@ -153,7 +156,12 @@ impl Resources {
 
     /// Whether it could be had now.
     pub fn fits(&self, ask: &Ask) -> bool {
-        let mem_left = self.whole.tres.mem_mb.saturating_sub(self.used_mem_mb).saturating_sub(self.aside.mem_mb);
+        let mem_left = self
+            .whole
+            .tres
+            .mem_mb
+            .saturating_sub(self.used_mem_mb)
+            .saturating_sub(self.aside.mem_mb);
         ask.cpus as usize <= self.free_cpus.len()
             && ask.gpus as usize <= self.free_gpus.len()
             && ask.mem_mb.is_none_or(|mb| mb <= mem_left)
@@ -169,7 +177,11 @@ impl Resources {
         let gpus = take(&mut self.free_gpus, &mut self.used_gpus, ask.gpus);
         let share = self.whole.gpu_share.of(gpus.len() as u32);
         Some(Allocation {
-            tres: Tres { cpus: ask.cpus, mem_mb: ask.mem_mb.unwrap_or(self.whole.tres.mem_mb), ..share },
+            tres: Tres {
+                cpus: ask.cpus,
+                mem_mb: ask.mem_mb.unwrap_or(self.whole.tres.mem_mb),
+                ..share
+            },
             cpu_ids: cpus,
             gpu_ids: gpus,
             gpu_share: self.whole.gpu_share,
@@ -215,7 +227,10 @@ mod tests {
     fn what_is_taken_away_under_a_step_is_not_given_to_another() {
         let mut resources = Resources::new(whole(&[2, 3], 100, &[0]));
         let one = resources.take(&ask(1, Some(60), 1)).unwrap();
-        assert_eq!((one.cpu_ids.as_slice(), one.gpu_ids.as_slice()), ([2].as_slice(), [0].as_slice()));
+        assert_eq!(
+            (one.cpu_ids.as_slice(), one.gpu_ids.as_slice()),
+            ([2].as_slice(), [0].as_slice())
+        );
         assert!(resources.take(&ask(1, Some(60), 0)).is_none(), "there is no memory for it");
         resources.resize(whole(&[3, 5], 100, &[]), Tres::ZERO);
         assert!(resources.could_hold(&ask(2, None, 0)) && !resources.could_hold(&ask(1, None, 1)));
@@ -261,11 +276,18 @@ mod tests {
         let mut resources = Resources::new(whole(&[0, 1, 2], 100, &[4, 5]));
         let step = resources.take(&ask(1, None, 1)).unwrap();
         resources.set_out(NodeParts { cpus: [0, 1].into(), gpus: [4].into() });
-        assert!(resources.is_out(&step) && !resources.fits(&ask(2, None, 0)) && resources.could_hold(&ask(3, None, 2)));
+        assert!(
+            resources.is_out(&step)
+                && !resources.fits(&ask(2, None, 0))
+                && resources.could_hold(&ask(3, None, 2))
+        );
         resources.resize(whole(&[0, 1, 2], 100, &[4, 5]), Tres { cpus: 1, ..Tres::ZERO });
         assert_eq!(resources.gift(), Some(Gift { cpu_ids: vec![1], mem_mb: 0, gpu_ids: vec![] }));
         resources.give_back(&step, &ask(1, None, 1));
-        assert_eq!(resources.take(&ask(1, None, 1)).map(|got| (got.cpu_ids, got.gpu_ids)), Some((vec![2], vec![5])));
+        assert_eq!(
+            resources.take(&ask(1, None, 1)).map(|got| (got.cpu_ids, got.gpu_ids)),
+            Some((vec![2], vec![5]))
+        );
         resources.set_out(NodeParts::default());
         assert!(resources.fits(&ask(1, None, 1)), "CPU 0 and GPU 4 are back");
     }

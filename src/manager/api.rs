@@ -93,7 +93,9 @@ impl Api {
 
     /// To those who watch, and to the one who submitted the step.
     pub fn tell_all(&mut self, owner: Option<u64>, event: &Event) {
-        for client in self.clients.iter_mut().filter(|client| client.watches || Some(client.id) == owner) {
+        for client in
+            self.clients.iter_mut().filter(|client| client.watches || Some(client.id) == owner)
+        {
             client.tell(event);
         }
     }
@@ -125,7 +127,11 @@ impl Client {
     }
 
     fn is_over(&self) -> bool {
-        self.is_gone || (self.is_deaf && self.outgoing.is_empty() && !self.watches && self.waits_for.is_none())
+        self.is_gone
+            || (self.is_deaf
+                && self.outgoing.is_empty()
+                && !self.watches
+                && self.waits_for.is_none())
     }
 
     fn tell(&mut self, event: &Event) {
@@ -194,7 +200,9 @@ impl Client {
             match std::str::from_utf8(line) {
                 Ok(text) if text.trim().is_empty() => {}
                 Ok(text) => lines.push(text.to_owned()),
-                Err(_) => self.push(&Event::Refused { error: format!("a line: {NO_TEXT}"), hint: None }),
+                Err(_) => {
+                    self.push(&Event::Refused { error: format!("a line: {NO_TEXT}"), hint: None })
+                }
             }
         }
         lines

@@ -99,7 +99,8 @@ impl Reader {
             Entry::Before { name, past } => {
                 let place = self.place(name);
                 self.anew[place] = false;
-                self.steps[place] = Known { name: name.clone(), attempts: past.attempts, end: end_of_past(past) };
+                self.steps[place] =
+                    Known { name: name.clone(), attempts: past.attempts, end: end_of_past(past) };
             }
             Entry::Start(step) => {
                 let place = self.place(&step.name);
@@ -120,8 +121,12 @@ impl Reader {
                     step.attempts -= u32::from(end.interrupted);
                 }
             }
-            Entry::Cancelled { name } => self.set_end(name, Some((Fate::Cancelled, ExitCode::status(1)))),
-            Entry::Skipped { name } => self.set_end(name, Some((Fate::Skipped, ExitCode::status(1)))),
+            Entry::Cancelled { name } => {
+                self.set_end(name, Some((Fate::Cancelled, ExitCode::status(1))))
+            }
+            Entry::Skipped { name } => {
+                self.set_end(name, Some((Fate::Skipped, ExitCode::status(1))))
+            }
             Entry::Left { name } => self.set_end(name, None),
         }
     }
@@ -163,7 +168,8 @@ mod tests {
         core.add(crate::jobmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap()).unwrap();
         let entry = core.entry(0).unwrap();
         assert_eq!(entry.command, Command::Shell("x".into()));
-        let record = crate::manager::launches::record(entry, number, Allocation::default(), Timestamp(0));
+        let record =
+            crate::manager::launches::record(entry, number, Allocation::default(), Timestamp(0));
         Entry::Start(Box::new(record))
     }
 
@@ -220,7 +226,12 @@ mod tests {
         assert_eq!(names("w*"), ["well", "waits"]);
         assert_eq!((names("lost"), names("los")), (vec![name("lost")], vec![]));
         // The next manager goes on with it, and another file has a step of one of these names.
-        let past = Past { command: name("x"), attempts: 1, last: Some((JobState::Failed, bad)), lost: false };
+        let past = Past {
+            command: name("x"),
+            attempts: 1,
+            last: Some((JobState::Failed, bad)),
+            lost: false,
+        };
         let more = [
             head("f", true),
             Entry::Before { name: name("backs-off"), past },

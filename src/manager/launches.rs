@@ -43,7 +43,13 @@ pub struct Launches {
 }
 
 impl Launches {
-    pub fn new(job: ManagedJob, root: String, socket: PathBuf, work_dir: PathBuf, umask: u32) -> Launches {
+    pub fn new(
+        job: ManagedJob,
+        root: String,
+        socket: PathBuf,
+        work_dir: PathBuf,
+        umask: u32,
+    ) -> Launches {
         Launches {
             job,
             root,
@@ -66,7 +72,13 @@ impl Launches {
     }
 
     /// The orders that start a step; the first may be a pattern.
-    pub fn orders(&mut self, step: u32, entry: &Entry, number: u32, alloc: &Allocation) -> Vec<Order> {
+    pub fn orders(
+        &mut self,
+        step: u32,
+        entry: &Entry,
+        number: u32,
+        alloc: &Allocation,
+    ) -> Vec<Order> {
         let settings = &entry.settings;
         let shape = Shape {
             ntasks: settings.ntasks,
@@ -85,9 +97,20 @@ impl Launches {
                 next
             }
         };
-        let work_dir = settings.dir.as_ref().map_or_else(|| self.work_dir.clone(), |dir| self.work_dir.join(&**dir));
-        let tasks = (0..settings.ntasks).map(|rank| self.task(step, entry, number, rank, &work_dir, alloc)).collect();
-        orders.push(Order::Launch(Box::new(Launch { number, pattern, argv: entry.command.argv(), work_dir, tasks })));
+        let work_dir = settings
+            .dir
+            .as_ref()
+            .map_or_else(|| self.work_dir.clone(), |dir| self.work_dir.join(&**dir));
+        let tasks = (0..settings.ntasks)
+            .map(|rank| self.task(step, entry, number, rank, &work_dir, alloc))
+            .collect();
+        orders.push(Order::Launch(Box::new(Launch {
+            number,
+            pattern,
+            argv: entry.command.argv(),
+            work_dir,
+            tasks,
+        })));
         orders
     }
 
@@ -103,7 +126,10 @@ impl Launches {
                 ntasks: Some(shape.ntasks),
                 cpus_per_task: Some(per_task),
                 mem: MemRequest::PerNode(shape.mem_mb),
-                gpu: GpuRequest { total: Some(shape.gpu_ids.len() as u32), ..GpuRequest::default() },
+                gpu: GpuRequest {
+                    total: Some(shape.gpu_ids.len() as u32),
+                    ..GpuRequest::default()
+                },
                 exact: true,
                 ..StepRequest::default()
             },
@@ -116,7 +142,8 @@ impl Launches {
             tie: None,
             label: false,
         };
-        let mut set_env = Environment::of(job, &self.job.host, &self.root).step(StepId::Num(0), &launch, alloc);
+        let mut set_env =
+            Environment::of(job, &self.job.host, &self.root).step(StepId::Num(0), &launch, alloc);
         set_env.retain(|(name, _)| name != "SLURM_STEP_ID" && name != "SLURM_STEPID");
         set_env.push((SOCKET_VARIABLE.to_owned(), self.socket.to_string_lossy().into_owned()));
         LaunchSpec {
@@ -127,16 +154,30 @@ impl Launches {
         }
     }
 
-    fn task(&mut self, step: u32, entry: &Entry, number: u32, rank: u32, dir: &Path, alloc: &Allocation) -> TaskSpec {
+    fn task(
+        &mut self,
+        step: u32,
+        entry: &Entry,
+        number: u32,
+        rank: u32,
+        dir: &Path,
+        alloc: &Allocation,
+    ) -> TaskSpec {
         let settings = &entry.settings;
-        let mut env =
-            task_environment(rank, (!self.job.host.gpus.is_empty()).then_some(&alloc.gpu_ids), &self.job.host);
-        env.extend(["SLURM_STEP_ID", "SLURM_STEPID"].map(|name| (name.to_owned(), number.to_string())));
+        let mut env = task_environment(
+            rank,
+            (!self.job.host.gpus.is_empty()).then_some(&alloc.gpu_ids),
+            &self.job.host,
+        );
+        env.extend(
+            ["SLURM_STEP_ID", "SLURM_STEPID"].map(|name| (name.to_owned(), number.to_string())),
+        );
         env.extend(settings.env.iter().map(|(name, value)| (name.to_string(), value.to_string())));
         let vars = self.vars(entry, number, rank);
         let mut file = |pattern: &str, is_output: bool| {
             let path = dir.join(filename::expand(pattern, &vars));
-            let first = if is_output { *self.written.entry(hash(&path)).or_insert(step) } else { step };
+            let first =
+                if is_output { *self.written.entry(hash(&path)).or_insert(step) } else { step };
             Stream::File { path, append: first != step }
         };
         let stdin = settings.stdin.as_ref().map_or(Stream::Null, |pattern| file(pattern, false));
@@ -146,7 +187,15 @@ impl Launches {
             (None, Some(_)) => Stream::SameAsStdout,
             (None, None) => Stream::Fd(1),
         };
-        TaskSpec { rank, stdin, stdout, stderr, env, cpus: alloc.cpu_ids.clone(), ..TaskSpec::default() }
+        TaskSpec {
+            rank,
+            stdin,
+            stdout,
+            stderr,
+            env,
+            cpus: alloc.cpu_ids.clone(),
+            ..TaskSpec::default()
+        }
     }
 
     fn vars(&self, entry: &Entry, number: u32, rank: u32) -> FilenameVars {
@@ -156,7 +205,9 @@ impl Launches {
             array_job: job.array_job_id().unwrap_or(job.id).0,
             array_task: Some(match job.role {
                 ArrayRole::Task { task, .. } => task,
-                ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => filename::NO_VAL,
+                ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => {
+                    filename::NO_VAL
+                }
             }),
             name: job.request.name.clone(),
             user: job.request.user.clone(),

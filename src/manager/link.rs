@@ -44,11 +44,18 @@ pub struct Link {
 ///
 /// # Errors
 /// It does not answer, or refuses.
-pub fn open(identity: &Identity, numbers: u32, away: &mut dyn FnMut()) -> Result<(Link, Box<ManagedJob>), ClientError> {
+pub fn open(
+    identity: &Identity,
+    numbers: u32,
+    away: &mut dyn FnMut(),
+) -> Result<(Link, Box<ManagedJob>), ClientError> {
     let request = identity.ask(numbers);
     let ask = |mut conn: Connection| conn.ask(&request, &[]).map(|(answer, _)| (conn, answer));
     let (conn, answer) = match Connection::open(&identity.paths).and_then(ask) {
-        Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+        Err(
+            ClientError::NoDaemon { .. }
+            | ClientError::Broken(FrameError::Closed | FrameError::Io(_)),
+        ) => {
             away();
             reopen(&identity.paths, Some(RECONNECT_TIMEOUT)).and_then(ask)?
         }
@@ -57,7 +64,9 @@ pub fn open(identity: &Identity, numbers: u32, away: &mut dyn FnMut()) -> Result
     match answer {
         Answer::Managed(job) => Ok((Link { state: State::There(conn) }, job)),
         Answer::Refused(why) => Err(ClientError::Refused(why)),
-        other => Err(ClientError::from(std::io::Error::other(format!("an answer to another question: {other:?}")))),
+        other => Err(ClientError::from(std::io::Error::other(format!(
+            "an answer to another question: {other:?}"
+        )))),
     }
 }
 

@@ -14,7 +14,9 @@ const SIGTERM: i32 = 15;
 pub fn find(jobs_dir: &Path, file: &str) -> BTreeMap<String, Past> {
     let dirs = std::fs::read_dir(jobs_dir).into_iter().flatten().flatten();
     let journals = dirs.flat_map(|dir| journals_in(&dir.path()));
-    let newest = journals.filter(|(path, _)| heads(path).any(|head| head == file)).max_by_key(|(_, written)| *written);
+    let newest = journals
+        .filter(|(path, _)| heads(path).any(|head| head == file))
+        .max_by_key(|(_, written)| *written);
     let entries = newest.and_then(|(path, _)| step_journal::read(&path).ok()).unwrap_or_default();
     of_file(&entries, file)
 }
@@ -66,22 +68,33 @@ pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> V
     let mut known = Vec::new();
     for (name, past) in pasts {
         let Some(step) = core.find(&name).first().copied() else { continue };
-        let Some(entry) =
-            core.entry(step).filter(|entry| entry.command.text() == past.command || past.command.is_empty())
+        let Some(entry) = core
+            .entry(step)
+            .filter(|entry| entry.command.text() == past.command || past.command.is_empty())
         else {
             continue;
         };
         let may_retry = past.attempts <= entry.settings.retry.times;
         let lost = ExitCode::signal(SIGKILL);
         match past.last {
-            Some((JobState::Completed, exit)) => core.restore_end(step, Fate::Ok, exit, past.attempts),
+            Some((JobState::Completed, exit)) => {
+                core.restore_end(step, Fate::Ok, exit, past.attempts)
+            }
             // The job ended, and its manager had no time to say so.
-            Some((JobState::Failed, exit)) if exit.signal == SIGTERM => core.restore_attempts(step, past.attempts - 1),
-            Some((JobState::Cancelled, exit)) => core.restore_end(step, Fate::Cancelled, exit, past.attempts),
+            Some((JobState::Failed, exit)) if exit.signal == SIGTERM => {
+                core.restore_attempts(step, past.attempts - 1)
+            }
+            Some((JobState::Cancelled, exit)) => {
+                core.restore_end(step, Fate::Cancelled, exit, past.attempts)
+            }
             Some(_) if again => core.restore_attempts(step, 0),
-            Some((_, exit)) if !may_retry => core.restore_end(step, Fate::Failed, exit, past.attempts),
+            Some((_, exit)) if !may_retry => {
+                core.restore_end(step, Fate::Failed, exit, past.attempts)
+            }
             None if past.lost && again => core.restore_attempts(step, 0),
-            None if past.lost && !may_retry => core.restore_end(step, Fate::Failed, lost, past.attempts),
+            None if past.lost && !may_retry => {
+                core.restore_end(step, Fate::Failed, lost, past.attempts)
+            }
             Some(_) | None => core.restore_attempts(step, past.attempts),
         }
         known.push((name, past));

@@ -34,7 +34,10 @@ pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Re
     // SAFETY: this process has one thread.
     let child = unsafe {
         fork_into(Memory::Copy, &mut || {
-            let (Some((own, managers)), Some((setup, beginning))) = (ends.take(), job.take()) else { return 1 };
+            let (Some((own, managers)), Some((setup, beginning))) = (ends.take(), job.take())
+            else {
+                return 1;
+            };
             // Only the launcher has it: its death must show.
             drop(own);
             run::run(setup, managers, beginning).unwrap_or_else(tell).into()
@@ -68,13 +71,22 @@ fn tell_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
         let Ended { number, exit, usage, started, ended, .. } = end;
         let state = if exit.is_success() { JobState::Completed } else { JobState::Failed };
         let (start, end) = (started, ended);
-        journal.push(&Entry::End(StepEnd { step: number, state, exit, usage, start, end, interrupted: false }));
+        journal.push(&Entry::End(StepEnd {
+            step: number,
+            state,
+            exit,
+            usage,
+            start,
+            end,
+            interrupted: false,
+        }));
     }
     journal.write()?;
     let steps = step_journal::undelivered(&job_dir, identity.run)?;
     let mut conn = Connection::open(&identity.paths).map_err(io::Error::other)?;
     for steps in steps.chunks(CHUNK) {
-        let request = Request::RecordSteps { job: identity.job, run: identity.run, steps: steps.to_vec() };
+        let request =
+            Request::RecordSteps { job: identity.job, run: identity.run, steps: steps.to_vec() };
         match conn.ask(&request, &[]).map_err(io::Error::other)?.0 {
             Answer::Recorded => {}
             other => return Err(io::Error::other(format!("{other:?}"))),

@@ -43,7 +43,9 @@ impl Progress {
                 // Writing to a string does not fail.
                 let _ = write!(out, "{:.1}/s", state.per_sec());
             };
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate));
+            bar.set_style(
+                style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate),
+            );
             bar
         });
         Progress { manner, bar, told_percent: 0, told: now, began: now, before: 0 }
@@ -120,7 +122,9 @@ fn percent(counts: &Counts) -> u64 {
 /// `12 done, 2 running, 1 failed, 5 waiting`
 pub fn words(counts: &Counts) -> String {
     let mut words = vec![format!("{} done", counts.ok), format!("{} running", counts.running)];
-    for (count, name) in [(counts.failed, "failed"), (counts.cancelled, "cancelled"), (counts.skipped, "skipped")] {
+    for (count, name) in
+        [(counts.failed, "failed"), (counts.cancelled, "cancelled"), (counts.skipped, "skipped")]
+    {
         if count > 0 {
             words.push(format!("{count} {name}"));
         }
@@ -146,8 +150,10 @@ mod tests {
     #[test]
     fn the_bar_of_a_terminal_takes_what_was_done_before_for_no_progress() {
         let bar = ProgressBar::hidden();
-        let mut progress = Progress { bar: Some(bar.clone()), ..Progress::new(Manner::Quiet, Duration::ZERO) };
-        progress.begin(&Counts { all: 1_000_000, ok: 900_000, ..Counts::default() }, Duration::ZERO);
+        let mut progress =
+            Progress { bar: Some(bar.clone()), ..Progress::new(Manner::Quiet, Duration::ZERO) };
+        progress
+            .begin(&Counts { all: 1_000_000, ok: 900_000, ..Counts::default() }, Duration::ZERO);
         progress.show(&Counts { all: 1_000_000, ok: 900_001, ..Counts::default() }, Duration::ZERO);
         assert_eq!((bar.position(), bar.length()), (900_001, Some(1_000_000)));
         // A single one in a moment is soon a small rate; what was done before would be a large one for a minute.

@@ -38,7 +38,8 @@ struct Syncer {
 
 impl Syncer {
     fn start(journal: File) -> io::Result<Syncer> {
-        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
+        let (read, write) =
+            nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
         let (wanted, wishes) = mpsc::channel::<()>();
         let work = move || {
             let mut write = File::from(write);
@@ -98,8 +99,13 @@ impl Records {
 
     /// Begins a batch if it is time, or at once with `all`. The journal holds all of it already.
     pub fn flush(&mut self, journal: &Journal, link: &Link, now: Duration, all: bool) {
-        let is_time = all || self.pending.len() >= BATCH || self.due().is_some_and(|due| due <= now);
-        if !matches!(self.batch, Batch::None) || self.pending.is_empty() || !is_time || !link.is_there() {
+        let is_time =
+            all || self.pending.len() >= BATCH || self.due().is_some_and(|due| due <= now);
+        if !matches!(self.batch, Batch::None)
+            || self.pending.is_empty()
+            || !is_time
+            || !link.is_there()
+        {
             return;
         }
         let rest = match self.pending.keys().nth(MOST).copied() {

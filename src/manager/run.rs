@@ -102,7 +102,11 @@ pub fn fault_of(file: &str, refused: Refused) -> Fault {
     Fault { file: file.to_owned(), line: refused.line, text: refused.text, hint: refused.hint }
 }
 
-fn steps_of(source: &Source, work_dir: &Path, last_number: &mut u32) -> Result<Vec<StepDef>, RunError> {
+fn steps_of(
+    source: &Source,
+    work_dir: &Path,
+    last_number: &mut u32,
+) -> Result<Vec<StepDef>, RunError> {
     let Source::File { name, path } = source else { return Ok(Vec::new()) };
     let text = read_text(path).map_err(RunError::file("read", path))?;
     let read = |named: &str| read_named(work_dir, named);
@@ -157,7 +161,8 @@ pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8
     let mut away = || progress.say("the daemon is away: waiting for it");
     let (link, job) = link::open(&setup.identity, count, &mut away)?;
     let request = &job.view.job.request;
-    let goes_on = setup.resume && request.requeue && !request.no_requeue && request.kind == JobKind::Batch;
+    let goes_on =
+        setup.resume && request.requeue && !request.no_requeue && request.kind == JobKind::Batch;
     let policy = Policy {
         on_failure: setup.on_failure,
         warning: warning_of(request),
@@ -165,7 +170,8 @@ pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8
         grace: Duration::from_millis(job.grace_ms),
         longest_word: Some(system::longest_word()),
     };
-    let mut core = Core::new(job.part.alloc.clone(), policy, job.part.end_us.map(Duration::from_micros));
+    let mut core =
+        Core::new(job.part.alloc.clone(), policy, job.part.end_us.map(Duration::from_micros));
     core.on_resources(job.part.alloc.clone(), job.part.owed);
     core.on_parts_out(job.out.clone(), Duration::ZERO);
     core.on_suspended(Duration::from_micros(job.part.suspended_us));
@@ -206,7 +212,8 @@ fn open_journal(
     let others = if setup.resume { past::find(&paths.jobs_dir(), &file) } else { BTreeMap::new() };
     let path = step_journal::path(&job_dir, *run);
     let (mut journal, mut entries) = Journal::open(&path).map_err(RunError::file("open", &path))?;
-    let lost: Vec<Entry> = past::lost_ends(&entries, clock::now()).into_iter().map(Entry::End).collect();
+    let lost: Vec<Entry> =
+        past::lost_ends(&entries, clock::now()).into_iter().map(Entry::End).collect();
     lost.iter().for_each(|end| journal.push(end));
     entries.extend(lost);
     let own = past::of_file(&entries, &file);
@@ -229,7 +236,9 @@ fn make_shell(
     journal.write().map_err(RunError::file("write", &path))?;
     let mut records = Records::new(&journal).map_err(RunError::file("write", &path))?;
     // What an earlier manager of this run could not tell.
-    for step in step_journal::undelivered(&job_dir, setup.identity.run).map_err(RunError::file("read", &path))? {
+    for step in step_journal::undelivered(&job_dir, setup.identity.run)
+        .map_err(RunError::file("read", &path))?
+    {
         records.put(step, now);
     }
     let socket = socket_path(&setup.identity.paths, setup.identity.job);
@@ -242,8 +251,10 @@ fn make_shell(
         Source::File { .. } => None,
     };
     let parts = (setup.identity, setup.work_dir);
-    Shell::new(parts, core, link, journal, records, launches, api, launcher, progress, input, numbers)
-        .map_err(RunError::file("watch", &job_dir))
+    Shell::new(
+        parts, core, link, journal, records, launches, api, launcher, progress, input, numbers,
+    )
+    .map_err(RunError::file("watch", &job_dir))
 }
 
 /// The step that this process is of, as its environment tells.

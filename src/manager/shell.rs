@@ -95,7 +95,10 @@ pub struct Shell {
 impl Shell {
     /// # Errors
     /// The signals cannot be watched.
-    #[allow(clippy::too_many_arguments, reason = "each part is made in its own way, and the loop owns all of them")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each part is made in its own way, and the loop owns all of them"
+    )]
     pub fn new(
         (identity, work_dir): (Identity, PathBuf),
         core: Core,
@@ -111,7 +114,8 @@ impl Shell {
     ) -> io::Result<Shell> {
         let ended_before = core.counts().ended();
         progress.begin(&core.counts(), clock::monotonic());
-        let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let signals =
+            SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Shell {
             identity,
             work_dir,
@@ -168,7 +172,9 @@ impl Shell {
         let counts = self.core.counts();
         let is_left = counts.ended() < counts.all;
         if is_left && counts.ended() > self.ended_before && std::mem::take(&mut self.goes_on) {
-            self.progress.note("the time of the job is over: it is queued again for the steps that are left");
+            self.progress.note(
+                "the time of the job is over: it is queued again for the steps that are left",
+            );
             let jobs = vec![JobRef::job(self.identity.job)];
             self.link.send(&Request::Control { jobs, action: ControlAction::Requeue });
         }
@@ -188,10 +194,13 @@ impl Shell {
                     }
                     self.staged.push(number);
                     self.journal.push(&Entry::Start(Box::new(record.clone())));
-                    self.live.insert(number, Live { record, pids: Vec::new(), attempt: entry.attempts });
+                    self.live
+                        .insert(number, Live { record, pids: Vec::new(), attempt: entry.attempts });
                 }
                 Effect::Signal { number, signal } => {
-                    self.orders.extend(wire::encode(&Order::Signal { number, signal }).unwrap_or_default());
+                    self.orders.extend(
+                        wire::encode(&Order::Signal { number, signal }).unwrap_or_default(),
+                    );
                 }
                 Effect::Ended { step, fate } => self.settle(step, fate),
                 Effect::OutOfTime => self.go_on_in_another_run(),
@@ -207,7 +216,9 @@ impl Shell {
         let Some(entry) = self.core.entry(step) else { return };
         let name = entry.name.to_string();
         match fate {
-            Fate::Cancelled if entry.attempts == 0 => self.journal.push(&Entry::Cancelled { name: name.clone() }),
+            Fate::Cancelled if entry.attempts == 0 => {
+                self.journal.push(&Entry::Cancelled { name: name.clone() })
+            }
             Fate::Skipped => self.journal.push(&Entry::Skipped { name: name.clone() }),
             Fate::Ok | Fate::Failed | Fate::Cancelled => {}
         }
@@ -247,7 +258,9 @@ impl Shell {
     fn stop_for(&mut self, why: &str, now: Duration) {
         if !std::mem::replace(&mut self.is_faulty, true) {
             self.progress.say(&format!("error: {why}"));
-            self.progress.say("no other step is started; mend that, and go on with: sjobmgr run --resume FILE");
+            self.progress.say(
+                "no other step is started; mend that, and go on with: sjobmgr run --resume FILE",
+            );
         }
         self.core.drain();
         if !self.staged.is_empty() {
@@ -307,7 +320,8 @@ impl Shell {
         drop(fds);
         let now = clock::monotonic();
         let mut others = ready[first..].iter().copied();
-        let [launcher, daemon, input] = there.map(|is_there| is_there && others.next().unwrap_or(false));
+        let [launcher, daemon, input] =
+            there.map(|is_there| is_there && others.next().unwrap_or(false));
         // A signal first: what it says explains the ends that follow.
         if ready[0] {
             self.hear_signals(now);
@@ -350,7 +364,9 @@ impl Shell {
             Halt::No => {
                 self.core.drain();
                 let running = self.core.counts().running;
-                self.progress.say(&format!("no other step is started, and {running} go on: Ctrl-C again ends them"));
+                self.progress.say(&format!(
+                    "no other step is started, and {running} go on: Ctrl-C again ends them"
+                ));
             }
             Halt::Drain | Halt::Stop => self.core.stop(now),
         }
@@ -393,15 +409,20 @@ impl Shell {
         lost.sort_unstable();
         for (number, started) in lost {
             let (exit, ended) = (ExitCode::signal(libc::SIGKILL), clock::now());
-            self.on_ended(Ended { number, exit, usage: Usage::default(), started, ended, error: None }, now);
+            self.on_ended(
+                Ended { number, exit, usage: Usage::default(), started, ended, error: None },
+                now,
+            );
         }
     }
 
     fn on_started(&mut self, number: u32, pids: Vec<i32>) {
         let Some(live) = self.live.get_mut(&number) else { return };
         live.pids = pids;
-        let event = Event::Started { name: live.record.name.clone(), step: number, attempt: live.attempt };
-        let owner = self.core.attempt(number).and_then(|attempt| self.owners.get(&attempt.step)).copied();
+        let event =
+            Event::Started { name: live.record.name.clone(), step: number, attempt: live.attempt };
+        let owner =
+            self.core.attempt(number).and_then(|attempt| self.owners.get(&attempt.step)).copied();
         self.api.tell_all(owner, &event);
     }
 
@@ -415,7 +436,15 @@ impl Shell {
         let owner = step.and_then(|step| self.owners.get(&step)).copied();
         let Some(outcome) = self.core.on_ended(number, exit, now) else { return };
         let interrupted = outcome.is_interrupted;
-        let end = StepEnd { step: number, state: outcome.state, exit, usage, start: started, end, interrupted };
+        let end = StepEnd {
+            step: number,
+            state: outcome.state,
+            exit,
+            usage,
+            start: started,
+            end,
+            interrupted,
+        };
         let record = end.record(&live.record);
         let event = Event::Ended {
             name: record.name.clone(),
@@ -435,7 +464,10 @@ impl Shell {
         if !exit.is_success() {
             let why = error.map(|error| format!(": {error}")).unwrap_or_default();
             let (job, state) = (self.identity.job, outcome.state.name());
-            self.progress.note(&format!("step {:?} ({job}.{number}): {state}, exit code {exit}{why}", record.name));
+            self.progress.note(&format!(
+                "step {:?} ({job}.{number}): {state}, exit code {exit}{why}",
+                record.name
+            ));
         }
         self.journal.push(&Entry::End(end));
         self.records.put(record, now);
@@ -447,11 +479,16 @@ impl Shell {
         let counts = self.core.counts();
         self.progress.note(&words(&counts));
         if counts.waiting() > 0 {
-            self.progress.say(&format!("{} steps were not run: sjobmgr run --resume FILE runs them", counts.waiting()));
+            self.progress.say(&format!(
+                "{} steps were not run: sjobmgr run --resume FILE runs them",
+                counts.waiting()
+            ));
         }
         if self.records.undelivered() > 0 {
             let count = self.records.undelivered();
-            self.progress.say(&format!("the daemon is away: it reads the records of {count} steps when the job ends"));
+            self.progress.say(&format!(
+                "the daemon is away: it reads the records of {count} steps when the job ends"
+            ));
         }
         if self.core.halt() == Halt::No {
             self.go_on_in_another_run();
@@ -460,7 +497,9 @@ impl Shell {
         let unused = (left.start, left.end.saturating_sub(left.start));
         let (job, client) = (self.identity.job, self.identity.client);
         self.link.send(&Request::LeaveSteps { job, client, unused });
-        self.core.unended().for_each(|name| self.journal.push(&Entry::Left { name: name.to_string() }));
+        self.core
+            .unended()
+            .for_each(|name| self.journal.push(&Entry::Left { name: name.to_string() }));
         self.await_farewell();
         let _ = self.journal.write();
         self.api.close();
@@ -481,7 +520,8 @@ impl Shell {
             let is_answered = |heard: &Heard| match heard {
                 Heard::Answer(answer) => matches!(
                     **answer,
-                    crate::protocol::answer::Answer::Recorded | crate::protocol::answer::Answer::Refused(_)
+                    crate::protocol::answer::Answer::Recorded
+                        | crate::protocol::answer::Answer::Refused(_)
                 ),
                 Heard::Gone | Heard::Back => true,
             };

@@ -71,7 +71,8 @@ impl TaskSet {
             }
             return TaskSet { ranges: merged };
         }
-        let mut ids: Vec<u32> = ranges.iter().flat_map(|r| (r.first..=r.last).step_by(r.step as usize)).collect();
+        let mut ids: Vec<u32> =
+            ranges.iter().flat_map(|r| (r.first..=r.last).step_by(r.step as usize)).collect();
         ids.sort_unstable();
         ids.dedup();
         Self::from_sorted(&ids)
@@ -226,7 +227,9 @@ mod tests {
     use super::*;
 
     fn set(ranges: &[(u32, u32, u32)]) -> TaskSet {
-        TaskSet::from_ranges(ranges.iter().filter_map(|&(a, b, s)| TaskRange::new(a, b, s)).collect())
+        TaskSet::from_ranges(
+            ranges.iter().filter_map(|&(a, b, s)| TaskRange::new(a, b, s)).collect(),
+        )
     }
 
     #[test]

@@ -67,12 +67,15 @@ impl From<StoredScriptTasks> for ScriptTasks {
     fn from(stored: StoredScriptTasks) -> Self {
         match stored {
             StoredScriptTasks::CallsSrun(true) => ScriptTasks::Calls("srun".to_owned()),
-            StoredScriptTasks::CallsSrun(false) | StoredScriptTasks::Named(NamedScriptTasks::Silent) => {
-                ScriptTasks::Silent
-            }
+            StoredScriptTasks::CallsSrun(false)
+            | StoredScriptTasks::Named(NamedScriptTasks::Silent) => ScriptTasks::Silent,
             StoredScriptTasks::Named(NamedScriptTasks::Calls(name)) => ScriptTasks::Calls(name),
-            StoredScriptTasks::Named(NamedScriptTasks::ReadsRank(name)) => ScriptTasks::ReadsRank(name),
-            StoredScriptTasks::Named(NamedScriptTasks::ReadsCount(name)) => ScriptTasks::ReadsCount(name),
+            StoredScriptTasks::Named(NamedScriptTasks::ReadsRank(name)) => {
+                ScriptTasks::ReadsRank(name)
+            }
+            StoredScriptTasks::Named(NamedScriptTasks::ReadsCount(name)) => {
+                ScriptTasks::ReadsCount(name)
+            }
         }
     }
 }
@@ -102,12 +105,18 @@ impl JobRequest {
             (BatchTasks::Ranks, Some(_), _) => rule(true, "SLOTD_BATCH_TASKS is ranks"),
             (BatchTasks::Once, Some(_), _) => rule(false, "SLOTD_BATCH_TASKS is once"),
             // A submitter who says auto has the host's setting undone.
-            (BatchTasks::Ranks, None, _) if self.batch_tasks.is_none() => rule(true, "the daemon is set to ranks"),
-            (BatchTasks::Once, None, _) if self.batch_tasks.is_none() => rule(false, "the daemon is set to once"),
+            (BatchTasks::Ranks, None, _) if self.batch_tasks.is_none() => {
+                rule(true, "the daemon is set to ranks")
+            }
+            (BatchTasks::Once, None, _) if self.batch_tasks.is_none() => {
+                rule(false, "the daemon is set to once")
+            }
             (_, _, ScriptTasks::Calls(name)) => rule(false, &format!("it calls {name}")),
             (_, _, ScriptTasks::ReadsRank(name)) => rule(true, &format!("it reads {name}")),
             (_, _, ScriptTasks::ReadsCount(name)) => rule(false, &format!("it reads {name}")),
-            (_, _, ScriptTasks::Silent) if self.ntasks_per_node.is_some() => rule(false, "--ntasks-per-node was given"),
+            (_, _, ScriptTasks::Silent) if self.ntasks_per_node.is_some() => {
+                rule(false, "--ntasks-per-node was given")
+            }
             (_, _, ScriptTasks::Silent) if self.nodes.is_some() => rule(false, "--nodes was given"),
             (_, _, ScriptTasks::Silent) => rule(true, "it starts no tasks itself"),
         }
@@ -130,10 +139,14 @@ mod tests {
         let said = |ranks, reason: &str| (ranks, reason.to_owned());
         let auto = |change: fn(&mut JobRequest)| rule(change, BatchTasks::Auto);
         let nodes = Some((1, 1).into());
-        assert_eq!(auto(|r| r.script_tasks = ScriptTasks::Calls("mpirun".into())), said(false, "it calls mpirun"));
+        assert_eq!(
+            auto(|r| r.script_tasks = ScriptTasks::Calls("mpirun".into())),
+            said(false, "it calls mpirun")
+        );
         assert_eq!(
             rule(
-                |r| (r.nodes, r.script_tasks) = (nodes, ScriptTasks::ReadsRank("SLURM_PROCID".into())),
+                |r| (r.nodes, r.script_tasks) =
+                    (nodes, ScriptTasks::ReadsRank("SLURM_PROCID".into())),
                 BatchTasks::Auto
             ),
             said(true, "it reads SLURM_PROCID")
@@ -143,7 +156,10 @@ mod tests {
             said(false, "it reads SLURM_NTASKS")
         );
         assert_eq!(rule(|r| r.nodes = nodes, BatchTasks::Auto), said(false, "--nodes was given"));
-        assert_eq!(auto(|r| r.ntasks_per_node = Some(2)), said(false, "--ntasks-per-node was given"));
+        assert_eq!(
+            auto(|r| r.ntasks_per_node = Some(2)),
+            said(false, "--ntasks-per-node was given")
+        );
         assert_eq!(auto(|_| ()), said(true, "it starts no tasks itself"));
     }
 
@@ -170,7 +186,11 @@ mod tests {
         let read = |json: &str| serde_json::from_str::<ScriptTasks>(json).unwrap();
         assert_eq!(read("true"), ScriptTasks::Calls("srun".to_owned()));
         assert_eq!(read("false"), ScriptTasks::Silent);
-        for tasks in [ScriptTasks::Calls("x".into()), ScriptTasks::ReadsRank("y".into()), ScriptTasks::Silent] {
+        for tasks in [
+            ScriptTasks::Calls("x".into()),
+            ScriptTasks::ReadsRank("y".into()),
+            ScriptTasks::Silent,
+        ] {
             assert_eq!(read(&serde_json::to_string(&tasks).unwrap()), tasks);
         }
     }

@@ -53,7 +53,9 @@ impl CpuBind {
         }
         match self {
             CpuBind::MapCpu(list) | CpuBind::MapLdom(list) => told(list, u32::to_string),
-            CpuBind::MaskCpu(list) | CpuBind::MaskLdom(list) => told(list, |units| print_mask(units)),
+            CpuBind::MaskCpu(list) | CpuBind::MaskLdom(list) => {
+                told(list, |units| print_mask(units))
+            }
             _ => String::new(),
         }
     }
@@ -125,7 +127,8 @@ fn write_list<T>(
 pub(super) fn print_mask(cpus: &[u32]) -> String {
     let highest = cpus.iter().copied().max().unwrap_or(0);
     let digits = (0..=highest / 4).rev().map(|digit| {
-        let bits = cpus.iter().filter(|&&cpu| cpu / 4 == digit).fold(0, |bits, cpu| bits | 1 << (cpu % 4));
+        let bits =
+            cpus.iter().filter(|&&cpu| cpu / 4 == digit).fold(0, |bits, cpu| bits | 1 << (cpu % 4));
         char::from_digit(bits, 16).unwrap_or('0')
     });
     std::iter::once('0').chain(std::iter::once('x')).chain(digits).collect()
@@ -177,7 +180,9 @@ impl GpuBind {
         let ranks = 0..ntasks;
         let last = match self {
             GpuBind::Map(list) => ranks.filter_map(|rank| element(list, rank)).max(),
-            GpuBind::Mask(list) => ranks.filter_map(|rank| element(list, rank)?.checked_ilog2()).max(),
+            GpuBind::Mask(list) => {
+                ranks.filter_map(|rank| element(list, rank)?.checked_ilog2()).max()
+            }
             GpuBind::Auto | GpuBind::None | GpuBind::Single(_) | GpuBind::PerTask(_) => None,
         };
         last.filter(|place| gpus > 0 && *place as usize >= gpus)
@@ -198,7 +203,8 @@ impl GpuBind {
                 (0..u64::BITS).filter(|place| mask >> place & 1 == 1).collect()
             }
         };
-        let seen: Vec<u32> = places.iter().filter_map(|place| gpus.get(*place as usize)).copied().collect();
+        let seen: Vec<u32> =
+            places.iter().filter_map(|place| gpus.get(*place as usize)).copied().collect();
         Some(if seen.is_empty() { vec![gpus[0]] } else { seen })
     }
 }
@@ -212,9 +218,15 @@ impl fmt::Display for GpuBind {
             GpuBind::None => f.write_str("none"),
             GpuBind::Single(tasks) => write!(f, "single:{tasks}"),
             GpuBind::PerTask(gpus) => write!(f, "per_task:{gpus}"),
-            GpuBind::Map(places) => write!(f, "map_gpu:{}", list(places.iter().map(u32::to_string).collect())),
+            GpuBind::Map(places) => {
+                write!(f, "map_gpu:{}", list(places.iter().map(u32::to_string).collect()))
+            }
             GpuBind::Mask(masks) => {
-                write!(f, "mask_gpu:{}", list(masks.iter().map(|mask| format!("{mask:#x}")).collect()))
+                write!(
+                    f,
+                    "mask_gpu:{}",
+                    list(masks.iter().map(|mask| format!("{mask:#x}")).collect())
+                )
             }
         }
     }

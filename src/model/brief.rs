@@ -73,12 +73,25 @@ impl JobView {
             exit: run.exit,
             derived_exit: run.derived_exit,
             restarts: run.restarts,
-            alloc: run.alloc.map(|alloc| Box::new(Allocation { tres: alloc.tres, ..Allocation::default() })),
+            alloc: run
+                .alloc
+                .map(|alloc| Box::new(Allocation { tres: alloc.tres, ..Allocation::default() })),
             cancelled_by: run.cancelled_by,
             ..RunState::default()
         };
         let request = Arc::new(request);
-        let job = Job { id, role, request, partition, tres, priority, submit, run, steps, ..Job::default() };
+        let job = Job {
+            id,
+            role,
+            request,
+            partition,
+            tres,
+            priority,
+            submit,
+            run,
+            steps,
+            ..Job::default()
+        };
         JobView { job, requeued: self.requeued, ..JobView::default() }
     }
 }
@@ -88,21 +101,47 @@ impl Serialize for BriefJob {
         let JobView { job, .. } = &self.0;
         let (request, run) = (&*job.request, &job.run);
         let limit = request.time_limit_secs;
-        let request: Request<&str> =
-            (request.kind, &request.name, &request.user, request.uid, request.ntasks, request.ntasks_per_node, limit);
-        let run: Run = (run.state, run.reason, run.start, run.end, run.stepped_us, run.suspended_at, run.suspended_us);
+        let request: Request<&str> = (
+            request.kind,
+            &request.name,
+            &request.user,
+            request.uid,
+            request.ntasks,
+            request.ntasks_per_node,
+            limit,
+        );
+        let run: Run = (
+            run.state,
+            run.reason,
+            run.start,
+            run.end,
+            run.stepped_us,
+            run.suspended_at,
+            run.suspended_us,
+        );
         let tres = (job.tres.cpus, job.tres.mem_mb, job.tres.gpus);
-        (job.id, &job.role, request, &job.partition, tres, job.priority, job.submit, run).serialize(to)
+        (job.id, &job.role, request, &job.partition, tres, job.priority, job.submit, run)
+            .serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for BriefJob {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        type Parts = (JobId, ArrayRole, Request<String>, String, (u32, u64, u32), u32, Timestamp, Run);
-        let (id, role, request, partition, tres, priority, submit, run): Parts = Deserialize::deserialize(from)?;
+        type Parts =
+            (JobId, ArrayRole, Request<String>, String, (u32, u64, u32), u32, Timestamp, Run);
+        let (id, role, request, partition, tres, priority, submit, run): Parts =
+            Deserialize::deserialize(from)?;
         let (kind, name, user, uid, ntasks, ntasks_per_node, time_limit_secs) = request;
-        let request =
-            JobRequest { kind, name, user, uid, ntasks, ntasks_per_node, time_limit_secs, ..JobRequest::default() };
+        let request = JobRequest {
+            kind,
+            name,
+            user,
+            uid,
+            ntasks,
+            ntasks_per_node,
+            time_limit_secs,
+            ..JobRequest::default()
+        };
         let (state, reason, start, end, stepped_us, suspended_at, suspended_us) = run;
         Ok(BriefJob(JobView::from(Job {
             id,
@@ -112,7 +151,16 @@ impl<'de> Deserialize<'de> for BriefJob {
             tres: Tres { cpus: tres.0, mem_mb: tres.1, gpus: tres.2, ..Tres::ZERO },
             priority,
             submit,
-            run: RunState { state, reason, start, end, stepped_us, suspended_at, suspended_us, ..RunState::default() },
+            run: RunState {
+                state,
+                reason,
+                start,
+                end,
+                stepped_us,
+                suspended_at,
+                suspended_us,
+                ..RunState::default()
+            },
             ..Job::default()
         })))
     }

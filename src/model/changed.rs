@@ -47,7 +47,8 @@ impl Changed {
 
     /// By what is to be remembered.
     pub fn by(changes: &[Change]) -> Changed {
-        let is_of_queue = |change: &Change| matches!(change, Change::Insert { .. } | Change::Update(_));
+        let is_of_queue =
+            |change: &Change| matches!(change, Change::Insert { .. } | Change::Update(_));
         Changed {
             jobs: changes.iter().filter_map(Change::job).collect(),
             queue: changes.iter().any(is_of_queue),
@@ -97,7 +98,10 @@ mod tests {
         let mut changed = Changed::by(&[update(1)]);
         changed.add(&Changed::by(&[update(2)]));
         changed.add(&Changed::node());
-        assert_eq!(changed, Changed { jobs: [JobId(1), JobId(2)].into(), queue: true, node: true, all: false });
+        assert_eq!(
+            changed,
+            Changed { jobs: [JobId(1), JobId(2)].into(), queue: true, node: true, all: false }
+        );
     }
 
     #[test]

@@ -25,7 +25,9 @@ impl Constraint {
     /// Whether a host with these features will do. What asks for two nodes is never met by one.
     pub fn is_met(&self, has: &[impl AsRef<str>]) -> bool {
         match self {
-            Constraint::Feature { name, nodes } => *nodes == 1 && has.iter().any(|f| f.as_ref() == name),
+            Constraint::Feature { name, nodes } => {
+                *nodes == 1 && has.iter().any(|f| f.as_ref() == name)
+            }
             Constraint::Not(inner) => !inner.is_met(has),
             Constraint::All(parts) => parts.iter().all(|part| part.is_met(has)),
             Constraint::Any(parts) => parts.iter().any(|part| part.is_met(has)),

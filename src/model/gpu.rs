@@ -78,7 +78,9 @@ pub fn keep_numbers(known: &[Gpu], mut found: Vec<Gpu>) -> Vec<Gpu> {
         let place = gpu.id;
         match known.iter().find(|known| known.is_same_as(gpu)) {
             Some(known) => gpu.id = known.id,
-            None if taken.contains(&place) => gpu.id = (0..=u32::MAX).find(|id| !taken.contains(id)).unwrap_or(place),
+            None if taken.contains(&place) => {
+                gpu.id = (0..=u32::MAX).find(|id| !taken.contains(id)).unwrap_or(place)
+            }
             None => {}
         }
         taken.insert(gpu.id);
@@ -91,7 +93,9 @@ pub fn keep_numbers(known: &[Gpu], mut found: Vec<Gpu>) -> Vec<Gpu> {
 }
 
 /// How much of each of its GPUs a job has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuShare {
     #[default]
@@ -107,7 +111,9 @@ impl GpuShare {
     pub fn of(self, gpus: u32) -> Tres {
         match self {
             GpuShare::Whole => Tres { gpus, ..Tres::ZERO },
-            GpuShare::MemMb(mb) => Tres { gpu_mem_mb: mb.saturating_mul(u64::from(gpus)), ..Tres::ZERO },
+            GpuShare::MemMb(mb) => {
+                Tres { gpu_mem_mb: mb.saturating_mul(u64::from(gpus)), ..Tres::ZERO }
+            }
             GpuShare::Shards(shards) => Tres { shards: shards.saturating_mul(gpus), ..Tres::ZERO },
         }
     }
@@ -116,9 +122,11 @@ impl GpuShare {
     pub fn gpus_in(self, tres: &Tres) -> u32 {
         match self {
             GpuShare::Whole => tres.gpus,
-            GpuShare::MemMb(mb) => {
-                tres.gpu_mem_mb.checked_div(mb).and_then(|gpus| u32::try_from(gpus).ok()).unwrap_or(0)
-            }
+            GpuShare::MemMb(mb) => tres
+                .gpu_mem_mb
+                .checked_div(mb)
+                .and_then(|gpus| u32::try_from(gpus).ok())
+                .unwrap_or(0),
             GpuShare::Shards(shards) => tres.shards.checked_div(shards).unwrap_or(0),
         }
     }
@@ -131,7 +139,8 @@ mod tests {
     #[test]
     fn a_gpu_keeps_its_number_when_another_one_vanishes() {
         let gpu = |id, uuid: &str| Gpu { id, uuid: Some(uuid.to_owned()), ..Gpu::default() };
-        let seen = |gpus: Vec<Gpu>| gpus.iter().map(|gpu| (gpu.id, gpu.visible_as())).collect::<Vec<_>>();
+        let seen =
+            |gpus: Vec<Gpu>| gpus.iter().map(|gpu| (gpu.id, gpu.visible_as())).collect::<Vec<_>>();
         let known = [gpu(0, "a"), gpu(1, "b")];
         assert_eq!(seen(keep_numbers(&known, vec![gpu(0, "b")])), [(1, "b".to_owned())]);
         let back = keep_numbers(&known, vec![gpu(0, "a"), gpu(1, "b"), gpu(2, "c")]);

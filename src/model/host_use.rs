@@ -12,7 +12,8 @@ const HOUR_MS: i64 = 3600 * SEC_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// Up to which age how much is told apart, milliseconds.
-const FINENESS: [(i64, i64); 3] = [(HOUR_MS, 10 * SEC_MS), (DAY_MS, 300 * SEC_MS), (KEPT_MS, HOUR_MS)];
+const FINENESS: [(i64, i64); 3] =
+    [(HOUR_MS, 10 * SEC_MS), (DAY_MS, 300 * SEC_MS), (KEPT_MS, HOUR_MS)];
 
 /// What is older is not kept.
 const KEPT_MS: i64 = 30 * DAY_MS;
@@ -173,12 +174,15 @@ pub struct HostUse {
 
 impl HostUse {
     pub fn within(spans: &[HostSpan], from: Timestamp, to: Timestamp, count: usize) -> HostUse {
-        let (from_ms, to_ms) = (from.0.div_euclid(1000), to.0.div_euclid(1000).max(from.0.div_euclid(1000) + 1));
+        let (from_ms, to_ms) =
+            (from.0.div_euclid(1000), to.0.div_euclid(1000).max(from.0.div_euclid(1000) + 1));
         let width = (to_ms.saturating_sub(from_ms)) as f64 / count.max(1) as f64;
         let mut bins: Vec<(f64, HostBin)> = vec![Default::default(); count];
         let (mut known_ms, mut whole) = (0.0, HostBin::default());
         let (mut cpus, mut gpus) = (0, BTreeSet::new());
-        let seen = |span: &&HostSpan| span.ms > 0 && span.from < span.to && span.to > from_ms && span.from < to_ms;
+        let seen = |span: &&HostSpan| {
+            span.ms > 0 && span.from < span.to && span.to > from_ms && span.from < to_ms
+        };
         for span in spans.iter().filter(seen) {
             let length = span.to.saturating_sub(span.from) as f64;
             // Within it, what is known is as likely here as there.
@@ -219,7 +223,11 @@ impl HostUse {
     }
 
     /// An amount of a GPU in each bin.
-    pub fn gpu_column(&self, gpu: u32, amount: impl Fn(&GpuBin) -> Option<f64>) -> Vec<Option<f64>> {
+    pub fn gpu_column(
+        &self,
+        gpu: u32,
+        amount: impl Fn(&GpuBin) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
         self.bins.iter().map(|bin| bin.as_ref()?.gpus.get(&gpu).and_then(&amount)).collect()
     }
 }
@@ -254,7 +262,12 @@ impl HostBin {
             let busy = gpu.busy.map(|busy| busy / gpu.busy_weight).filter(|busy| busy.is_finite());
             *gpu = GpuBin { busy, mem_mb: gpu.mem_mb / gpu.weight, ..*gpu };
         }
-        HostBin { cpus: self.cpus / known_ms, mem_kb: self.mem_kb / known_ms, load: self.load / known_ms, ..self }
+        HostBin {
+            cpus: self.cpus / known_ms,
+            mem_kb: self.mem_kb / known_ms,
+            load: self.load / known_ms,
+            ..self
+        }
     }
 }
 
@@ -265,25 +278,39 @@ mod tests {
     use proptest::prelude::*;
 
     fn gpu() -> impl Strategy<Value = GpuSpan> {
-        (1..20_000u64, proptest::option::of(0..1000u32), 0..80_000u64).prop_map(|(ms, busy_milli, mb)| GpuSpan {
-            ms,
-            busy_milli,
-            mem_max_mb: mb,
-            mem_mean_mb: mb / 2,
-        })
+        (1..20_000u64, proptest::option::of(0..1000u32), 0..80_000u64).prop_map(
+            |(ms, busy_milli, mb)| GpuSpan { ms, busy_milli, mem_max_mb: mb, mem_mean_mb: mb / 2 },
+        )
     }
 
     /// Spans one after the other with pauses in between, from some moment on.
     fn spans() -> impl Strategy<Value = Vec<HostSpan>> {
-        let one = (1..20_000u64, 0..5_000_000i64, 0..80_000_000u64, 0..1u64 << 30, proptest::option::of(gpu()));
+        let one = (
+            1..20_000u64,
+            0..5_000_000i64,
+            0..80_000_000u64,
+            0..1u64 << 30,
+            proptest::option::of(gpu()),
+        );
         vec(one, 0..400).prop_map(|all| {
             let mut at = 1_700_000_000_000;
             let span = |(ms, pause, cpu_us, kb, gpu): (u64, i64, u64, u64, Option<GpuSpan>)| {
                 let from = at + pause;
                 at = from + ms as i64;
-                let gpus = gpu.map(|gpu| (3, GpuSpan { ms: gpu.ms.min(ms), ..gpu })).into_iter().collect();
+                let gpus =
+                    gpu.map(|gpu| (3, GpuSpan { ms: gpu.ms.min(ms), ..gpu })).into_iter().collect();
                 let (mem_max_kb, mem_mean_kb) = (kb, kb / 3);
-                HostSpan { from, to: at, ms, cpus: 8, cpu_us, mem_max_kb, mem_mean_kb, gpus, ..HostSpan::default() }
+                HostSpan {
+                    from,
+                    to: at,
+                    ms,
+                    cpus: 8,
+                    cpu_us,
+                    mem_max_kb,
+                    mem_mean_kb,
+                    gpus,
+                    ..HostSpan::default()
+                }
             };
             all.into_iter().map(span).collect()
         })
@@ -347,7 +374,16 @@ mod tests {
 
     fn span(from: i64, to: i64, cpu_ms: u64) -> HostSpan {
         let (ms, cpu_us) = ((to - from) as u64, cpu_ms * 1000);
-        HostSpan { from, to, ms, cpu_us, cpus: 4, mem_max_kb: 10, mem_mean_kb: 10, ..HostSpan::default() }
+        HostSpan {
+            from,
+            to,
+            ms,
+            cpu_us,
+            cpus: 4,
+            mem_max_kb: 10,
+            mem_mean_kb: 10,
+            ..HostSpan::default()
+        }
     }
 
     #[test]
@@ -364,10 +400,14 @@ mod tests {
     fn the_last_hour_is_fine_and_days_are_coarse() {
         // Ten days of a job that always runs, looked at every ten seconds.
         let now = 10 * DAY_MS;
-        let all: Vec<HostSpan> = (0..now / 10_000).map(|i| span(i * 10_000, (i + 1) * 10_000, 5000)).collect();
+        let all: Vec<HostSpan> =
+            (0..now / 10_000).map(|i| span(i * 10_000, (i + 1) * 10_000, 5000)).collect();
         let thin = thinned(all, Timestamp(now * 1000));
         let of_age = |least: i64, most: i64| {
-            let lengths = thin.iter().filter(|s| now - s.to > least && now - s.to < most).map(|s| s.to - s.from);
+            let lengths = thin
+                .iter()
+                .filter(|s| now - s.to > least && now - s.to < most)
+                .map(|s| s.to - s.from);
             lengths.max()
         };
         assert_eq!(of_age(0, HOUR_MS), Some(10_000));
@@ -379,7 +419,8 @@ mod tests {
 
     #[test]
     fn spans_that_a_clock_left_in_the_future_do_not_pile_up() {
-        let all: Vec<HostSpan> = (0..100_000).map(|i| span(i * 10_000, (i + 1) * 10_000, 5000)).collect();
+        let all: Vec<HostSpan> =
+            (0..100_000).map(|i| span(i * 10_000, (i + 1) * 10_000, 5000)).collect();
         assert!(thinned(all, Timestamp(0)).len() <= MOST_SPANS);
     }
 }

@@ -33,7 +33,11 @@ impl fmt::Display for HostList {
         for name in &self.names {
             let (stem, digits) = split(name);
             match groups.last_mut() {
-                Some((last, list)) if *last == stem && !digits.is_empty() && !list[0].is_empty() => list.push(digits),
+                Some((last, list))
+                    if *last == stem && !digits.is_empty() && !list[0].is_empty() =>
+                {
+                    list.push(digits)
+                }
                 _ => groups.push((stem, vec![digits])),
             }
         }

@@ -3,7 +3,9 @@
 use crate::model::array::TaskSet;
 use crate::model::request::JobKind;
 use crate::model::run::RunState;
-use crate::model::{BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default};
+use crate::model::{
+    BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -35,7 +37,9 @@ pub enum Hold {
 }
 
 /// A process, for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
+)]
 pub struct ClientProcess {
     pub pid: u32,
     /// Field 22 of `/proc/pid/stat`: tells a later process with the same pid apart.
@@ -112,7 +116,9 @@ impl ArrayRole {
         match self {
             ArrayRole::None => None,
             ArrayRole::Rest { .. } => Some(own),
-            ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. } => Some(*array_job),
+            ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. } => {
+                Some(*array_job)
+            }
         }
     }
 }
@@ -152,7 +158,9 @@ impl Job {
     pub fn label(&self) -> String {
         match &self.role {
             ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
-            ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => self.id.to_string(),
+            ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => {
+                self.id.to_string()
+            }
         }
     }
 
@@ -179,7 +187,10 @@ impl Job {
     /// Takes note of the clocks as they stand now, for its run and the steps that are not over.
     pub fn catch_up(&mut self, clock: ClockBase) {
         self.run.catch_up(clock);
-        self.steps.iter_mut().filter(|step| step.end.is_none()).for_each(|step| step.catch_up(clock));
+        self.steps
+            .iter_mut()
+            .filter(|step| step.end.is_none())
+            .for_each(|step| step.catch_up(clock));
     }
 
     /// Whether it would run again, should its run fail: `--requeue`, once. Neither an allocation does, nor a job that
@@ -205,7 +216,9 @@ impl Job {
 
     /// The process that the allocation lives and dies with now.
     pub fn holder(&self) -> Option<ClientProcess> {
-        let holds = |client: &Client| client.holds && (!client.until_granted || self.run.state == JobState::Pending);
+        let holds = |client: &Client| {
+            client.holds && (!client.until_granted || self.run.state == JobState::Pending)
+        };
         self.client.filter(holds).map(|client| client.process)
     }
 
@@ -220,13 +233,11 @@ impl Job {
     /// Tasks that may still start from this record: 1 but for the rest of an array.
     pub fn pending_tasks(&self) -> usize {
         match &self.role {
-            ArrayRole::None | ArrayRole::Task { .. } => usize::from(self.run.state == JobState::Pending),
+            ArrayRole::None | ArrayRole::Task { .. } => {
+                usize::from(self.run.state == JobState::Pending)
+            }
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
-                if self.run.state == JobState::Pending {
-                    tasks.len()
-                } else {
-                    0
-                }
+                if self.run.state == JobState::Pending { tasks.len() } else { 0 }
             }
         }
     }
@@ -240,7 +251,9 @@ mod arc {
         T::serialize(value, s)
     }
 
-    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Arc<T>, D::Error> {
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Arc<T>, D::Error> {
         T::deserialize(d).map(Arc::new)
     }
 }

@@ -35,8 +35,10 @@ impl fmt::Display for Limit {
             ("MaxJobs", self.jobs.map(|most| most.to_string())),
             ("GrpTRES=cpu", self.cpus.map(|most| most.to_string())),
         ];
-        let words: Vec<String> =
-            words.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect();
+        let words: Vec<String> = words
+            .into_iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", value?)))
+            .collect();
         f.write_str(&words.join(" "))
     }
 }
@@ -47,9 +49,17 @@ mod tests {
 
     #[test]
     fn a_limit_is_of_the_jobs_that_have_all_it_names() {
-        let both = Limit { account: Some("lab".to_owned()), name: Some(WildMatch::new("fit*")), ..Limit::default() };
+        let both = Limit {
+            account: Some("lab".to_owned()),
+            name: Some(WildMatch::new("fit*")),
+            ..Limit::default()
+        };
         assert!(both.is_of(Some("lab"), "fit-12") && both.is_of(Some("lab"), "fit"));
-        assert!(!both.is_of(Some("lab"), "refit") && !both.is_of(Some("other"), "fit") && !both.is_of(None, "fit"));
+        assert!(
+            !both.is_of(Some("lab"), "refit")
+                && !both.is_of(Some("other"), "fit")
+                && !both.is_of(None, "fit")
+        );
         let name = Limit { name: Some(WildMatch::new("fit?")), ..Limit::default() };
         assert!(name.is_of(None, "fit1") && !name.is_of(None, "fit"));
     }

@@ -89,9 +89,19 @@ mod tests {
     fn a_list_means_the_union_of_its_words() {
         let types = MailTypes::of("end,Fail,time_limit_80,TIME_LIMIT");
         assert!(types.end && types.fail && !types.begin && !types.array_tasks);
-        assert_eq!([0, 50, 80, 100].map(|told| types.limit_after(told)), [Some(80), Some(80), Some(100), None]);
+        assert_eq!(
+            [0, 50, 80, 100].map(|told| types.limit_after(told)),
+            [Some(80), Some(80), Some(100), None]
+        );
         let all = MailTypes::of("ALL");
-        assert!(all.begin && all.end && all.fail && all.requeue && all.invalid_depend && !all.array_tasks);
+        assert!(
+            all.begin
+                && all.end
+                && all.fail
+                && all.requeue
+                && all.invalid_depend
+                && !all.array_tasks
+        );
         assert_eq!(all.limit_after(0), None, "as in Slurm");
         assert_eq!(MailTypes::of("ALL,NONE"), MailTypes::default());
     }

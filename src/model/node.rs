@@ -100,8 +100,11 @@ impl NodeParts {
 /// `CPU 2-3, GPU 0`
 impl fmt::Display for NodeParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |name: &str, ids: &BTreeSet<u32>| (!ids.is_empty()).then(|| format!("{name} {}", ranges(ids)));
-        let words: Vec<String> = told("CPU", &self.cpus).into_iter().chain(told("GPU", &self.gpus)).collect();
+        let told = |name: &str, ids: &BTreeSet<u32>| {
+            (!ids.is_empty()).then(|| format!("{name} {}", ranges(ids)))
+        };
+        let words: Vec<String> =
+            told("CPU", &self.cpus).into_iter().chain(told("GPU", &self.gpus)).collect();
         f.write_str(&words.join(", "))
     }
 }
@@ -234,20 +237,27 @@ mod tests {
     #[test]
     fn a_part_has_its_last_reason_and_comes_back_by_itself() {
         let both = Drains::default().after(drain("dust", parts(&[2, 3], &[0, 1])), because);
-        let again = both.after(drain("hot", parts(&[], &[1])), because).after(drain("fan", parts(&[], &[])), because);
-        let told = |drains: &Drains| drains.parts.iter().map(|outage| outage.told().text).collect::<Vec<_>>();
+        let again = both
+            .after(drain("hot", parts(&[], &[1])), because)
+            .after(drain("fan", parts(&[], &[])), because);
+        let told = |drains: &Drains| {
+            drains.parts.iter().map(|outage| outage.told().text).collect::<Vec<_>>()
+        };
         assert_eq!(told(&again), ["CPU 2-3, GPU 0: dust", "GPU 1: hot"]);
         assert_eq!(again.all_parts(), parts(&[2, 3], &[0, 1]));
         let kept: Drains = serde_json::from_str(&serde_json::to_string(&again).unwrap()).unwrap();
         assert_eq!(kept, again);
         let whole = again.after(NodeOrder::Resume { parts: NodeParts::default() }, because);
         assert_eq!((whole.node.clone(), told(&whole).len()), (None, 2));
-        assert!(whole.after(NodeOrder::Resume { parts: parts(&[2, 3], &[0, 1]) }, because).is_empty());
+        assert!(
+            whole.after(NodeOrder::Resume { parts: parts(&[2, 3], &[0, 1]) }, because).is_empty()
+        );
     }
 
     #[test]
     fn the_reason_alone_as_it_was_kept_once_is_that_of_the_node() {
-        let kept: Drains = serde_json::from_str(r#"{"text":"fan","since":7,"user":"lab","uid":1}"#).unwrap();
+        let kept: Drains =
+            serde_json::from_str(r#"{"text":"fan","since":7,"user":"lab","uid":1}"#).unwrap();
         assert_eq!(kept, Drains { node: Some(because("fan".to_owned())), parts: Vec::new() });
         assert!(serde_json::from_str::<Drains>("{}").unwrap().is_empty());
     }

@@ -25,7 +25,8 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Event; 5] = [Event::Job, Event::Array, Event::Chain, Event::Queue, Event::Never];
+    pub const ALL: [Event; 5] =
+        [Event::Job, Event::Array, Event::Chain, Event::Queue, Event::Never];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,7 +58,8 @@ impl Events {
 
 impl fmt::Display for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = Event::ALL.into_iter().filter(|event| self.has(*event)).map(Event::name).collect();
+        let names: Vec<&str> =
+            Event::ALL.into_iter().filter(|event| self.has(*event)).map(Event::name).collect();
         f.write_str(&names.join(","))
     }
 }
@@ -147,7 +149,8 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<String> = self.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let words: Vec<String> =
+            self.iter().map(|(state, count)| format!("{count} {state}")).collect();
         f.write_str(&words.join(", "))
     }
 }
@@ -289,12 +292,15 @@ impl Notice {
     /// The end of a chain, or of all that was in the queue.
     pub fn of_several(event: Event, tally: Tally, now: Timestamp) -> Notice {
         let counts = format!("{}: {}", count(tally.counts.total(), "job"), tally.counts);
-        let named =
-            |job: &Option<NamedJob>| job.as_ref().map(|job| format!("{} ({})", job.id, job.name)).unwrap_or_default();
+        let named = |job: &Option<NamedJob>| {
+            job.as_ref().map(|job| format!("{} ({})", job.id, job.name)).unwrap_or_default()
+        };
         let (first, last) = (named(&tally.first), named(&tally.last));
         let text = match event {
             Event::Chain => format!("the chain of jobs from {first} to {last} has ended: {counts}"),
-            Event::Job | Event::Array | Event::Queue | Event::Never => format!("the queue is empty: {counts}"),
+            Event::Job | Event::Array | Event::Queue | Event::Never => {
+                format!("the queue is empty: {counts}")
+            }
         };
         let of_chain = tally.last.clone().filter(|_| event == Event::Chain);
         Notice {
@@ -329,7 +335,10 @@ mod tests {
     fn a_notice_of_an_earlier_version_is_read() {
         let old = r#"{"job_id":"12_3","name":"a","state":"FAILED","partition":"cpu","reason":"NonZeroExitCode"}"#;
         let notice: Notice = serde_json::from_str(old).unwrap();
-        assert_eq!((notice.event, notice.channel, notice.job_id.as_str()), (Event::Job, Channel::Command, "12_3"));
+        assert_eq!(
+            (notice.event, notice.channel, notice.job_id.as_str()),
+            (Event::Job, Channel::Command, "12_3")
+        );
     }
 
     #[test]

@@ -139,7 +139,10 @@ impl Partition {
     pub fn is_like(&self, other: &Partition) -> bool {
         let bounds = |p: &Partition| (p.max_cpus, p.max_mem_mb, p.max_gpus);
         let is_unbounded = bounds(self) == (None, None, None);
-        is_unbounded && bounds(other) == bounds(self) && self.cpus == other.cpus && self.gpus == other.gpus
+        is_unbounded
+            && bounds(other) == bounds(self)
+            && self.cpus == other.cpus
+            && self.gpus == other.gpus
     }
 
     /// `PriorityTier`
@@ -167,7 +170,12 @@ impl Partition {
     pub fn beyond(&self, host: &Host) -> Vec<String> {
         let Partition { name, .. } = self;
         let there: BTreeSet<u32> = host.gpus.iter().map(|gpu| gpu.id).collect();
-        let gpus = self.gpus.iter().flatten().filter(|id| !there.contains(id)).map(|id| format!("GPU {id}"));
+        let gpus = self
+            .gpus
+            .iter()
+            .flatten()
+            .filter(|id| !there.contains(id))
+            .map(|id| format!("GPU {id}"));
         let more = |what: &str, own: Option<u64>, there: u64| {
             own.filter(|own| *own > there).map(|own| format!("{own} {what} (there are {there})"))
         };
@@ -177,7 +185,9 @@ impl Partition {
             more("GPUs", self.max_gpus.map(u64::from), there.len() as u64),
         ];
         let missing = gpus.chain(amounts.into_iter().flatten());
-        missing.map(|what| format!("partition {name} may use {what}, which this host does not have")).collect()
+        missing
+            .map(|what| format!("partition {name} may use {what}, which this host does not have"))
+            .collect()
     }
 
     /// Its CPUs of a host.
@@ -280,7 +290,12 @@ impl Host {
     /// Its CPUs and GPUs, and those that were there.
     pub fn parts(&self) -> NodeParts {
         let gpus = self.gpus.iter().chain(&self.lost_gpus).map(|gpu| gpu.id).collect();
-        let cpus = self.cpu_ids.iter().copied().chain(self.lost_cpus.iter().map(|place| place.cpu)).collect();
+        let cpus = self
+            .cpu_ids
+            .iter()
+            .copied()
+            .chain(self.lost_cpus.iter().map(|place| place.cpu))
+            .collect();
         NodeParts { cpus, gpus }
     }
 

@@ -31,7 +31,8 @@ pub struct Placement {
 impl Placement {
     /// Threads of each core to use, at most: where it is said outright, or follows from a hint or from one task a core.
     pub fn threads(&self) -> Option<u32> {
-        let one = matches!(self.hint, Some(Hint::NoMultithread | Hint::ComputeBound | Hint::MemoryBound));
+        let one =
+            matches!(self.hint, Some(Hint::NoMultithread | Hint::ComputeBound | Hint::MemoryBound));
         self.threads_per_core.or(one.then_some(1))
     }
 }

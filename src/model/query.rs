@@ -1,7 +1,9 @@
 //! Questions about jobs, and the rules that tell which jobs answer them: the same for squeue, scancel, sacct and the rest.
 
 use crate::model::array::TaskSet;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default};
+use crate::model::{
+    ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default,
+};
 use serde::{Deserialize, Serialize};
 
 /// Which jobs are asked for, and how much of each. Empty lists and `None` leave a matter open; lists are alternatives;
@@ -116,7 +118,8 @@ impl JobQuery {
     pub fn matches(&self, job: &Job) -> bool {
         (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, &job.role)))
             && self.matches_request(&job.request)
-            && (self.partitions.is_empty() || job.partitions().any(|name| among(&self.partitions, name)))
+            && (self.partitions.is_empty()
+                || job.partitions().any(|name| among(&self.partitions, name)))
             && (!self.on_node || job.run.state != JobState::Pending)
             && self.cpus.is_none_or(|(least, most)| (least..=most).contains(&job.tres.cpus))
             && self.matches_reason(job.run.reason)
@@ -128,7 +131,8 @@ impl JobQuery {
     }
 
     fn matches_request(&self, request: &JobRequest) -> bool {
-        let is_user = |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
+        let is_user =
+            |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
         let limit = request.time_limit_secs.unwrap_or(u64::MAX);
         (self.users.is_empty() || self.users.iter().any(is_user))
             && among(&self.names, request.name.as_str())
@@ -138,7 +142,10 @@ impl JobQuery {
             && among(&self.reservations, request.reservation.as_deref())
             && among(&self.wckeys, request.wckey.as_deref())
             && among(&self.licenses, request.licenses.as_deref())
-            && among(&self.constraints, request.constraint.as_ref().map(ToString::to_string).as_deref())
+            && among(
+                &self.constraints,
+                request.constraint.as_ref().map(ToString::to_string).as_deref(),
+            )
             && self.limit_min_secs.is_none_or(|least| limit >= least)
             && self.limit_max_secs.is_none_or(|most| limit <= most)
     }
@@ -159,15 +166,23 @@ impl JobQuery {
             JobState::Pending => {
                 // Whichever came first: by a clock that was set back, a start may be later than the end.
                 let until_then = [job.run.start, job.last_instant()].into_iter().flatten().min();
-                job.run.start.is_none_or(|start| start > job.submit) && self.overlaps(job.submit, until_then)
+                job.run.start.is_none_or(|start| start > job.submit)
+                    && self.overlaps(job.submit, until_then)
             }
-            JobState::Running => job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant())),
+            JobState::Running => {
+                job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant()))
+            }
             JobState::Suspended => {
                 job.run.state == state
-                    && job.run.suspended_at.or(job.run.start).is_some_and(|at| self.overlaps(at, None))
+                    && job
+                        .run
+                        .suspended_at
+                        .or(job.run.start)
+                        .is_some_and(|at| self.overlaps(at, None))
             }
             JobState::Completing => {
-                job.run.state == state && job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant()))
+                job.run.state == state
+                    && job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant()))
             }
             JobState::Completed
             | JobState::Failed
@@ -175,7 +190,8 @@ impl JobQuery {
             | JobState::Timeout
             | JobState::OutOfMemory
             | JobState::NodeFail => {
-                job.run.state == state && job.run.end.is_some_and(|end| self.overlaps(end, Some(end)))
+                job.run.state == state
+                    && job.run.end.is_some_and(|end| self.overlaps(end, Some(end)))
             }
         }
     }
@@ -194,7 +210,11 @@ fn among<'a>(list: &[String], value: impl Into<Option<&'a str>>) -> bool {
 impl Job {
     /// When nothing happened to it any more; `None` while something may.
     fn last_instant(&self) -> Option<Timestamp> {
-        if self.run.state.is_terminal() { self.run.end.or(self.run.start).or(Some(self.submit)) } else { None }
+        if self.run.state.is_terminal() {
+            self.run.end.or(self.run.start).or(Some(self.submit))
+        } else {
+            None
+        }
     }
 }
 
@@ -230,9 +250,15 @@ pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
             named.job == id || named.job == *array_job
         }
         (Some(_), ArrayRole::None) => false,
-        (Some(wanted), ArrayRole::Rest { tasks, .. }) => named.job == id && share_a_task(wanted, tasks),
-        (Some(wanted), ArrayRole::Part { array_job, tasks }) => named.job == *array_job && share_a_task(wanted, tasks),
-        (Some(wanted), ArrayRole::Task { array_job, task }) => named.job == *array_job && wanted.contains(*task),
+        (Some(wanted), ArrayRole::Rest { tasks, .. }) => {
+            named.job == id && share_a_task(wanted, tasks)
+        }
+        (Some(wanted), ArrayRole::Part { array_job, tasks }) => {
+            named.job == *array_job && share_a_task(wanted, tasks)
+        }
+        (Some(wanted), ArrayRole::Task { array_job, task }) => {
+            named.job == *array_job && wanted.contains(*task)
+        }
     }
 }
 
@@ -241,7 +267,8 @@ fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let (Some(first), Some(last)) = (many.first(), many.last()) else { return false };
     let near = few.ranges().iter().filter(|range| range.last >= first && range.first <= last);
-    near.flat_map(|range| (range.first..=range.last).step_by(range.step as usize)).any(|task| many.contains(task))
+    near.flat_map(|range| (range.first..=range.last).step_by(range.step as usize))
+        .any(|task| many.contains(task))
 }
 
 #[cfg(test)]
@@ -254,11 +281,27 @@ mod tests {
 
     /// Submitted at 10, started and ended as told; `None` is "not yet".
     fn job(state: JobState, start: Option<i64>, end: Option<i64>) -> Job {
-        let run = RunState { state, start: start.map(Timestamp), end: end.map(Timestamp), ..RunState::default() };
-        Job { id: JobId(1), partition: "cpu".to_owned(), submit: Timestamp(10), run, ..Job::default() }
+        let run = RunState {
+            state,
+            start: start.map(Timestamp),
+            end: end.map(Timestamp),
+            ..RunState::default()
+        };
+        Job {
+            id: JobId(1),
+            partition: "cpu".to_owned(),
+            submit: Timestamp(10),
+            run,
+            ..Job::default()
+        }
     }
 
-    fn found(job: (JobState, Option<i64>, Option<i64>), states: Option<&[JobState]>, since: i64, until: i64) -> bool {
+    fn found(
+        job: (JobState, Option<i64>, Option<i64>),
+        states: Option<&[JobState]>,
+        since: i64,
+        until: i64,
+    ) -> bool {
         let filter = JobQuery {
             states: states.map(<[JobState]>::to_vec),
             since: Some(Timestamp(since)),
@@ -307,7 +350,10 @@ mod tests {
         assert!(!found(ENDED, pending, 21, 25));
         assert!(found(CANCELLED, pending, 25, 26));
         assert!(!found(CANCELLED, pending, 31, 32));
-        assert!(!found((JobState::Completed, Some(10), Some(11)), pending, 0, 99), "it started at once");
+        assert!(
+            !found((JobState::Completed, Some(10), Some(11)), pending, 0, 99),
+            "it started at once"
+        );
     }
 
     #[test]
@@ -332,9 +378,13 @@ mod tests {
     #[test]
     fn the_present_state_decides_where_nothing_else_is_said() {
         for since in [None, Some(Timestamp(25))] {
-            let query = JobQuery { states: Some(vec![JobState::Running]), since, ..JobQuery::default() };
+            let query =
+                JobQuery { states: Some(vec![JobState::Running]), since, ..JobQuery::default() };
             assert!(query.matches(&job(JobState::Running, Some(20), None)));
-            assert!(!query.matches(&job(JobState::Failed, Some(20), Some(30))), "it ran, and does not now");
+            assert!(
+                !query.matches(&job(JobState::Failed, Some(20), Some(30))),
+                "it ran, and does not now"
+            );
         }
     }
 
@@ -347,47 +397,74 @@ mod tests {
         };
         // The last task keeps the number of the array.
         let (first, last) = (task(8, 0), task(7, 1));
-        assert_eq!((first.own_ref().to_string(), last.own_ref().to_string()), ("7_0".into(), "7_1".into()));
+        assert_eq!(
+            (first.own_ref().to_string(), last.own_ref().to_string()),
+            ("7_0".into(), "7_1".into())
+        );
         assert!(!names_record(&last.own_ref(), first.id, &first.role));
-        let wanted =
-            JobRef { tasks: TaskRange::new(0, 3, 1).map(|r| TaskSet::from_ranges(vec![r])), ..JobRef::job(JobId(7)) };
+        let wanted = JobRef {
+            tasks: TaskRange::new(0, 3, 1).map(|r| TaskSet::from_ranges(vec![r])),
+            ..JobRef::job(JobId(7))
+        };
         assert_eq!(last.part_named(&wanted).to_string(), "7_1");
     }
 
     #[test]
     fn lists_are_alternatives_and_all_of_them_must_hold() {
-        let request = JobRequest { name: "a".to_owned(), user: "ann".to_owned(), ..JobRequest::default() };
+        let request =
+            JobRequest { name: "a".to_owned(), user: "ann".to_owned(), ..JobRequest::default() };
         let job = Job { request: Arc::new(request), ..job(JobState::Pending, None, None) };
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        let filter = JobQuery { names: words(&["b", "a"]), users: words(&["ann"]), ..JobQuery::default() };
+        let filter =
+            JobQuery { names: words(&["b", "a"]), users: words(&["ann"]), ..JobQuery::default() };
         assert!(filter.matches(&job));
         assert!(!JobQuery { users: words(&["bob"]), ..filter.clone() }.matches(&job));
-        assert!(!JobQuery { accounts: words(&["lab"]), ..filter.clone() }.matches(&job), "it has no account");
+        assert!(
+            !JobQuery { accounts: words(&["lab"]), ..filter.clone() }.matches(&job),
+            "it has no account"
+        );
         assert!(!JobQuery { partitions: words(&["gpu"]), ..filter }.matches(&job));
     }
 
     #[test]
     fn array_names_mean_the_records_that_hold_their_tasks() {
-        let tasks = |first, last| TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect());
+        let tasks = |first, last| {
+            TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect())
+        };
         let rest = ArrayRole::Rest { tasks: tasks(3, 9), limit: None };
         let task = ArrayRole::Task { array_job: JobId(7), task: 2 };
         let part = ArrayRole::Part { array_job: JobId(7), tasks: tasks(10, 12) };
         let array = JobRef::job(JobId(7));
         assert!(names_record(&array, JobId(7), &rest) && names_record(&array, JobId(8), &task));
         let some = |first, last| JobRef { tasks: Some(tasks(first, last)), ..array.clone() };
-        assert!(names_record(&some(1, 3), JobId(7), &rest) && names_record(&some(1, 3), JobId(8), &task));
-        assert!(!names_record(&some(0, 1), JobId(7), &rest) && !names_record(&some(0, 1), JobId(8), &task));
+        assert!(
+            names_record(&some(1, 3), JobId(7), &rest)
+                && names_record(&some(1, 3), JobId(8), &task)
+        );
+        assert!(
+            !names_record(&some(0, 1), JobId(7), &rest)
+                && !names_record(&some(0, 1), JobId(8), &task)
+        );
         assert!(!names_record(&some(0, 1), JobId(7), &ArrayRole::None));
-        assert!(names_record(&array, JobId(9), &part) && names_record(&some(12, 99), JobId(9), &part));
+        assert!(
+            names_record(&array, JobId(9), &part) && names_record(&some(12, 99), JobId(9), &part)
+        );
         assert!(!names_record(&some(0, 9), JobId(9), &part));
-        assert!(names_record(&JobRef::job(JobId(8)), JobId(8), &task), "by the number of its own record");
+        assert!(
+            names_record(&JobRef::job(JobId(8)), JobId(8), &task),
+            "by the number of its own record"
+        );
     }
 
     #[test]
     fn a_filter_survives_the_wire() {
-        let filter = JobQuery { states: Some(Vec::new()), since: Some(Timestamp(3)), ..JobQuery::default() };
+        let filter =
+            JobQuery { states: Some(Vec::new()), since: Some(Timestamp(3)), ..JobQuery::default() };
         let text = serde_json::to_string(&filter).expect("plain data");
         assert_eq!(serde_json::from_str::<JobQuery>(&text).expect("what was written"), filter);
-        assert_eq!(serde_json::from_str::<JobQuery>("{}").expect("all is optional"), JobQuery::default());
+        assert_eq!(
+            serde_json::from_str::<JobQuery>("{}").expect("all is optional"),
+            JobQuery::default()
+        );
     }
 }

@@ -230,17 +230,31 @@ impl Refusal {
     /// The offending value, as a line of its own before the text.
     pub fn detail(&self) -> Option<String> {
         Some(match self {
-            Refusal::UnknownPartition { name, .. } => format!("invalid partition specified: {name}"),
-            Refusal::PartitionNotAvailable { name, state } => format!("partition {name} is {}", state.name()),
+            Refusal::UnknownPartition { name, .. } => {
+                format!("invalid partition specified: {name}")
+            }
+            Refusal::PartitionNotAvailable { name, state } => {
+                format!("partition {name} is {}", state.name())
+            }
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
-            Refusal::UnknownReservation(name) => format!("no such reservation, slotd has none: {name}"),
+            Refusal::UnknownReservation(name) => {
+                format!("no such reservation, slotd has none: {name}")
+            }
             Refusal::UnknownLicense(name) => format!("no such license, slotd has none: {name}"),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
-            Refusal::MissingFeature { wanted, .. } => format!("no such features on this host: {wanted}"),
-            Refusal::UnknownGpuModel { model, .. } => format!("no such GPU model on this host: {model}"),
-            Refusal::ArrayTooLarge { array, last, max } => format!("array task {last} of {array}, {max} at most"),
+            Refusal::MissingFeature { wanted, .. } => {
+                format!("no such features on this host: {wanted}")
+            }
+            Refusal::UnknownGpuModel { model, .. } => {
+                format!("no such GPU model on this host: {model}")
+            }
+            Refusal::ArrayTooLarge { array, last, max } => {
+                format!("array task {last} of {array}, {max} at most")
+            }
             Refusal::TooManyCpus { asked, there, place } => {
-                format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} {place}")
+                format!(
+                    "CPU count per node can not be satisfied: {asked} CPUs requested, {there} {place}"
+                )
             }
             Refusal::HostShape { what, asked, there } => {
                 format!(
@@ -251,23 +265,34 @@ impl Refusal {
                 format!("{asked} tasks requested, {max} at most on a node ({MAX_TASKS_SETTING})")
             }
             Refusal::TooMuchMemory { asked, there, place } => {
-                format!("Memory specification can not be satisfied: {asked} MB requested, {there} MB {place}")
+                format!(
+                    "Memory specification can not be satisfied: {asked} MB requested, {there} MB {place}"
+                )
             }
             Refusal::TooManyGpus { asked, there, place, model, host } if *host > 0 => {
-                format!("GPU count per node can not be satisfied: {}", gpus(*asked, *there, place, model.as_deref()))
+                format!(
+                    "GPU count per node can not be satisfied: {}",
+                    gpus(*asked, *there, place, model.as_deref())
+                )
             }
             Refusal::TooMuchOfGpu { share, most } => too_much_of_gpu(*share, *most),
             Refusal::TooLong { what, len, max } => format!("{what} of {len} bytes, {max} at most"),
             Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
                 format!("no job {job} for dependency {term}")
             }
-            Refusal::CannotExpand { job, why } => format!("job {job} cannot be expanded by this one: {why}"),
+            Refusal::CannotExpand { job, why } => {
+                format!("job {job} cannot be expanded by this one: {why}")
+            }
             Refusal::StepGpusOut { out } => {
-                format!("{out} out of use in this job (sinfo -R tells why): too few are left for this step")
+                format!(
+                    "{out} out of use in this job (sinfo -R tells why): too few are left for this step"
+                )
             }
             Refusal::DependsOnItself(job) => format!("job {job} would wait for itself"),
             Refusal::FixedSize { job, exclusive: true } => {
-                format!("job {job} has all CPUs of its partition to itself: its size cannot be changed")
+                format!(
+                    "job {job} has all CPUs of its partition to itself: its size cannot be changed"
+                )
             }
             Refusal::FixedSize { job, exclusive: false } => {
                 format!("job {job} shares its CPUs with other jobs: it cannot grow")
@@ -308,14 +333,19 @@ impl Refusal {
 
 fn no_room(job: JobId, more: &Tres, free: &Tres, in_secs: Option<u64>) -> String {
     let words = |tres: &Tres| {
-        let amounts = [(u64::from(more.cpus), u64::from(tres.cpus), "CPUs"), (more.mem_mb, tres.mem_mb, "MB")];
+        let amounts = [
+            (u64::from(more.cpus), u64::from(tres.cpus), "CPUs"),
+            (more.mem_mb, tres.mem_mb, "MB"),
+        ];
         let asked = amounts.iter().filter(|(more, _, _)| *more > 0);
         asked.map(|(_, amount, unit)| format!("{amount} {unit}")).collect::<Vec<_>>().join(" and ")
     };
     let fits = more.minus(free) == Tres::ZERO;
     let kept = if fits { ", kept for jobs that wait" } else { "" };
     let when = match in_secs {
-        Some(secs) => format!("there is room in {}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60),
+        Some(secs) => {
+            format!("there is room in {}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+        }
         None => "it cannot be told when there is room".to_owned(),
     };
     format!(
@@ -332,12 +362,19 @@ fn gpus(asked: u32, there: u32, place: &Place, model: Option<&str>) -> String {
 
 fn too_much_of_gpu(share: GpuShare, most: u64) -> String {
     match (share, most) {
-        (GpuShare::Shards(_), 0) => format!("GPUs of this host are not divided into shards: set {SHARDS_SETTING}"),
-        (GpuShare::Shards(shards), _) => format!("{shards} shards requested, a GPU of this host has {most}"),
-        (GpuShare::MemMb(_), 0) => {
-            "the memory of the GPUs of this host is not known: ask for gpu, without gpumem".to_owned()
+        (GpuShare::Shards(_), 0) => {
+            format!("GPUs of this host are not divided into shards: set {SHARDS_SETTING}")
         }
-        (GpuShare::MemMb(mb), _) => format!("{mb} MB of each GPU requested, {most} MB on the largest GPU of this host"),
+        (GpuShare::Shards(shards), _) => {
+            format!("{shards} shards requested, a GPU of this host has {most}")
+        }
+        (GpuShare::MemMb(_), 0) => {
+            "the memory of the GPUs of this host is not known: ask for gpu, without gpumem"
+                .to_owned()
+        }
+        (GpuShare::MemMb(mb), _) => {
+            format!("{mb} MB of each GPU requested, {most} MB on the largest GPU of this host")
+        }
         (GpuShare::Whole, _) => String::new(),
     }
 }
@@ -442,9 +479,13 @@ mod tests {
     #[test]
     fn the_offending_value_has_a_line_of_its_own() {
         let refusal = Refusal::UnknownPartition { name: "nope".to_owned(), known: Vec::new() };
-        let lines = ["invalid partition specified: nope", "It failed: Invalid partition name specified"];
+        let lines =
+            ["invalid partition specified: nope", "It failed: Invalid partition name specified"];
         assert_eq!(refusal.lines("It failed"), lines);
-        assert_eq!(Refusal::NodeCount.lines("It failed"), ["It failed: Node count specification invalid"]);
+        assert_eq!(
+            Refusal::NodeCount.lines("It failed"),
+            ["It failed: Node count specification invalid"]
+        );
     }
 
     #[test]
@@ -458,15 +499,26 @@ mod tests {
             host,
         };
         let asked = "2 a100 GPUs requested, 0 on this host";
-        assert_eq!(gpus(0).lines("No"), [format!("Invalid generic resource (gres) specification: {asked}")]);
+        assert_eq!(
+            gpus(0).lines("No"),
+            [format!("Invalid generic resource (gres) specification: {asked}")]
+        );
         let detail = format!("GPU count per node can not be satisfied: {asked}");
-        assert_eq!(gpus(4).lines("No"), [detail.as_str(), "No: Requested node configuration is not available"]);
+        assert_eq!(
+            gpus(4).lines("No"),
+            [detail.as_str(), "No: Requested node configuration is not available"]
+        );
     }
 
     #[test]
     fn a_share_that_no_gpu_has_is_told_with_what_there_is() {
-        let detail = |share, most| Refusal::TooMuchOfGpu { share, most }.detail().expect("it names the value");
-        assert_eq!(detail(GpuShare::MemMb(9), 8), "9 MB of each GPU requested, 8 MB on the largest GPU of this host");
+        let detail = |share, most| {
+            Refusal::TooMuchOfGpu { share, most }.detail().expect("it names the value")
+        };
+        assert_eq!(
+            detail(GpuShare::MemMb(9), 8),
+            "9 MB of each GPU requested, 8 MB on the largest GPU of this host"
+        );
         assert!(detail(GpuShare::MemMb(9), 0).ends_with("ask for gpu, without gpumem"));
         assert_eq!(detail(GpuShare::Shards(9), 8), "9 shards requested, a GPU of this host has 8");
         assert!(detail(GpuShare::Shards(9), 0).ends_with("set SLOTD_GPU_SHARDS"));

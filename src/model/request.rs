@@ -191,8 +191,17 @@ pub enum KeptText {
 
 impl KeptText {
     /// The names, as Slurm writes them.
-    pub const NAMES: [&str; 9] =
-        ["Account", "QOS", "Comment", "Extra", "WCKey", "Reservation", "Licenses", "MailType", "MailUser"];
+    pub const NAMES: [&str; 9] = [
+        "Account",
+        "QOS",
+        "Comment",
+        "Extra",
+        "WCKey",
+        "Reservation",
+        "Licenses",
+        "MailType",
+        "MailUser",
+    ];
 
     /// The text with this name in small letters.
     pub fn named(name: &str) -> Option<Self> {
@@ -394,7 +403,8 @@ mod tests {
     fn each_kept_text_has_its_name() {
         let mut request = JobRequest::default();
         for name in KeptText::NAMES {
-            let text = KeptText::named(&name.to_ascii_lowercase()).unwrap_or_else(|| panic!("{name}"));
+            let text =
+                KeptText::named(&name.to_ascii_lowercase()).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(text.of_mut(&mut request).replace(name.to_owned()), None, "{name}");
         }
     }
@@ -413,7 +423,8 @@ mod tests {
             request.gpu.as_gres(2),
         ];
         assert_eq!(texts, ["1-", "a&(b|c)", "n[1-2]", "m", "map_cpu:0,2*3", "gres:gpu:2"]);
-        let again: JobRequest = serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
+        let again: JobRequest =
+            serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
         assert_eq!(again, request);
     }
 }

@@ -62,7 +62,10 @@ pub struct Gift {
 
 impl Gift {
     pub fn parts(&self) -> NodeParts {
-        NodeParts { cpus: self.cpu_ids.iter().copied().collect(), gpus: self.gpu_ids.iter().copied().collect() }
+        NodeParts {
+            cpus: self.cpu_ids.iter().copied().collect(),
+            gpus: self.gpu_ids.iter().copied().collect(),
+        }
     }
 
     pub fn is_empty(&self) -> bool {

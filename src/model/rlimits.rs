@@ -77,7 +77,10 @@ impl FromStr for Rlimits {
         if text.is_empty() {
             return Ok(Rlimits::default());
         }
-        let one = |part| limit(part).ok_or_else(|| format!("{part:?} is no resource limit: expected NUMBER:SOFT:HARD"));
+        let one = |part| {
+            limit(part)
+                .ok_or_else(|| format!("{part:?} is no resource limit: expected NUMBER:SOFT:HARD"))
+        };
         text.split(',').map(one).collect()
     }
 }

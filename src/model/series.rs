@@ -113,7 +113,9 @@ impl Series {
     /// A peak that was told late: that of the highest span, where it is nearly the same. False where it is none of these.
     pub fn raise_peak(&mut self, kb: u64) -> bool {
         let highest = self.spans.iter_mut().max_by_key(|span| span.mem_max_kb);
-        let Some(span) = highest.filter(|span| kb.saturating_mul(10) <= span.mem_max_kb.saturating_mul(11)) else {
+        let Some(span) =
+            highest.filter(|span| kb.saturating_mul(10) <= span.mem_max_kb.saturating_mul(11))
+        else {
             return false;
         };
         span.mem_max_kb = span.mem_max_kb.max(kb);
@@ -159,8 +161,9 @@ impl JobSeries {
     /// In so many bins. `None` where nothing is known of it.
     pub fn of(steps: &[StepSeries], count: usize) -> Option<JobSeries> {
         let begin = |one: &StepSeries| one.start.0.div_euclid(1000);
-        let end =
-            |one: &StepSeries| begin(one).saturating_add(i64::try_from(one.series.length_ms()).unwrap_or(i64::MAX));
+        let end = |one: &StepSeries| {
+            begin(one).saturating_add(i64::try_from(one.series.length_ms()).unwrap_or(i64::MAX))
+        };
         let from = steps.iter().map(begin).min()?;
         let to = steps.iter().map(end).max()?.max(from.saturating_add(1));
         let at = |ms: i64| Timestamp(ms.saturating_mul(1000));
@@ -337,7 +340,14 @@ mod tests {
     }
 
     fn span() -> impl Strategy<Value = Span> {
-        (0..30_000u64, 0..60_000_000u64, 0..1u64 << 40, 0..1u64 << 30, any::<u32>(), proptest::option::of(gpu()))
+        (
+            0..30_000u64,
+            0..60_000_000u64,
+            0..1u64 << 40,
+            0..1u64 << 30,
+            any::<u32>(),
+            proptest::option::of(gpu()),
+        )
             .prop_map(|(ms, cpu_us, mem, read, written, gpu)| Span {
                 ms,
                 cpu_us,
@@ -445,12 +455,36 @@ mod tests {
 
     #[test]
     fn bins_of_two_steps_add_up_where_both_run() {
-        let busy = of(&[Span { ms: 2000, cpu_us: 4_000_000, mem_max_kb: 30, mem_mean_kb: 20, ..Span::default() }]);
-        let late =
-            of(&[Span { ms: 1000, cpu_us: 500_000, mem_max_kb: 5, mem_mean_kb: 5, written: 100, ..Span::default() }]);
+        let busy = of(&[Span {
+            ms: 2000,
+            cpu_us: 4_000_000,
+            mem_max_kb: 30,
+            mem_mean_kb: 20,
+            ..Span::default()
+        }]);
+        let late = of(&[Span {
+            ms: 1000,
+            cpu_us: 500_000,
+            mem_max_kb: 5,
+            mem_mean_kb: 5,
+            written: 100,
+            ..Span::default()
+        }]);
         let bins = bins([(0, true, &busy), (1000, false, &late)], 0, 2000, 2);
-        assert_eq!(bins[0], Bin { cpus: 2.0, mem_max_kb: 30.0, mem_mean_kb: 20.0, ..Bin::default() });
-        assert_eq!(bins[1], Bin { cpus: 2.5, mem_max_kb: 35.0, mem_mean_kb: 25.0, written: 100.0, ..Bin::default() });
+        assert_eq!(
+            bins[0],
+            Bin { cpus: 2.0, mem_max_kb: 30.0, mem_mean_kb: 20.0, ..Bin::default() }
+        );
+        assert_eq!(
+            bins[1],
+            Bin {
+                cpus: 2.5,
+                mem_max_kb: 35.0,
+                mem_mean_kb: 25.0,
+                written: 100.0,
+                ..Bin::default()
+            }
+        );
         assert_eq!(super::bins([(0, true, &busy)], 5, 5, 3), [Bin::default(); 3]);
     }
 
@@ -473,7 +507,10 @@ mod tests {
         assert_eq!(told(&[(0, false, &one)]), (0.9, 40.0));
         // Series of an earlier slotd say nothing of GPUs.
         assert!(
-            script.has_gpus() && !serde_json::from_str::<Series>(r#"{"ms":[20],"cpu_us":[7]}"#).unwrap().has_gpus()
+            script.has_gpus()
+                && !serde_json::from_str::<Series>(r#"{"ms":[20],"cpu_us":[7]}"#)
+                    .unwrap()
+                    .has_gpus()
         );
     }
 

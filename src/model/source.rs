@@ -29,7 +29,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// The name is that of a directory, and leads nowhere else.
     pub fn is_sound(&self) -> bool {
-        !self.name.is_empty() && self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        !self.name.is_empty()
+            && self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     }
 }
 

@@ -82,7 +82,10 @@ impl JobState {
     pub fn can_become(self, next: JobState) -> bool {
         match self {
             JobState::Pending => {
-                matches!(next, JobState::Running | JobState::Cancelled | JobState::Failed | JobState::Timeout)
+                matches!(
+                    next,
+                    JobState::Running | JobState::Cancelled | JobState::Failed | JobState::Timeout
+                )
             }
             JobState::Running => next != JobState::Running,
             JobState::Suspended => next != JobState::Suspended,

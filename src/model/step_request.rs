@@ -108,7 +108,9 @@ impl StepRequest {
             MemRequest::Default | MemRequest::PerNode(0) => None,
             MemRequest::PerNode(mb) => Some(mb),
             MemRequest::PerCpu(mb) => Some(mb.saturating_mul(u64::from(self.cpus(job)))),
-            MemRequest::PerGpu(mb) => Some(mb.saturating_mul(u64::from(self.gpus(job).unwrap_or(1)))),
+            MemRequest::PerGpu(mb) => {
+                Some(mb.saturating_mul(u64::from(self.gpus(job).unwrap_or(1))))
+            }
         }
     }
 }

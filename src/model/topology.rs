@@ -61,7 +61,12 @@ impl Topology {
     pub fn place(&self, cpu: u32) -> Place {
         let first = self.places.first();
         let beside = |of: fn(&Place) -> u32| first.map_or(0, of);
-        let unknown = Place { cpu, core: cpu, socket: beside(|first| first.socket), ldom: beside(|first| first.ldom) };
+        let unknown = Place {
+            cpu,
+            core: cpu,
+            socket: beside(|first| first.socket),
+            ldom: beside(|first| first.ldom),
+        };
         self.find(cpu).unwrap_or(unknown)
     }
 
@@ -90,7 +95,8 @@ impl Topology {
     }
 
     fn count(&self, level: Level) -> u32 {
-        let units: BTreeSet<u32> = self.places.iter().map(|place| self.unit(place.cpu, level)).collect();
+        let units: BTreeSet<u32> =
+            self.places.iter().map(|place| self.unit(place.cpu, level)).collect();
         u32::try_from(units.len().max(1)).unwrap_or(u32::MAX)
     }
 
@@ -140,7 +146,9 @@ mod tests {
         assert_eq!(host.group([0, 4, 8, 9], Level::Socket), [vec![0, 8, 9], vec![4]]);
         assert!(host.has_all(&[0, 15]) && !host.has_all(&[0, 16]));
         // A part of a host: two whole cores of the first socket and one of the second.
-        let part = Topology::new(host.places.iter().filter(|p| [0, 8, 1, 9, 4].contains(&p.cpu)).copied().collect());
+        let part = Topology::new(
+            host.places.iter().filter(|p| [0, 8, 1, 9, 4].contains(&p.cpu)).copied().collect(),
+        );
         assert_eq!((part.sockets(), part.cores_per_socket(), part.threads_per_core()), (2, 2, 2));
     }
 
@@ -149,6 +157,9 @@ mod tests {
         assert_eq!(Topology::default().place(7), Place { cpu: 7, core: 7, socket: 0, ldom: 0 });
         let none = Topology::default();
         assert_eq!((none.sockets(), none.cores_per_socket(), none.threads_per_core()), (1, 1, 1));
-        assert_eq!(Topology::uniform(1, 2, 1).group([0, 1, 2, 3], Level::Socket), [vec![0, 1, 2, 3]]);
+        assert_eq!(
+            Topology::uniform(1, 2, 1).group([0, 1, 2, 3], Level::Socket),
+            [vec![0, 1, 2, 3]]
+        );
     }
 }

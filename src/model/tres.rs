@@ -69,7 +69,10 @@ pub struct Allocation {
 impl Allocation {
     /// Its CPUs and GPUs.
     pub fn parts(&self) -> NodeParts {
-        NodeParts { cpus: self.cpu_ids.iter().copied().collect(), gpus: self.gpu_ids.iter().copied().collect() }
+        NodeParts {
+            cpus: self.cpu_ids.iter().copied().collect(),
+            gpus: self.gpu_ids.iter().copied().collect(),
+        }
     }
 }
 
@@ -104,7 +107,13 @@ pub struct GpuUsage {
 
 impl GpuUsage {
     pub fn once(busy: u64, mem_mb: u64) -> GpuUsage {
-        GpuUsage { readings: 1, busy_max: busy, busy_sum: busy, mem_max_mb: mem_mb, mem_sum_mb: mem_mb }
+        GpuUsage {
+            readings: 1,
+            busy_max: busy,
+            busy_sum: busy,
+            mem_max_mb: mem_mb,
+            mem_sum_mb: mem_mb,
+        }
     }
 
     /// Of the readings of both.
@@ -164,9 +173,9 @@ impl TaskUsage {
 impl Spread {
     /// Over tasks with their amounts.
     pub fn over(tasks: impl IntoIterator<Item = (u32, u64)>) -> Spread {
-        tasks
-            .into_iter()
-            .fold(Spread::default(), |seen, (task, amount)| seen.merge(Spread { max: amount, task, total: amount }))
+        tasks.into_iter().fold(Spread::default(), |seen, (task, amount)| {
+            seen.merge(Spread { max: amount, task, total: amount })
+        })
     }
 
     fn merge(self, other: Spread) -> Spread {
@@ -200,7 +209,8 @@ mod tests {
 
     #[test]
     fn a_usage_without_tasks_is_read_as_one_where_none_was_measured() {
-        let old: Usage = serde_json::from_str(r#"{"max_rss_kb":1,"user_us":2,"system_us":3}"#).unwrap();
+        let old: Usage =
+            serde_json::from_str(r#"{"max_rss_kb":1,"user_us":2,"system_us":3}"#).unwrap();
         assert_eq!(old, Usage { max_rss_kb: 1, user_us: 2, system_us: 3, ..Usage::default() });
         assert!(!serde_json::to_string(&old).unwrap().contains("tasks"));
     }

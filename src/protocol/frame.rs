@@ -49,7 +49,9 @@ pub enum FrameError {
     #[error("the other side does not speak slotd's protocol")]
     NotOurs,
     /// The other side speaks this version.
-    #[error("protocol version {0} on the other side, {VERSION} here: restart the daemon after an upgrade")]
+    #[error(
+        "protocol version {0} on the other side, {VERSION} here: restart the daemon after an upgrade"
+    )]
     Version(u16),
     /// Longer than allowed: what, length, limit.
     #[error("{0} of {1} bytes is longer than the {2} allowed")]
@@ -83,7 +85,8 @@ pub enum Header {
 
 impl Header {
     /// Of requests, as the daemon takes them.
-    pub const REQUEST: Header = Header::Versioned { max_json: MAX_REQUEST_JSON, max_raw: MAX_REQUEST_RAW };
+    pub const REQUEST: Header =
+        Header::Versioned { max_json: MAX_REQUEST_JSON, max_raw: MAX_REQUEST_RAW };
     /// Of answers.
     pub const ANSWER: Header = Header::Versioned { max_json: MAX_JSON, max_raw: MAX_RAW };
 
@@ -96,7 +99,9 @@ impl Header {
 
     /// The lengths of the JSON and of the raw part. `header` has [`Self::size`] bytes.
     fn lengths(self, header: &[u8]) -> Result<(usize, usize), FrameError> {
-        let number = |at: usize| header[at..at + 4].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
+        let number = |at: usize| {
+            header[at..at + 4].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte))
+        };
         let Header::Versioned { max_json, max_raw } = self else {
             return Ok((check("a message", number(0), MAX_JSON)?, 0));
         };
@@ -107,7 +112,10 @@ impl Header {
         if version != VERSION {
             return Err(FrameError::Version(version));
         }
-        Ok((check("a message", number(8), max_json)?, check("a script with its environment", number(12), max_raw)?))
+        Ok((
+            check("a message", number(8), max_json)?,
+            check("a script with its environment", number(12), max_raw)?,
+        ))
     }
 }
 
@@ -126,7 +134,11 @@ impl Frame {
     ///
     /// # Errors
     /// As of [`Self::encode`].
-    pub fn encode_within<T: Serialize>(most: usize, message: &T, raw: &[u8]) -> Result<Option<Vec<u8>>, FrameError> {
+    pub fn encode_within<T: Serialize>(
+        most: usize,
+        message: &T,
+        raw: &[u8],
+    ) -> Result<Option<Vec<u8>>, FrameError> {
         let Some(room) = most.checked_sub(HEADER + raw.len()) else { return Ok(None) };
         let mut out = Limited { bytes: vec![0; HEADER], most: HEADER + room };
         match serde_json::to_writer(&mut out, message) {
@@ -324,17 +336,29 @@ mod tests {
     fn another_version_is_named() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[4] = 77;
-        assert!(matches!(decoder(Header::ANSWER, &bytes).next_frame(), Err(FrameError::Version(77))));
-        assert!(matches!(decoder(Header::ANSWER, b"GET / HTTP/1.1\r\n").next_frame(), Err(FrameError::NotOurs)));
+        assert!(matches!(
+            decoder(Header::ANSWER, &bytes).next_frame(),
+            Err(FrameError::Version(77))
+        ));
+        assert!(matches!(
+            decoder(Header::ANSWER, b"GET / HTTP/1.1\r\n").next_frame(),
+            Err(FrameError::NotOurs)
+        ));
     }
 
     #[test]
     fn a_length_past_the_limit_is_refused() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(decoder(Header::REQUEST, &bytes).next_frame(), Err(FrameError::TooLong(..))));
+        assert!(matches!(
+            decoder(Header::REQUEST, &bytes).next_frame(),
+            Err(FrameError::TooLong(..))
+        ));
         assert!(matches!(decoder(Header::REQUEST, &bytes).missing(), Err(FrameError::TooLong(..))));
-        assert!(matches!(decoder(Header::Bare, &[255; 4]).next_frame(), Err(FrameError::TooLong(..))));
+        assert!(matches!(
+            decoder(Header::Bare, &[255; 4]).next_frame(),
+            Err(FrameError::TooLong(..))
+        ));
     }
 
     #[test]

@@ -149,10 +149,13 @@ impl Request {
             Request::UpdatePartition { .. } => ("REQUEST_UPDATE_PARTITION", 3005),
             Request::UpdateNode(_) => ("REQUEST_UPDATE_NODE", 3002),
             Request::Control { action, .. } => match action {
-                ControlAction::Hold | ControlAction::Release | ControlAction::Top | ControlAction::Update(_) => {
-                    ("REQUEST_UPDATE_JOB", 3001)
+                ControlAction::Hold
+                | ControlAction::Release
+                | ControlAction::Top
+                | ControlAction::Update(_) => ("REQUEST_UPDATE_JOB", 3001),
+                ControlAction::Requeue | ControlAction::RequeueHold => {
+                    ("REQUEST_JOB_REQUEUE", 5023)
                 }
-                ControlAction::Requeue | ControlAction::RequeueHold => ("REQUEST_JOB_REQUEUE", 5023),
                 ControlAction::Suspend | ControlAction::Resume => ("REQUEST_SUSPEND", 5014),
                 ControlAction::Notify(_) => ("REQUEST_JOB_NOTIFY", 4022),
             },
@@ -309,7 +312,9 @@ pub struct StepLaunch {
 impl StepLaunch {
     /// How many descriptors come with it.
     pub fn descriptors(&self) -> usize {
-        let of_stream = |stream: &Stream| if let Stream::Fd(place) = stream { place.saturating_add(1) } else { 0 };
+        let of_stream = |stream: &Stream| {
+            if let Stream::Fd(place) = stream { place.saturating_add(1) } else { 0 }
+        };
         let of_task = |task: &TaskStreams| [&task.stdin, &task.stdout, &task.stderr].map(of_stream);
         let streams = self.streams.iter().flat_map(of_task).max().unwrap_or(0);
         streams.max(self.tie.map_or(0, |place| place.saturating_add(1)))

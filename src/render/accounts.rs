@@ -70,7 +70,11 @@ const ENTITIES: [(&str, Entity, &str); 14] = [
     ),
     ("reservations", Entity::Reservation, "Cluster,Name%15,TRES%30,TimeStart,TimeEnd,UnusedWall"),
     ("resources", Entity::Resource, "Name,Server,Type,Count,PercentAllowed,ServerType,Flags%20"),
-    ("runawayjobs", Entity::RunawayJobs, "ID%12,Name,Partition,Cluster,State,TimeSubmit,TimeStart,TimeEnd"),
+    (
+        "runawayjobs",
+        Entity::RunawayJobs,
+        "ID%12,Name,Partition,Cluster,State,TimeSubmit,TimeStart,TimeEnd",
+    ),
     ("transactions", Entity::Transactions, "TimeStamp,Action,Actor,Where,Info"),
     ("tres", Entity::Tres, "Type,Name%15,ID"),
     ("users", Entity::User, "User,DefaultAccount,AdminLevel"),
@@ -92,10 +96,14 @@ impl Entity {
 
     /// The columns where no format is asked for; `with_associations` adds those of the associations.
     pub fn layout(self, with_associations: bool) -> Layout {
-        let columns = |wanted: Entity| ENTITIES.iter().find(|(_, entity, _)| *entity == wanted).map(|(.., text)| *text);
+        let columns = |wanted: Entity| {
+            ENTITIES.iter().find(|(_, entity, _)| *entity == wanted).map(|(.., text)| *text)
+        };
         let own = columns(self).unwrap_or_default();
         let added = match (with_associations, columns(Entity::Association)) {
-            (true, Some(more)) if matches!(self, Entity::Account | Entity::User) => format!("{own},{more}"),
+            (true, Some(more)) if matches!(self, Entity::Account | Entity::User) => {
+                format!("{own},{more}")
+            }
             _ => own.to_owned(),
         };
         // Constants that a test reads.
@@ -107,7 +115,9 @@ impl Entity {
         match self {
             Entity::Cluster => vec![Row::Cluster(host)],
             Entity::Qos => vec![Row::Qos],
-            Entity::Tres => tres_known(host).map(|(kind, name, id)| Row::Tres(kind, name, id)).collect(),
+            Entity::Tres => {
+                tres_known(host).map(|(kind, name, id)| Row::Tres(kind, name, id)).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -138,7 +148,9 @@ impl Row<'_> {
         match self {
             Row::Cluster(_) => wanted.eq_ignore_ascii_case(crate::CLUSTER),
             Row::Qos => wanted.eq_ignore_ascii_case(QOS) || wanted == "1",
-            Row::Tres(kind, name, id) => [*kind, *name].contains(&wanted) || wanted == id.to_string(),
+            Row::Tres(kind, name, id) => {
+                [*kind, *name].contains(&wanted) || wanted == id.to_string()
+            }
         }
     }
 }
@@ -236,8 +248,12 @@ static FIELDS: &[F] = &[
     empty(9, &["Classification"], "Class"),
     field(20, &["ClusterNodes"], "Cluster Nodes", |r, _| of_cluster(r, |host| host.name.clone())),
     field(9, &["NodeCount"], "NodeCount", |r, _| of_cluster(r, |_| Value::Number(1))),
-    field(9, &["NodeNames", "NodeName"], "NodeName", |r, _| of_cluster(r, |host| host.name.clone())),
-    field(20, &["TRES"], "TRES", |r, c| of_cluster(r, |host| tres::node(&host.tres(), true, c.units))),
+    field(9, &["NodeNames", "NodeName"], "NodeName", |r, _| {
+        of_cluster(r, |host| host.name.clone())
+    }),
+    field(20, &["TRES"], "TRES", |r, c| {
+        of_cluster(r, |host| tres::node(&host.tres(), true, c.units))
+    }),
     empty(20, &["Flags"], "Flags"),
     field(10, &["Name"], "Name", |r, _| match r {
         Row::Qos => QOS.into(),
@@ -303,7 +319,8 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_name_is_enough() {
-        let found = ["user", "Assoc", "QOS", "acc", "account", "cluster", "tres", "wckey"].map(Entity::named);
+        let found = ["user", "Assoc", "QOS", "acc", "account", "cluster", "tres", "wckey"]
+            .map(Entity::named);
         use Entity::*;
         let want = [User, Association, Qos, Account, Account, Cluster, Tres, Wckey];
         assert_eq!(found, want.map(Some));
@@ -319,7 +336,9 @@ mod tests {
         let shares = shares(false).print(&[], true, &ctx());
         assert_eq!(
             shares.lines().next(),
-            Some("Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ")
+            Some(
+                "Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare "
+            )
         );
         assert!(Entity::User.layout(true).print(&[], true, &ctx()).contains("GrpTRESRunMin"));
     }
@@ -333,7 +352,10 @@ mod tests {
         };
         assert_eq!(of(Entity::Cluster, "cluster,controlhost,qos", 0), "slotd|127.0.0.1|normal\n");
         assert_eq!(of(Entity::Qos, "name,priority,usagefactor", 0), "normal|0|1.000000\n");
-        assert_eq!(of(Entity::Tres, "type,name,id", 0), "cpu||1\nmem||2\nenergy||3\nnode||4\nbilling||5\n");
+        assert_eq!(
+            of(Entity::Tres, "type,name,id", 0),
+            "cpu||1\nmem||2\nenergy||3\nnode||4\nbilling||5\n"
+        );
         assert!(
             of(Entity::Tres, "type,name,id", 2)
                 .ends_with("billing||5\ngres|gpu|1001\ngres|gpumem|1002\ngres|shard|1003\n")

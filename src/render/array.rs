@@ -30,7 +30,9 @@ impl<'a> Shown<'a> {
     pub fn of(id: JobId, role: &'a ArrayRole) -> Self {
         match role {
             ArrayRole::None => Shown::Plain(id),
-            ArrayRole::Task { array_job, task } => Shown::Task { raw: id, array: *array_job, task: *task },
+            ArrayRole::Task { array_job, task } => {
+                Shown::Task { raw: id, array: *array_job, task: *task }
+            }
             // One task that was told apart is shown as a record of its own is, and no longer as one of a list.
             ArrayRole::Part { array_job, tasks } if tasks.single().is_some() => {
                 Shown::Task { raw: id, array: *array_job, task: tasks.first().unwrap_or_default() }
@@ -38,7 +40,9 @@ impl<'a> Shown<'a> {
             ArrayRole::Part { array_job, tasks } => {
                 Shown::Tasks { array: *array_job, tasks: Cow::Borrowed(tasks), limit: None }
             }
-            ArrayRole::Rest { tasks, limit } => Shown::Tasks { array: id, tasks: Cow::Borrowed(tasks), limit: *limit },
+            ArrayRole::Rest { tasks, limit } => {
+                Shown::Tasks { array: id, tasks: Cow::Borrowed(tasks), limit: *limit }
+            }
         }
     }
 
@@ -52,7 +56,9 @@ impl<'a> Shown<'a> {
     /// The number of the array, or of the job where there is none: `%F`.
     pub fn array_job(&self) -> JobId {
         match self {
-            Shown::Plain(id) | Shown::Task { array: id, .. } | Shown::Tasks { array: id, .. } => *id,
+            Shown::Plain(id) | Shown::Task { array: id, .. } | Shown::Tasks { array: id, .. } => {
+                *id
+            }
         }
     }
 
@@ -61,7 +67,9 @@ impl<'a> Shown<'a> {
         match self {
             Shown::Plain(id) => id.to_string(),
             Shown::Task { array, task, .. } => format!("{array}_{task}"),
-            Shown::Tasks { array, tasks, limit } => format!("{array}_[{}]", task_list(tasks, *limit, ctx)),
+            Shown::Tasks { array, tasks, limit } => {
+                format!("{array}_[{}]", task_list(tasks, *limit, ctx))
+            }
         }
     }
 
@@ -103,7 +111,9 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
                 .iter()
                 .flat_map(|range| {
                     let length = if range.step == 1 { range.last - range.first } else { 0 };
-                    (range.first..=range.last).step_by((length + range.step) as usize).map(move |id| (id, id + length))
+                    (range.first..=range.last)
+                        .step_by((length + range.step) as usize)
+                        .map(move |id| (id, id + length))
                 })
                 .peekable();
             while let Some((first, mut last)) = gapless.next() {
@@ -193,7 +203,9 @@ mod tests {
 
     #[test]
     fn a_step_is_written_where_slurm_writes_one() {
-        let of = |first, last, step| TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect());
+        let of = |first, last, step| {
+            TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
+        };
         for (tasks, text) in [
             (of(1, 7, 2), "1,3,5,7"),
             (of(0, 15, 4), "0,4,8,12"),

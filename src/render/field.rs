@@ -248,7 +248,8 @@ pub fn by_name<T: Table>(name: &str) -> Option<usize> {
     let fields = T::fields();
     let is = |f: &Field<T>| f.names.iter().any(|n| same_name(n, name));
     let begins = |f: &Field<T>| {
-        let start = |n: &&str| n.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        let start =
+            |n: &&str| n.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         T::ABBREVIATED && !name.is_empty() && f.names.iter().any(start)
     };
     fields.iter().position(is).or_else(|| fields.iter().position(begins))
@@ -309,6 +310,8 @@ pub fn helpformat<T: Table>() -> String {
     let listed = T::fields().iter().filter(|f| f.is_listed);
     let mut names: Vec<&str> = listed.filter_map(|f| f.names.first().copied()).collect();
     names.sort_by_key(|name| name.to_ascii_lowercase());
-    let line = |four: &[&str]| four.iter().map(|name| format!("{name:<19}")).collect::<Vec<_>>().join(" ") + "\n";
+    let line = |four: &[&str]| {
+        four.iter().map(|name| format!("{name:<19}")).collect::<Vec<_>>().join(" ") + "\n"
+    };
     names.chunks(4).map(line).collect()
 }

@@ -8,7 +8,8 @@ use crate::model::topology::Topology;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{
-    ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId, TaskSet, Timestamp, Tres,
+    ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId,
+    TaskSet, Timestamp, Tres,
 };
 use crate::render::Ctx;
 use jiff::tz::TimeZone;
@@ -98,12 +99,20 @@ impl JobBuilder {
             j.run.state = JobState::Running;
             j.run.reason = Reason::None;
             j.run.start = Some(at(secs));
-            j.run.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], ..Allocation::default() }.into());
+            j.run.alloc =
+                Some(Allocation { tres: j.tres, cpu_ids: vec![0], ..Allocation::default() }.into());
         })
     }
 
     /// Started and ended so many seconds ago, with a batch step.
-    pub fn ended(self, state: JobState, reason: Reason, exit: ExitCode, started: i64, ended: i64) -> Self {
+    pub fn ended(
+        self,
+        state: JobState,
+        reason: Reason,
+        exit: ExitCode,
+        started: i64,
+        ended: i64,
+    ) -> Self {
         self.running(started).with(|j| {
             j.run.state = state;
             j.run.reason = reason;
@@ -136,7 +145,14 @@ impl JobBuilder {
 }
 
 /// A step of one task on one CPU with 100 MB.
-pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i64, ended: Option<i64>) -> Step {
+pub fn step(
+    id: StepId,
+    name: &str,
+    state: JobState,
+    exit: ExitCode,
+    started: i64,
+    ended: Option<i64>,
+) -> Step {
     Step {
         id,
         name: name.to_owned(),
@@ -145,7 +161,10 @@ pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i6
         start: at(started),
         end: ended.map(at),
         exit,
-        alloc: Allocation { tres: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..Allocation::default() },
+        alloc: Allocation {
+            tres: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO },
+            ..Allocation::default()
+        },
         usage: Usage::default(),
         submit_line: if id == StepId::Batch { String::new() } else { format!("srun {name}") },
         overlap: false,

@@ -38,7 +38,8 @@ pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
         all.push(Chart { name: name.to_owned(), title, values, top });
     };
     let cpus = found.column(|bin| bin.cpus);
-    let title = format!("CPUs in use: {:.2} of {}, at most {:.2}", whole.cpus, found.cpus, most(&cpus));
+    let title =
+        format!("CPUs in use: {:.2} of {}, at most {:.2}", whole.cpus, found.cpus, most(&cpus));
     add("CPUs", cpus, found.cpus.into(), title);
     let there = node.host.machine_mem_mb.max(node.host.mem_mb) as f64 * MB;
     let title = format!(
@@ -50,7 +51,12 @@ pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
     add("Memory", found.column(|bin| bin.mem_kb * 1024.0), there, title);
     let swap = whole.swap_kb * 1024.0;
     if swap >= SEEN {
-        add("Swap", found.column(|bin| bin.swap_kb * 1024.0), swap, format!("Swap in use: at most {}", glance(swap)));
+        add(
+            "Swap",
+            found.column(|bin| bin.swap_kb * 1024.0),
+            swap,
+            format!("Swap in use: at most {}", glance(swap)),
+        );
     }
     let load = found.column(|bin| bin.load);
     let title = format!("Load: {:.2}, at most {:.2}", whole.load, most(&load));
@@ -63,9 +69,16 @@ pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
             add(&format!("GPU {id}"), busy, 100.0, title);
         }
         let memory = found.gpu_column(*id, |gpu| Some(gpu.mem_mb * MB));
-        let there = node.host.gpus.iter().find(|known| known.id == *id).map_or(0, |known| known.mem_mb) as f64 * MB;
+        let there =
+            node.host.gpus.iter().find(|known| known.id == *id).map_or(0, |known| known.mem_mb)
+                as f64
+                * MB;
         let of = if there > 0.0 { format!(" of {}", glance(there)) } else { String::new() };
-        let title = format!("Memory of GPU {id}: {}{of}, at most {}", glance(gpu.mem_mb * MB), glance(most(&memory)));
+        let title = format!(
+            "Memory of GPU {id}: {}{of}, at most {}",
+            glance(gpu.mem_mb * MB),
+            glance(most(&memory))
+        );
         add(&format!("Memory of GPU {id}"), memory, there, title);
     }
     all
@@ -127,7 +140,8 @@ mod tests {
 
     fn spans() -> Vec<HostSpan> {
         let ms = |secs: i64| at(0).0 / 1000 - secs * 1000;
-        let gpu = GpuSpan { ms: 10_000, busy_milli: Some(425), mem_max_mb: 2048, mem_mean_mb: 1024 };
+        let gpu =
+            GpuSpan { ms: 10_000, busy_milli: Some(425), mem_max_mb: 2048, mem_mean_mb: 1024 };
         let used = HostSpan {
             ms: 10_000,
             cpus: 4,
@@ -161,7 +175,8 @@ mod tests {
     fn a_host_is_charted_against_what_it_has() {
         let found = HostUse::within(&spans(), at(40), at(0), 4);
         let charts = charts(&found, &host());
-        let told: Vec<(&str, &str)> = charts.iter().map(|chart| (chart.name.as_str(), chart.title.as_str())).collect();
+        let told: Vec<(&str, &str)> =
+            charts.iter().map(|chart| (chart.name.as_str(), chart.title.as_str())).collect();
         assert_eq!(
             told,
             [

@@ -75,16 +75,23 @@ pub fn eligible(job: &JobView) -> Option<Timestamp> {
 
 /// Whether it waits because the user or the administrator holds it.
 pub fn is_held(job: &JobView) -> bool {
-    job.run.state == JobState::Pending && matches!(job.run.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
+    job.run.state == JobState::Pending
+        && matches!(job.run.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
 }
 
 /// Whether `%R` shows the reason rather than the node.
 pub fn shows_reason(state: JobState) -> bool {
     match state {
-        JobState::Pending | JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => true,
-        JobState::Running | JobState::Suspended | JobState::Completing | JobState::Completed | JobState::Cancelled => {
-            false
-        }
+        JobState::Pending
+        | JobState::Failed
+        | JobState::Timeout
+        | JobState::OutOfMemory
+        | JobState::NodeFail => true,
+        JobState::Running
+        | JobState::Suspended
+        | JobState::Completing
+        | JobState::Completed
+        | JobState::Cancelled => false,
     }
 }
 
@@ -142,7 +149,9 @@ pub fn min_cpus(job: &JobView) -> u32 {
 pub fn min_memory(job: &JobView) -> (u64, bool) {
     match job.request.mem {
         MemRequest::PerCpu(mb) => (mb, true),
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => (job.tres.mem_mb, false),
+        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
+            (job.tres.mem_mb, false)
+        }
     }
 }
 

@@ -68,13 +68,22 @@ impl JobText {
         JobText { get, squeue: None, sacct: None, show: None, queue: None, accounting: None }
     }
 
-    const fn squeue(mut self, code: &'static str, name: &'static [&'static str; 1], header: &'static str) -> Self {
+    const fn squeue(
+        mut self,
+        code: &'static str,
+        name: &'static [&'static str; 1],
+        header: &'static str,
+    ) -> Self {
         self.squeue = Some(Squeue { code, name, header, is_listed: true });
         self
     }
 
     /// A field of squeue that Slurm 22.05 has not: `--helpformat` does not list it.
-    const fn later_squeue(mut self, name: &'static [&'static str; 1], header: &'static str) -> Self {
+    const fn later_squeue(
+        mut self,
+        name: &'static [&'static str; 1],
+        header: &'static str,
+    ) -> Self {
         self.squeue = Some(Squeue { code: "", name, header, is_listed: false });
         self
     }
@@ -164,7 +173,11 @@ static TEXTS: &[JobText] = &[
 /// Who gets mail: the user of the job, where only the events were named.
 fn mail_user(job: &JobView) -> Option<&str> {
     let request = &job.request;
-    request.mail_user.as_ref().or(request.mail_type.as_ref().map(|_| &request.user)).map(String::as_str)
+    request
+        .mail_user
+        .as_ref()
+        .or(request.mail_type.as_ref().map(|_| &request.user))
+        .map(String::as_str)
 }
 
 fn mail_type(job: &JobView) -> Option<&str> {

@@ -7,7 +7,9 @@ mod printer;
 pub use printer::Printer;
 
 use crate::render::Ctx;
-use crate::render::field::{Cut, Field, FormatError, Need, Place, Table, by_code, by_name, by_own_name};
+use crate::render::field::{
+    Cut, Field, FormatError, Need, Place, Table, by_code, by_name, by_own_name,
+};
 use crate::render::text::{cut, pad, printable, width};
 use crate::render::tone::Tone;
 use std::borrow::Cow;
@@ -58,7 +60,8 @@ impl<T: Table> Layout<T> {
     pub fn names(text: &str) -> Result<Self, FormatError> {
         let mut layout = Layout::new(Style::Barred);
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let field = by_own_name::<T>(word).ok_or_else(|| FormatError::unknown::<T>(Place::Name, word))?;
+            let field = by_own_name::<T>(word)
+                .ok_or_else(|| FormatError::unknown::<T>(Place::Name, word))?;
             layout.push(field, 0, false);
         }
         Ok(layout)
@@ -121,7 +124,8 @@ impl<T: Table> Layout<T> {
                 continue;
             };
             let (right, width, after) = size(rest);
-            let default = if after.is_empty() { T::fields()[field].width.unsigned_abs() as usize } else { 0 };
+            let default =
+                if after.is_empty() { T::fields()[field].width.unsigned_abs() as usize } else { 0 };
             layout.push(field, width.unwrap_or(default), right);
             layout.push_text(after);
         }
@@ -137,13 +141,19 @@ impl<T: Table> Layout<T> {
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let (name, size) = word.split_once('%').unwrap_or((word, ""));
             if name.eq_ignore_ascii_case("all") {
-                for (i, field) in T::fields().iter().enumerate().filter(|(_, f)| !f.names.is_empty()) {
+                for (i, field) in
+                    T::fields().iter().enumerate().filter(|(_, f)| !f.names.is_empty())
+                {
                     layout.push_ruled(i, field.width);
                 }
                 continue;
             }
-            let field = by_name::<T>(name).ok_or_else(|| FormatError::unknown::<T>(Place::WideName, name))?;
-            let width = size.parse::<i32>().ok().filter(|w| *w != 0 && w.unsigned_abs() <= u32::from(u16::MAX));
+            let field = by_name::<T>(name)
+                .ok_or_else(|| FormatError::unknown::<T>(Place::WideName, name))?;
+            let width = size
+                .parse::<i32>()
+                .ok()
+                .filter(|w| *w != 0 && w.unsigned_abs() <= u32::from(u16::MAX));
             layout.push_ruled(field, width.unwrap_or(T::fields()[field].width));
         }
         Ok(layout)
@@ -172,7 +182,8 @@ impl<T: Table> Layout<T> {
         }
         self.style = Style::Lines;
         for column in &mut self.columns {
-            *column = Column { field: column.field, width: 0, right: false, after: delimiter.to_owned() };
+            *column =
+                Column { field: column.field, width: 0, right: false, after: delimiter.to_owned() };
         }
         if let Some(last) = self.columns.last_mut().filter(|_| !trailing) {
             last.after.clear();
@@ -214,7 +225,8 @@ impl<T: Table> Layout<T> {
 
     fn push_all(&mut self) {
         let fields = T::fields().iter().enumerate();
-        let mut coded: Vec<(char, usize)> = fields.flat_map(|(i, f)| f.codes.chars().map(move |c| (c, i))).collect();
+        let mut coded: Vec<(char, usize)> =
+            fields.flat_map(|(i, f)| f.codes.chars().map(move |c| (c, i))).collect();
         // Slurm's order: small letters first.
         coded.sort_by_key(|(c, _)| (c.is_ascii_uppercase(), *c));
         for (i, (code, field)) in coded.into_iter().enumerate() {
@@ -237,7 +249,9 @@ impl<T: Table> Layout<T> {
     }
 
     fn cells(&self, row: &T::Row<'_>, ctx: &Ctx) -> Vec<Cow<'static, str>> {
-        self.fields().map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal())).collect()
+        self.fields()
+            .map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal()))
+            .collect()
     }
 
     fn line(&self, out: &mut String, cells: &[Cow<'_, str>], is_header: bool, has_colours: bool) {
@@ -254,7 +268,13 @@ impl<T: Table> Layout<T> {
 }
 
 /// The text as it stands in a column of this width; 0 is no limit.
-fn fit<'a>(text: &'a str, to: usize, how: Cut, is_header: bool, ends_in_plus: bool) -> Cow<'a, str> {
+fn fit<'a>(
+    text: &'a str,
+    to: usize,
+    how: Cut,
+    is_header: bool,
+    ends_in_plus: bool,
+) -> Cow<'a, str> {
     let cuts = match how {
         Cut::Always | Cut::Star => true,
         Cut::Header => is_header,
@@ -302,12 +322,18 @@ mod tests {
 
     static FIELDS: &[F] = &[
         F::new(&["JobID"], "JOBID", |r, _| Value::from((*r).to_owned())).code("i"),
-        F::new(&["Name"], "NAME", |r, _| Value::from((*r).to_owned())).code("j").own(&["JobName"]).width(10).yielding(),
+        F::new(&["Name"], "NAME", |r, _| Value::from((*r).to_owned()))
+            .code("j")
+            .own(&["JobName"])
+            .width(10)
+            .yielding(),
         F::new(&["TimeLimit", "tres-alloc"], "TIME_LIMIT", |r, _| Value::from((*r).to_owned()))
             .code("l")
             .cut(Cut::Header),
         F::new(&["NoCode"], "NO_CODE", |r, _| Value::from((*r).to_owned())),
-        F::new(&["Partition"], "PARTITION", |r, _| Value::from((*r).to_owned())).code("P").cut(Cut::Star),
+        F::new(&["Partition"], "PARTITION", |r, _| Value::from((*r).to_owned()))
+            .code("P")
+            .cut(Cut::Star),
         F::new(&["ST"], "ST", |r, _| Value::from((*r).to_owned())).toned(Tone::of_job_cell),
     ];
 
@@ -352,7 +378,9 @@ mod tests {
 
     #[test]
     fn the_mark_of_the_default_partition_stays_where_its_name_is_cut() {
-        for (format, text) in [("%.2P", "c*"), ("%2P", "c*"), ("%3P", "cp*"), ("%1P", "*"), ("%4P", "cpu*")] {
+        for (format, text) in
+            [("%.2P", "c*"), ("%2P", "c*"), ("%3P", "cp*"), ("%1P", "*"), ("%4P", "cpu*")]
+        {
             assert_eq!(row(&codes(format), "cpu*"), format!("{text}\n"), "{format}");
         }
         assert_eq!(row(&codes("%.2P"), "gpu"), "gp\n");
@@ -388,7 +416,10 @@ mod tests {
 
     #[test]
     fn long_columns_are_as_wide_as_the_table_says_and_touch() {
-        assert_eq!(header(&long("JobID,name:.12,nocode:3")), "JOBID                       NAMENO_\n");
+        assert_eq!(
+            header(&long("JobID,name:.12,nocode:3")),
+            "JOBID                       NAMENO_\n"
+        );
         assert_eq!(header(&long("Name,JobID:1")), "NAME      J\n");
     }
 
@@ -452,14 +483,19 @@ mod tests {
             layout.print(&[long], true, &ctx(50)),
             format!("{:30} | NAME\n{long} | 1234567890123456+\n", "JOBID")
         );
-        assert_eq!(layout.print(&[long], true, &ctx(20)), format!("{:16} | +\n123456789012345+ | +\n", "JOBID"));
+        assert_eq!(
+            layout.print(&[long], true, &ctx(20)),
+            format!("{:16} | +\n123456789012345+ | +\n", "JOBID")
+        );
     }
 
     #[test]
     fn a_state_has_its_colour_and_a_header_none() {
         let mut ctx = ctx();
         ctx.screen = Some(Screen { columns: None, has_colours: true });
-        for layout in [long("ST:.4"), Layout::names("ST,Name").unwrap(), Layout::ruled("ST%-4").unwrap()] {
+        for layout in
+            [long("ST:.4"), Layout::names("ST,Name").unwrap(), Layout::ruled("ST%-4").unwrap()]
+        {
             let text = layout.print(&["R"], true, &ctx);
             let (header, row) = text.split_once('\n').unwrap();
             assert!(!header.contains('\u{1b}') && row.contains("\u{1b}[32m"), "{text:?}");
@@ -469,26 +505,39 @@ mod tests {
     #[test]
     fn ruled_columns_are_cut_with_a_plus_and_numbers_are_whole() {
         let layout: Layout<Jobs> = Layout::ruled("JobID%-5,Name%4,TimeLimit%3").unwrap();
-        assert_eq!(layout.print(&["123456"], true, &ctx()), "JOBID NAME TIM \n----- ---- --- \n1234+ 123+ 123456 \n");
-        assert_eq!(layout.clone().parsable("^", false).print(&["1"], true, &ctx()), "JOBID^NAME^TIME_LIMIT\n1^1^1\n");
+        assert_eq!(
+            layout.print(&["123456"], true, &ctx()),
+            "JOBID NAME TIM \n----- ---- --- \n1234+ 123+ 123456 \n"
+        );
+        assert_eq!(
+            layout.clone().parsable("^", false).print(&["1"], true, &ctx()),
+            "JOBID^NAME^TIME_LIMIT\n1^1^1\n"
+        );
         assert_eq!(layout.parsable("|", true).print(&["1"], false, &ctx()), "1|1|1|\n");
     }
 
     #[test]
     fn equal_lines_are_merged_where_that_is_asked_for() {
-        assert_eq!(codes("%i").merging_equal().print(&["1", "1", "2", "1"], false, &ctx()), "1\n2\n1\n");
+        assert_eq!(
+            codes("%i").merging_equal().print(&["1", "1", "2", "1"], false, &ctx()),
+            "1\n2\n1\n"
+        );
     }
 
     #[test]
     fn the_date_stands_above_lines_with_a_header() {
-        assert_eq!(codes("%i").dated(true).print(&[], true, &ctx()), "Fri Nov 20 23:39:58 2026\nJOBID\n");
+        assert_eq!(
+            codes("%i").dated(true).print(&[], true, &ctx()),
+            "Fri Nov 20 23:39:58 2026\nJOBID\n"
+        );
         assert_eq!(codes("%i").dated(true).print(&[], false, &ctx()), "");
     }
 
     #[test]
     fn an_escape_in_a_value_never_reaches_a_terminal_and_a_line_break_never_its_line() {
         let mut ctx = ctx();
-        let all: [Layout<Jobs>; 3] = [codes("%j"), Layout::names("Name").unwrap(), Layout::ruled("Name%20").unwrap()];
+        let all: [Layout<Jobs>; 3] =
+            [codes("%j"), Layout::names("Name").unwrap(), Layout::ruled("Name%20").unwrap()];
         for layout in &all {
             assert_eq!(layout.print(&["a\nb\u{1b}[2J"], false, &ctx).trim(), "a\\012b\u{1b}[2J");
         }

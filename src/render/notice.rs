@@ -60,8 +60,11 @@ fn outcome(kind: MailKind, notice: &Notice) -> String {
     }
     let Some(tally) = &notice.tally else {
         let exit = notice.run.as_ref().map_or(ExitCode::OK, |run| run.exit);
-        let code =
-            if exit.signal == 0 { format!("ExitCode {}", exit.status) } else { format!("Signal {}", exit.signal) };
+        let code = if exit.signal == 0 {
+            format!("ExitCode {}", exit.status)
+        } else {
+            format!("Signal {}", exit.signal)
+        };
         return format!(", {}, {code}", notice.state);
     };
     let (best, worst) = tally.codes.unwrap_or_default();
@@ -93,7 +96,11 @@ fn write_body(
     if !notice.text.is_empty() {
         writeln!(out, "{}\n", notice.text)?;
     }
-    writeln!(out, "Job ID: {}\nName: {}\nUser: {}\nHost: {host}", notice.job_id, notice.name, notice.user)?;
+    writeln!(
+        out,
+        "Job ID: {}\nName: {}\nUser: {}\nHost: {host}",
+        notice.job_id, notice.name, notice.user
+    )?;
     writeln!(out, "Partition: {}\nState: {}", notice.partition, notice.state)?;
     if let Some(tally) = &notice.tally {
         writeln!(out, "Tasks that have ended: {}", told(&tally.counts))?;
@@ -112,23 +119,36 @@ fn told(counts: &Counts) -> String {
 }
 
 fn write_run(out: &mut String, run: &RunFacts, tz: &TimeZone) -> Result<(), std::fmt::Error> {
-    let at =
-        |what: &str, at: Option<Timestamp>| at.map(|at| format!("{what}: {}\n", time::iso(at, tz))).unwrap_or_default();
-    let times = [at("Submitted", Some(run.submit)), at("Started", run.start), at("Ended", run.end)].concat();
+    let at = |what: &str, at: Option<Timestamp>| {
+        at.map(|at| format!("{what}: {}\n", time::iso(at, tz))).unwrap_or_default()
+    };
+    let times = [at("Submitted", Some(run.submit)), at("Started", run.start), at("Ended", run.end)]
+        .concat();
     write!(out, "{times}")?;
     writeln!(out, "Time limit: {}", time::long_limit(run.time_limit_secs))?;
-    writeln!(out, "CPUs: {}\nMemory asked for: {}", run.tres.cpus, glance(run.tres.mem_mb as f64 * 1048576.0))?;
+    writeln!(
+        out,
+        "CPUs: {}\nMemory asked for: {}",
+        run.tres.cpus,
+        glance(run.tres.mem_mb as f64 * 1048576.0)
+    )?;
     if run.tres.gpus > 0 {
         writeln!(out, "GPUs: {}", run.tres.gpus)?;
     }
     if run.end.is_some() && run.start.is_some() {
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole * 100.0 } else { 0.0 };
-        let (cpu_secs, core_secs) = (run.cpu_us as f64 / 1e6, run.elapsed_secs as f64 * f64::from(run.tres.cpus));
+        let (cpu_secs, core_secs) =
+            (run.cpu_us as f64 / 1e6, run.elapsed_secs as f64 * f64::from(run.tres.cpus));
         writeln!(out, "Run time: {}\nExit code: {}", time::long(run.elapsed_secs), run.exit)?;
         let used = time::long(run.cpu_us / 1_000_000);
         writeln!(out, "CPU utilized: {used} ({:.0}% of what it had)", share(cpu_secs, core_secs))?;
-        let (memory, asked_kb) = (glance(run.max_rss_kb as f64 * 1024.0), run.tres.mem_mb as f64 * 1024.0);
-        writeln!(out, "Memory utilized: {memory} ({:.0}% of what it had)", share(run.max_rss_kb as f64, asked_kb))?;
+        let (memory, asked_kb) =
+            (glance(run.max_rss_kb as f64 * 1024.0), run.tres.mem_mb as f64 * 1024.0);
+        writeln!(
+            out,
+            "Memory utilized: {memory} ({:.0}% of what it had)",
+            share(run.max_rss_kb as f64, asked_kb)
+        )?;
     }
     Ok(())
 }
@@ -170,8 +190,11 @@ pub fn json(number: u64, notice: &Notice, host: &str) -> Value {
         put("gpus", json!(run.tres.gpus));
     }
     if let Some(tally) = notice.tally.as_deref() {
-        let states: Map<String, Value> =
-            tally.counts.iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
+        let states: Map<String, Value> = tally
+            .counts
+            .iter()
+            .map(|(state, count)| (state.name().to_owned(), json!(count)))
+            .collect();
         put("jobs", json!(tally.counts.total()));
         put("states", Value::Object(states));
         put("first", json!(tally.first.as_ref().map(|job| job.id.0)));
@@ -208,15 +231,30 @@ mod tests {
         let failed = job(JobState::Failed, ExitCode::status(3));
         let task = Job { role: ArrayRole::Task { array_job: JobId(7), task: 3 }, ..done.clone() };
         for (notice, subject_of) in [
-            (mail(&done, MailKind::End), "Job_id=12 Name=train Ended, Run time 00:10:03, COMPLETED, ExitCode 0"),
-            (mail(&failed, MailKind::Fail), "Job_id=12 Name=train Failed, Run time 00:10:03, FAILED, ExitCode 3"),
+            (
+                mail(&done, MailKind::End),
+                "Job_id=12 Name=train Ended, Run time 00:10:03, COMPLETED, ExitCode 0",
+            ),
+            (
+                mail(&failed, MailKind::Fail),
+                "Job_id=12 Name=train Failed, Run time 00:10:03, FAILED, ExitCode 3",
+            ),
             (mail(&done, MailKind::Begin), "Job_id=12 Name=train Began, Queued time 00:01:00"),
-            (mail(&done, MailKind::TimeLimit(80)), "Job_id=12 Name=train Reached 80% of time limit, Run time 00:10:03"),
-            (mail(&task, MailKind::Requeue), "Array Task Job_id=7_3 (12) Name=train Requeued, Run time 00:10:03"),
+            (
+                mail(&done, MailKind::TimeLimit(80)),
+                "Job_id=12 Name=train Reached 80% of time limit, Run time 00:10:03",
+            ),
+            (
+                mail(&task, MailKind::Requeue),
+                "Array Task Job_id=7_3 (12) Name=train Requeued, Run time 00:10:03",
+            ),
         ] {
             assert_eq!(subject(&notice), format!("Slurm {subject_of}"));
         }
-        let mut tally = Tally { start: Some(Timestamp::from_secs(700)), ..Tally::since(Timestamp::from_secs(90)) };
+        let mut tally = Tally {
+            start: Some(Timestamp::from_secs(700)),
+            ..Tally::since(Timestamp::from_secs(90))
+        };
         tally.counts.add(JobState::Completed, 2);
         tally.note_code(ExitCode::OK);
         let array = |tally| Notice {
@@ -242,11 +280,19 @@ mod tests {
         let failed = job(JobState::Failed, ExitCode::status(3));
         let text = body(&mail(&failed, MailKind::Fail), "vm", &TimeZone::UTC, "boom\n");
         assert!(
-            text.starts_with("job 12 (train) has ended: FAILED, exit code 3\n\nJob ID: 12\nName: train\n"),
+            text.starts_with(
+                "job 12 (train) has ended: FAILED, exit code 3\n\nJob ID: 12\nName: train\n"
+            ),
             "{text}"
         );
-        assert!(text.contains("\nStarted: 1970-01-01T00:02:40\nEnded: 1970-01-01T00:12:43\n"), "{text}");
-        assert!(text.contains("\nExit code: 3:0\nCPU utilized: 00:00:00 (0% of what it had)\n"), "{text}");
+        assert!(
+            text.contains("\nStarted: 1970-01-01T00:02:40\nEnded: 1970-01-01T00:12:43\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nExit code: 3:0\nCPU utilized: 00:00:00 (0% of what it had)\n"),
+            "{text}"
+        );
         assert!(text.ends_with("\nThe last lines of its standard error:\n\nboom\n\n"), "{text}");
     }
 

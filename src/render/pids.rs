@@ -24,12 +24,19 @@ type F = Field<Pids>;
 static FIELDS: &[F] = &[
     F::new(&["JobID"], "JobID", |(step, _), _| step.to_string().into()).width(-12).cut(Cut::Never),
     F::new(&["Nodelist"], "Nodelist", |_, c| c.node.clone().into()).cut(Cut::Never),
-    F::new(&["Pids"], "Pids", |(_, pids), _| pids.iter().map(i32::to_string).collect::<Vec<_>>().join(",").into())
-        .cut(Cut::Never),
+    F::new(&["Pids"], "Pids", |(_, pids), _| {
+        pids.iter().map(i32::to_string).collect::<Vec<_>>().join(",").into()
+    })
+    .cut(Cut::Never),
 ];
 
 /// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
-pub fn print(processes: &[(StepKey, Vec<i32>)], header: bool, parsable: Option<(&str, bool)>, ctx: &Ctx) -> String {
+pub fn print(
+    processes: &[(StepKey, Vec<i32>)],
+    header: bool,
+    parsable: Option<(&str, bool)>,
+    ctx: &Ctx,
+) -> String {
     // A constant that a test reads.
     let layout = Layout::ruled("all").unwrap_or_default();
     let layout = match parsable {
@@ -54,7 +61,10 @@ mod tests {
              ------------ -------------------- -------------------- \n\
              12.0         vm                   7,8                  \n"
         );
-        assert_eq!(print(&processes, true, Some(("|", true)), &ctx()), "JobID|Nodelist|Pids|\n12.0|vm|7,8|\n");
+        assert_eq!(
+            print(&processes, true, Some(("|", true)), &ctx()),
+            "JobID|Nodelist|Pids|\n12.0|vm|7,8|\n"
+        );
         assert_eq!(print(&processes, false, Some(("|", false)), &ctx()), "12.0|vm|7,8\n");
     }
 }

@@ -77,7 +77,9 @@ impl Use {
         self.gpu_busy = self.gpu_busy.saturating_add(used.gpu.busy_sum);
         self.gpu_readings = self.gpu_readings.saturating_add(used.gpu.readings);
         self.gpus_had = self.gpus_had.max(has.gpus);
-        if let Some(mean) = used.gpu.busy_sum.checked_div(used.gpu.readings).filter(|_| wall_us >= TELLS_US) {
+        if let Some(mean) =
+            used.gpu.busy_sum.checked_div(used.gpu.readings).filter(|_| wall_us >= TELLS_US)
+        {
             self.gpus_used = self.gpus_used.max(mean as f64 / 100.0);
         }
     }
@@ -110,18 +112,22 @@ impl Use {
     fn cpus(&self) -> Option<Advice> {
         // A little more than a whole number is that number: programs read their input, too.
         let ask = (self.cpus_used - 0.1).ceil().max(1.0) as u32;
-        (self.cpus_used > 0.0 && Use::is_worth_it(self.cpus_had.into(), ask.into())).then(|| Advice {
-            why: format!("had {} CPUs, used {:.2}", self.cpus_had, self.cpus_used),
-            option: format!("-c {ask}"),
+        (self.cpus_used > 0.0 && Use::is_worth_it(self.cpus_had.into(), ask.into())).then(|| {
+            Advice {
+                why: format!("had {} CPUs, used {:.2}", self.cpus_had, self.cpus_used),
+                option: format!("-c {ask}"),
+            }
         })
     }
 
     /// One that was had alone is not given back for being idle: it may have no other way to tell.
     fn gpus(&self) -> Option<Advice> {
         let ask = (self.gpus_used - 0.1).ceil().max(1.0) as u32;
-        (self.gpus_used > 0.0 && Use::is_worth_it(self.gpus_had.into(), ask.into())).then(|| Advice {
-            why: format!("had {} GPUs, used {:.2}", self.gpus_had, self.gpus_used),
-            option: format!("--gpus={ask}"),
+        (self.gpus_used > 0.0 && Use::is_worth_it(self.gpus_had.into(), ask.into())).then(|| {
+            Advice {
+                why: format!("had {} GPUs, used {:.2}", self.gpus_had, self.gpus_used),
+                option: format!("--gpus={ask}"),
+            }
         })
     }
 
@@ -144,8 +150,12 @@ impl Use {
     fn time(&self) -> Option<Advice> {
         let limit = self.limit_secs?;
         if self.timed_out > 0 {
-            let why = format!("{} reached the limit of {}", jobs(self.timed_out), time::long(limit));
-            return Some(Advice { why, option: format!("-t {}", time::long(rounded_secs(limit.saturating_mul(2)))) });
+            let why =
+                format!("{} reached the limit of {}", jobs(self.timed_out), time::long(limit));
+            return Some(Advice {
+                why,
+                option: format!("-t {}", time::long(rounded_secs(limit.saturating_mul(2)))),
+            });
         }
         let longest = u64::try_from(self.longest_us / 1_000_000).unwrap_or(u64::MAX);
         let ask = rounded_secs(longest.saturating_mul(3) / 2);
@@ -213,7 +223,9 @@ impl Report {
     /// All names, the most wasteful first.
     pub fn ranked(self) -> Vec<Use> {
         let mut all: Vec<Use> = self.names.into_values().collect();
-        all.sort_by(|a, b| (Reverse(a.cpu_wasted_us()), &a.name).cmp(&(Reverse(b.cpu_wasted_us()), &b.name)));
+        all.sort_by(|a, b| {
+            (Reverse(a.cpu_wasted_us()), &a.name).cmp(&(Reverse(b.cpu_wasted_us()), &b.name))
+        });
         all
     }
 }
@@ -242,7 +254,9 @@ static FIELDS: &[F] = &[
     F::new(&["memory"], "MEMORY", |u, _| glance(u.mem_had_mb as f64 * f64::from(1 << 20)).into()),
     F::new(&["maxrss"], "MAXRSS", |u, _| measured(u).into()),
     F::new(&["gpu"], "GPU", |u, _| busy(u).unwrap_or_else(|| "-".to_owned()).into()),
-    F::new(&["cpuwaste"], "WASTED-CPU-HOURS", |u, _| Value::Share(u.cpu_wasted_us() as f64 / HOUR_US, 2)),
+    F::new(&["cpuwaste"], "WASTED-CPU-HOURS", |u, _| {
+        Value::Share(u.cpu_wasted_us() as f64 / HOUR_US, 2)
+    }),
     F::new(&["memwaste"], "WASTED-GB-HOURS", |u, _| Value::Share(u.gb_hours_wasted(), 2)),
 ];
 
@@ -262,7 +276,8 @@ fn busy(used: &Use) -> Option<String> {
 pub fn cells(all: &[Use], ctx: &Ctx) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let has_gpus = all.iter().any(|used| busy(used).is_some());
     let shown = || FIELDS.iter().filter(|field| has_gpus || field.title() != "GPU");
-    let row = |used: &Use| shown().map(|field| field.value(&used, ctx).text(ctx).into_owned()).collect();
+    let row =
+        |used: &Use| shown().map(|field| field.value(&used, ctx).text(ctx).into_owned()).collect();
     (shown().map(Field::title).collect(), all.iter().map(row).collect())
 }
 
@@ -302,7 +317,8 @@ pub fn advice(all: &[Use]) -> Vec<String> {
 /// The same for programs: hours, bytes and seconds.
 pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
     let one = |used: &Use| {
-        let advice: Vec<Json> = used.advice().iter().map(|a| json!({ "why": a.why, "option": a.option })).collect();
+        let advice: Vec<Json> =
+            used.advice().iter().map(|a| json!({ "why": a.why, "option": a.option })).collect();
         json!({
             "name": used.name,
             "jobs": used.jobs,
@@ -428,7 +444,8 @@ mod tests {
     fn who_had_more_gpus_than_it_used_is_told() {
         let of_gpus = |gpus: u32, secs, busy_sum| {
             let gpu = GpuUsage { readings: 4, busy_sum, ..GpuUsage::default() };
-            let mut view = ended("cards", JobState::Completed, secs, Usage { gpu, ..Usage::default() });
+            let mut view =
+                ended("cards", JobState::Completed, secs, Usage { gpu, ..Usage::default() });
             view.job.tres.gpus = gpus;
             let tres = Tres { gpus, ..view.tres };
             view.job.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());

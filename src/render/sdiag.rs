@@ -85,7 +85,11 @@ fn backfill(out: &mut String, d: &Diagnostics, ctx: &Ctx) -> std::fmt::Result {
     writeln!(out, "\tTotal backfilled jobs (since last stats cycle start): {}", b.jobs)?;
     writeln!(out, "\tTotal backfilled heterogeneous job components: 0")?;
     writeln!(out, "\tTotal cycles: {count}")?;
-    writeln!(out, "\tLast cycle when: {}", b.last_at.map_or_else(|| "N/A".to_owned(), |at| dated(at, ctx)))?;
+    writeln!(
+        out,
+        "\tLast cycle when: {}",
+        b.last_at.map_or_else(|| "N/A".to_owned(), |at| dated(at, ctx))
+    )?;
     writeln!(out, "\tLast cycle: {}", b.cycles.last_us)?;
     writeln!(out, "\tMax cycle:  {}", b.cycles.max_us)?;
     if count > 0 {
@@ -109,7 +113,9 @@ fn backfill(out: &mut String, d: &Diagnostics, ctx: &Ctx) -> std::fmt::Result {
 }
 
 fn requests(out: &mut String, d: &Diagnostics) -> std::fmt::Result {
-    let times = |t: &Tally| format!("count:{:<6} ave_time:{:<6} total_time:{}", t.count, t.mean_us(), t.total_us);
+    let times = |t: &Tally| {
+        format!("count:{:<6} ave_time:{:<6} total_time:{}", t.count, t.mean_us(), t.total_us)
+    };
     writeln!(out, "Remote Procedure Call statistics by message type")?;
     for request in &d.requests {
         writeln!(out, "\t{:<40}({:5}) {}", request.name, request.id, times(&request.tally))?;
@@ -185,10 +191,22 @@ pub mod tests {
             trouble: None,
             clock_us: 31,
             requests: vec![
-                RequestTally { name: "REQUEST_PING".to_owned(), id: 1008, tally: tally(2, 10, 20, 30) },
-                RequestTally { name: SUBMISSION.to_owned(), id: 4003, tally: tally(12, 900, 3000, 12_000) },
+                RequestTally {
+                    name: "REQUEST_PING".to_owned(),
+                    id: 1008,
+                    tally: tally(2, 10, 20, 30),
+                },
+                RequestTally {
+                    name: SUBMISSION.to_owned(),
+                    id: 4003,
+                    tally: tally(12, 900, 3000, 12_000),
+                },
             ],
-            users: vec![UserTally { name: "lab".to_owned(), uid: 1001, tally: tally(14, 10, 3000, 12_030) }],
+            users: vec![UserTally {
+                name: "lab".to_owned(),
+                uid: 1001,
+                tally: tally(14, 10, 3000, 12_030),
+            }],
         }
     }
 
@@ -275,7 +293,8 @@ From submission to answer (microseconds):
 
     #[test]
     fn commits_that_wait_are_told_with_the_cause() {
-        let trouble = StoreTrouble { fault: StoreFault::Full, message: "no room".to_owned(), since: at(60) };
+        let trouble =
+            StoreTrouble { fault: StoreFault::Full, message: "no room".to_owned(), since: at(60) };
         let text = print(&Diagnostics { trouble: Some(trouble), ..busy() }, &ctx());
         let line = "\tWaiting since Fri Nov 20 23:38:58 2026 (1795217938): the disk of the daemon's database is full (no room)\n";
         assert!(text.contains(line), "{text}");
@@ -283,7 +302,8 @@ From submission to answer (microseconds):
 
     #[test]
     fn means_of_nothing_are_left_out() {
-        let text = print(&Diagnostics { now: now(), since: now(), ..Diagnostics::default() }, &ctx());
+        let text =
+            print(&Diagnostics { now: now(), since: now(), ..Diagnostics::default() }, &ctx());
         for absent in ["Mean", "mean", "per minute"] {
             assert!(!text.contains(absent), "{absent}: {text}");
         }

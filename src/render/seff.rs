@@ -55,14 +55,27 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
     writeln!(out, "Job Wall-clock time: {}", time::long(wall.as_secs()))?;
     let asked_kib = has.mem_mb.saturating_mul(1024);
     writeln!(out, "Memory Utilized: {}", size(usage.max_rss_kb))?;
-    writeln!(out, "Memory Efficiency: {} of {}", share(usage.max_rss_kb as f64, asked_kib as f64), size(asked_kib))?;
+    writeln!(
+        out,
+        "Memory Efficiency: {} of {}",
+        share(usage.max_rss_kb as f64, asked_kib as f64),
+        size(asked_kib)
+    )?;
     if let Some(mean) = usage.gpu.busy_sum.checked_div(usage.gpu.readings) {
         let gpus = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len());
-        writeln!(out, "GPU Efficiency: {} of {gpus} GPUs", share(mean as f64, gpus as f64 * 100.0))?;
+        writeln!(
+            out,
+            "GPU Efficiency: {} of {gpus} GPUs",
+            share(mean as f64, gpus as f64 * 100.0)
+        )?;
         writeln!(out, "GPU Memory Utilized: {}", size(usage.gpu.mem_max_mb.saturating_mul(1024)))?;
     }
     if !view.run.state.is_terminal() {
-        writeln!(out, "WARNING: Efficiency statistics may be misleading for {} jobs.", view.run.state.name())?;
+        writeln!(
+            out,
+            "WARNING: Efficiency statistics may be misleading for {} jobs.",
+            view.run.state.name()
+        )?;
     }
     Ok(())
 }
@@ -71,7 +84,9 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
 pub fn debug(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
     let (array_job, task) = match &view.role {
         ArrayRole::Task { array_job, task } => (array_job.to_string(), task.to_string()),
-        ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => (String::new(), String::new()),
+        ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => {
+            (String::new(), String::new())
+        }
     };
     let has = job::allocated_or_asked(view);
     let values = [
@@ -129,8 +144,12 @@ mod tests {
         job.with(|j| {
             j.tres = TRES;
             j.run.alloc = Some(Allocation { tres: TRES, ..Allocation::default() }.into());
-            j.run.usage =
-                Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000, ..Usage::default() };
+            j.run.usage = Usage {
+                max_rss_kb: 512 * 1024,
+                user_us: 50_000_000,
+                system_us: 10_000_000,
+                ..Usage::default()
+            };
         })
         .build()
     }
@@ -151,14 +170,25 @@ mod tests {
         let view = job(9, "j").task(7, 2).running(60).build();
         let text = print(&view, &Usage::default(), &ctx());
         assert!(text.starts_with("Job ID: 9\nArray Job ID: 7_2\n"), "{text}");
-        assert!(text.contains("\nCores: 1\nCPU Utilized: 00:00:00\nCPU Efficiency: 0.00% of 00:01:00 "), "{text}");
-        assert!(text.ends_with("\nWARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"), "{text}");
+        assert!(
+            text.contains("\nCores: 1\nCPU Utilized: 00:00:00\nCPU Efficiency: 0.00% of 00:01:00 "),
+            "{text}"
+        );
+        assert!(
+            text.ends_with(
+                "\nWARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_pending_job_has_no_efficiency() {
         let text = print(&job(9, "j").build(), &Usage::default(), &ctx());
-        assert!(text.ends_with("Efficiency not available for jobs in the PENDING state.\n"), "{text}");
+        assert!(
+            text.ends_with("Efficiency not available for jobs in the PENDING state.\n"),
+            "{text}"
+        );
         assert!(!text.contains("CPU Utilized"), "{text}");
     }
 
@@ -166,14 +196,21 @@ mod tests {
     fn a_job_that_took_no_time_has_used_nothing_of_it() {
         let exit = ExitCode::OK;
         let view = job(1, "j").ended(JobState::Cancelled, Reason::None, exit, 5, 5).build();
-        assert!(print(&view, &Usage::default(), &ctx()).contains("CPU Efficiency: 0.00% of 00:00:00 core-walltime\n"));
+        assert!(
+            print(&view, &Usage::default(), &ctx())
+                .contains("CPU Efficiency: 0.00% of 00:00:00 core-walltime\n")
+        );
     }
 
     #[test]
     fn sizes_have_two_places_and_the_largest_unit() {
-        for (kib, text) in
-            [(0, "0.00 MB"), (908, "908.00 KB"), (1024, "1.00 MB"), (897_731, "876.69 MB"), (3 << 30, "3.00 TB")]
-        {
+        for (kib, text) in [
+            (0, "0.00 MB"),
+            (908, "908.00 KB"),
+            (1024, "1.00 MB"),
+            (897_731, "876.69 MB"),
+            (3 << 30, "3.00 TB"),
+        ] {
             assert_eq!(size(kib), text);
         }
         assert_eq!(size(5 << 40), "5120.00 TB");
@@ -183,18 +220,30 @@ mod tests {
     fn the_time_of_all_steps_adds_up_and_the_largest_memory_counts() {
         let mut view = ended();
         let used = |max_rss_kb, user_us| Usage { max_rss_kb, user_us, ..Usage::default() };
-        for (id, usage) in [(StepId::Batch, used(1024, 1_000_000)), (StepId::Num(0), used(4096, 39_000_000))] {
-            view.steps.push(Step { usage, ..step(id, "s", JobState::Completed, ExitCode::OK, 0, Some(9)) });
+        for (id, usage) in
+            [(StepId::Batch, used(1024, 1_000_000)), (StepId::Num(0), used(4096, 39_000_000))]
+        {
+            view.steps.push(Step {
+                usage,
+                ..step(id, "s", JobState::Completed, ExitCode::OK, 0, Some(9))
+            });
         }
         view.run.usage = used(1024, 1_000_000);
         let text = print(&view, &recorded_usage(&view), &ctx());
-        assert!(text.contains("CPU Utilized: 00:00:40\n") && text.contains("Memory Utilized: 4.00 MB\n"), "{text}");
+        assert!(
+            text.contains("CPU Utilized: 00:00:40\n")
+                && text.contains("Memory Utilized: 4.00 MB\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn the_raw_values_are_told_on_request() {
         let view = ended();
         let text = debug(&view, &recorded_usage(&view), &ctx());
-        assert!(text.contains("Slurm data: CputUs=60000000\nSlurm data: WalltimeUs=60000000\n"), "{text}");
+        assert!(
+            text.contains("Slurm data: CputUs=60000000\nSlurm data: WalltimeUs=60000000\n"),
+            "{text}"
+        );
     }
 }

@@ -59,7 +59,12 @@ fn rows(one: &StepSeries) -> Vec<Row> {
 }
 
 /// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
-pub fn print(steps: &[StepSeries], header: bool, parsable: Option<(&str, bool)>, ctx: &Ctx) -> String {
+pub fn print(
+    steps: &[StepSeries],
+    header: bool,
+    parsable: Option<(&str, bool)>,
+    ctx: &Ctx,
+) -> String {
     // A constant that a test reads.
     let columns = if steps.iter().any(|one| one.series.has_gpus()) { "all" } else { WITHOUT_GPUS };
     let layout = layout::Layout::<Spans>::ruled(columns).unwrap_or_default();
@@ -122,7 +127,11 @@ mod tests {
         };
         series.push(span);
         series.push(Span { ms: 500, ..Span::default() });
-        vec![StepSeries { step: StepKey { job: JobId(12), step: StepId::Num(0) }, start: at(60), series }]
+        vec![StepSeries {
+            step: StepKey { job: JobId(12), step: StepId::Num(0) },
+            start: at(60),
+            series,
+        }]
     }
 
     #[test]
@@ -148,16 +157,25 @@ mod tests {
             told.starts_with("JobID|Start|Seconds|CPUs|MaxRSS|AveRSS|DiskRead|DiskWrite|GPUs|MaxGPUMem|AveGPUMem\n"),
             "{told}"
         );
-        assert!(told.ends_with("|0|0|1.25|2M|1M\n") && told.contains("|1.00M|0.00|0|0\n"), "{told}");
+        assert!(
+            told.ends_with("|0|0|1.25|2M|1M\n") && told.contains("|1.00M|0.00|0|0\n"),
+            "{told}"
+        );
         let spans = &json(&steps)["steps"][0]["spans"];
-        assert_eq!((&spans[0]["gpus"], &spans[2]["gpus"]["busy_percent"]), (&Json::Null, &125.0.into()));
+        assert_eq!(
+            (&spans[0]["gpus"], &spans[2]["gpus"]["busy_percent"]),
+            (&Json::Null, &125.0.into())
+        );
     }
 
     #[test]
     fn programs_get_bytes_and_milliseconds() {
         let json = json(&steps());
         let spans = &json["steps"][0]["spans"];
-        assert_eq!((&json["steps"][0]["job_id"], &json["steps"][0]["step"]), (&12.into(), &"0".into()));
+        assert_eq!(
+            (&json["steps"][0]["job_id"], &json["steps"][0]["step"]),
+            (&12.into(), &"0".into())
+        );
         assert_eq!(spans[0]["mem_max"], 4 << 20);
         let start = |i: usize| spans[i]["start_ms"].as_i64().unwrap();
         assert_eq!((start(0), start(1)), (at(60).0 / 1000, at(60).0 / 1000 + 2500));

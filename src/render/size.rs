@@ -48,7 +48,8 @@ pub fn transferred(bytes: u64, units: Units) -> String {
     match units {
         Units::Keep => {}
         Units::Exact => {
-            while value >= 1024.0 && (value as u64).is_multiple_of(512) && unit + 1 < LETTERS.len() {
+            while value >= 1024.0 && (value as u64).is_multiple_of(512) && unit + 1 < LETTERS.len()
+            {
                 (value, unit) = (value / 1024.0, unit + 1);
             }
         }
@@ -84,7 +85,9 @@ fn convert(amount: u64, unit: usize, units: Units) -> String {
         Units::Keep => format!("{amount}{}", LETTERS[unit]),
         Units::Exact => exact(amount, unit),
         Units::Fixed(letter) => {
-            let Some(to) = LETTERS.iter().position(|l| *l == letter) else { return exact(amount, unit) };
+            let Some(to) = LETTERS.iter().position(|l| *l == letter) else {
+                return exact(amount, unit);
+            };
             let value = amount as f64 * 1024f64.powi(unit as i32 - to as i32);
             with_decimals(value, letter)
         }
@@ -131,7 +134,13 @@ mod tests {
     #[test]
     fn sizes_are_read_at_a_glance() {
         let (mb, tb) = (f64::from(1 << 20), 1024f64.powi(4));
-        let cases = [(0.0, "0B"), (1536.0, "1.5K"), (200.0 * mb, "200M"), (2048.0 * mb, "2G"), (3.0 * tb, "3.0T")];
+        let cases = [
+            (0.0, "0B"),
+            (1536.0, "1.5K"),
+            (200.0 * mb, "200M"),
+            (2048.0 * mb, "2G"),
+            (3.0 * tb, "3.0T"),
+        ];
         for (bytes, text) in cases {
             assert_eq!(glance(bytes), text);
         }

@@ -55,7 +55,8 @@ impl<T: Table> Sort<T> {
         }
         // Each value is worked out once, not once a comparison.
         let values = |row: &T::Row<'_>| self.values(row, ctx).collect::<Vec<_>>();
-        let mut keyed: Vec<_> = std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
+        let mut keyed: Vec<_> =
+            std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
         keyed.sort_by(|(a, _), (b, _)| self.compare(a, b));
         rows.extend(keyed.into_iter().map(|(_, row)| row));
     }
@@ -69,7 +70,12 @@ impl<T: Table> Sort<T> {
             let order = a.key().cmp(&b.key());
             if key.descends { order.reverse() } else { order }
         };
-        a.iter().zip(b).zip(&self.keys).map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        a.iter()
+            .zip(b)
+            .zip(&self.keys)
+            .map(by)
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 }
 

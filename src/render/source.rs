@@ -28,7 +28,8 @@ fn count(count: usize, what: &str) -> String {
 
 /// Several lines.
 pub fn text(label: &str, tree: &WorkTree, source: &JobSource, ctx: &Ctx) -> String {
-    let printable = |text: &str| text::printable(Cow::Owned(text.to_owned()), ctx.is_terminal()).into_owned();
+    let printable =
+        |text: &str| text::printable(Cow::Owned(text.to_owned()), ctx.is_terminal()).into_owned();
     let (commit, branch) = head(tree, source.taken.as_ref());
     let mut text = format!("Job {label} was submitted from {}\n", printable(&tree.root));
     let branch = branch.map(|branch| format!(", branch {}", printable(branch))).unwrap_or_default();
@@ -49,7 +50,9 @@ pub fn text(label: &str, tree: &WorkTree, source: &JobSource, ctx: &Ctx) -> Stri
                 let size = file.bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default();
                 text += &format!("  untracked: {}{size}\n", printable(&file.path));
             }
-            if let more @ 1.. = found.untracked.saturating_sub(NAMED.min(found.untracked_files.len())) {
+            if let more @ 1.. =
+                found.untracked.saturating_sub(NAMED.min(found.untracked_files.len()))
+            {
                 text += &format!("  untracked: {more} more\n");
             }
         }
@@ -86,8 +89,10 @@ mod tests {
     use crate::model::source::{Source, Untracked};
 
     fn told(changes: Result<Changes, String>) -> String {
-        let tree = WorkTree { root: "/w".to_owned(), commit: Some("0123".to_owned()), branch: None };
-        let source = Source { commit: Some("4567".to_owned()), branch: Some("main".to_owned()), changes };
+        let tree =
+            WorkTree { root: "/w".to_owned(), commit: Some("0123".to_owned()), branch: None };
+        let source =
+            Source { commit: Some("4567".to_owned()), branch: Some("main".to_owned()), changes };
         let taken = Some(Taken { at: Timestamp::from_secs(0), source });
         let source = JobSource { tree: Some(tree.clone()), taken };
         text("12", &tree, &source, &crate::render::fixture::ctx())
@@ -97,12 +102,24 @@ mod tests {
     fn the_commit_is_that_of_the_submission_and_files_are_counted() {
         let head = "Job 12 was submitted from /w\n  commit: 0123, branch main\n";
         let at = "  looked at: 1970-01-01T00:00:00\n";
-        assert_eq!(told(Ok(Changes::default())), format!("{head}  changes: none, it is clean\n{at}"));
+        assert_eq!(
+            told(Ok(Changes::default())),
+            format!("{head}  changes: none, it is clean\n{at}")
+        );
         let file = |n| Untracked { path: format!("f{n}"), bytes: (n > 0).then_some(n) };
-        let changes =
-            Changes { changed: 1, untracked: 12, untracked_files: (0..12).map(file).collect(), left_out: None };
+        let changes = Changes {
+            changed: 1,
+            untracked: 12,
+            untracked_files: (0..12).map(file).collect(),
+            left_out: None,
+        };
         let text = told(Ok(changes));
-        assert!(text.contains("  changes: dirty, 1 changed file, 12 untracked files\n  untracked: f0\n"), "{text}");
+        assert!(
+            text.contains(
+                "  changes: dirty, 1 changed file, 12 untracked files\n  untracked: f0\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains("f9 (9 bytes)\n  untracked: 2 more\n"), "{text}");
         let unknown = told(Err("git\tfailed".to_owned()));
         assert!(unknown.contains("  changes: not known: git"), "{unknown}");

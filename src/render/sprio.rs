@@ -34,12 +34,22 @@ impl Table for Sprio {
 type F = Field<Sprio>;
 type Get = fn(&Row<'_>, &Ctx) -> Value;
 
-const fn field(code: &'static str, names: &'static [&'static str], header: &'static str, get: Get) -> F {
+const fn field(
+    code: &'static str,
+    names: &'static [&'static str],
+    header: &'static str,
+    get: Get,
+) -> F {
     F::new(names, header, get).code(code)
 }
 
 /// A number, which is printed whole.
-const fn number(code: &'static str, names: &'static [&'static str], header: &'static str, get: Get) -> F {
+const fn number(
+    code: &'static str,
+    names: &'static [&'static str],
+    header: &'static str,
+    get: Get,
+) -> F {
     field(code, names, header, get).cut(Cut::Header)
 }
 
@@ -83,7 +93,9 @@ static FIELDS: &[F] = &[
     number("J", &["JobSize"], "JOBSIZE", unweighed),
     field("n", &["QOSName"], "QOSNAME", |r, _| of_job(r, |j| job::qos(j).to_owned())),
     number("N", &["Nice"], "NICE", |r, _| of_job(r, |job| Value::Number(job.request.nice))),
-    field("o", &["Account"], "ACCOUNT", |r, _| of_job(r, |job| job.request.account.clone().unwrap_or_default())),
+    field("o", &["Account"], "ACCOUNT", |r, _| {
+        of_job(r, |job| job.request.account.clone().unwrap_or_default())
+    }),
     number("p", &["PartitionShare"], "PARTITION", unweighed_share),
     number("P", &["PartitionFactor"], "PARTITION", unweighed),
     number("q", &["QOSShare"], "QOS", unweighed_share),
@@ -105,8 +117,10 @@ static FIELDS: &[F] = &[
 /// Slurm's columns for the factors that have a weight, and the nice value, which counts as well.
 const DEFAULT: &str = "%.15i %9r %.10Y %.10S %.11N";
 const NORMALIZED: &str = "%.15i %9r %.10y %.10S %.11N";
-const LONG: &str = "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T";
-const LONG_NORMALIZED: &str = "%.15i %9r %.8u %.8o %.10y %.10S %.10a %.10b %.10f %.10j %.10p %.10n %.10q %.11N %.20t";
+const LONG: &str =
+    "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T";
+const LONG_NORMALIZED: &str =
+    "%.15i %9r %.8u %.8o %.10y %.10S %.10a %.10b %.10f %.10j %.10p %.10n %.10q %.11N %.20t";
 
 /// The order in which jobs are looked at, but for the turns of arrays.
 pub const DEFAULT_SORT: &str = "-Y,i";
@@ -235,7 +249,10 @@ mod tests {
         let error = Layout::codes("%i %z").expect_err("no such code");
         assert_eq!(error.message, "Invalid job format specification: z");
         assert!(error.hint.contains("letters: ") && error.hint.contains('Y'), "{}", error.hint);
-        assert_eq!(Sort::parse("z").expect_err("no such code").message, "Invalid sort specification: z");
+        assert_eq!(
+            Sort::parse("z").expect_err("no such code").message,
+            "Invalid sort specification: z"
+        );
     }
 
     #[test]

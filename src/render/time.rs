@@ -52,7 +52,9 @@ pub fn instant(t: Timestamp, ctx: &Ctx) -> String {
     let Some(z) = zoned(t, &ctx.tz) else { return t.as_secs().to_string() };
     let text = match &ctx.time_format {
         TimeFormat::Standard => None,
-        TimeFormat::Relative => zoned(ctx.now, &ctx.tz).and_then(|now| strftime(relative_pattern(&z, &now), &z)),
+        TimeFormat::Relative => {
+            zoned(ctx.now, &ctx.tz).and_then(|now| strftime(relative_pattern(&z, &now), &z))
+        }
         TimeFormat::Custom(pattern) => strftime(pattern, &z),
     };
     text.or_else(|| strftime(ISO, &z)).unwrap_or_else(|| t.as_secs().to_string())
@@ -107,7 +109,11 @@ pub fn long(secs: u64) -> String {
 /// Without thousandths `00:00:35`.
 pub fn cpu(us: u64) -> String {
     let (secs, millis) = (us / 1_000_000, us / 1000 % 1000);
-    if secs >= 3600 || millis == 0 { long(secs) } else { format!("{:02}:{:02}.{millis:03}", secs / 60, secs % 60) }
+    if secs >= 3600 || millis == 0 {
+        long(secs)
+    } else {
+        format!("{:02}:{:02}.{millis:03}", secs / 60, secs % 60)
+    }
 }
 
 fn split(secs: u64) -> (u64, u64, u64, u64) {
@@ -140,8 +146,13 @@ mod tests {
 
     #[test]
     fn durations_of_squeue_print_days_and_hours_only_as_needed() {
-        for (secs, text) in [(0, "0:00"), (4, "0:04"), (300, "5:00"), (7384, "2:03:04"), (86_400 + 7384, "1-02:03:04")]
-        {
+        for (secs, text) in [
+            (0, "0:00"),
+            (4, "0:04"),
+            (300, "5:00"),
+            (7384, "2:03:04"),
+            (86_400 + 7384, "1-02:03:04"),
+        ] {
             assert_eq!(short(secs), text);
         }
     }
@@ -176,9 +187,18 @@ mod tests {
         assert_eq!(instant(t, &ctx(TimeFormat::parse("relative"))), "23:39:54");
         assert_eq!(instant(at(1_795_217_994 + 3600), &ctx(TimeFormat::Relative)), "Tomorr 00:39");
         assert_eq!(instant(at(1_795_217_994 - 86_400), &ctx(TimeFormat::Relative)), "Ystday 23:39");
-        assert_eq!(instant(at(1_795_217_994 + 3 * 86_400), &ctx(TimeFormat::Relative)), "Mon 23:39");
-        assert_eq!(instant(at(1_795_217_994 - 9 * 86_400), &ctx(TimeFormat::Relative)), "11 Nov 23:39");
-        assert_eq!(instant(at(1_795_217_994 + 99 * 86_400), &ctx(TimeFormat::Relative)), "27 Feb 2027");
+        assert_eq!(
+            instant(at(1_795_217_994 + 3 * 86_400), &ctx(TimeFormat::Relative)),
+            "Mon 23:39"
+        );
+        assert_eq!(
+            instant(at(1_795_217_994 - 9 * 86_400), &ctx(TimeFormat::Relative)),
+            "11 Nov 23:39"
+        );
+        assert_eq!(
+            instant(at(1_795_217_994 + 99 * 86_400), &ctx(TimeFormat::Relative)),
+            "27 Feb 2027"
+        );
         assert_eq!(instant(t, &ctx(TimeFormat::parse("%!"))), "2026-11-20T23:39:54");
     }
 

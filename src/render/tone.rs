@@ -23,7 +23,9 @@ impl Tone {
         match state {
             JobState::Running | JobState::Completed => Tone::Good,
             JobState::Pending | JobState::Suspended | JobState::Completing => Tone::Waiting,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => Tone::Bad,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => {
+                Tone::Bad
+            }
             JobState::Cancelled => Tone::Withdrawn,
         }
     }
@@ -31,7 +33,8 @@ impl Tone {
     /// Of a cell with a job's state: its name or its code, after which more may follow (`CANCELLED by 1000`).
     pub fn of_job_cell(cell: &str) -> Tone {
         let word = cell.split(' ').next().unwrap_or_default();
-        let state = JobState::ALL.into_iter().find(|state| state.name() == word || state.code() == word);
+        let state =
+            JobState::ALL.into_iter().find(|state| state.name() == word || state.code() == word);
         state.map_or(Tone::Plain, Tone::of_job)
     }
 

@@ -41,7 +41,9 @@ impl Value {
 
     /// The text, or Slurm's word for what is not there.
     pub fn or_null(text: Option<&(impl ToString + ?Sized)>) -> Self {
-        text.map(ToString::to_string).filter(|text| !text.is_empty()).map_or("(null)".into(), Value::from)
+        text.map(ToString::to_string)
+            .filter(|text| !text.is_empty())
+            .map_or("(null)".into(), Value::from)
     }
 
     /// The text, or Slurm's word for what does not apply.
@@ -122,21 +124,33 @@ mod tests {
             values.sort_by(|a, b| a.key().cmp(&b.key()));
             values.into_iter().map(|v| v.text(&ctx()).into_owned()).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(sorted(vec![Value::Number(10), Value::Number(9), "a".into(), Value::NONE]), " 9 10 a");
+        assert_eq!(
+            sorted(vec![Value::Number(10), Value::Number(9), "a".into(), Value::NONE]),
+            " 9 10 a"
+        );
         assert_eq!(
             sorted(vec![Value::Short(None), Value::Short(Some(86_400)), Value::Short(Some(9))]),
             "0:09 1-00:00:00 UNLIMITED"
         );
         assert_eq!(sorted(vec![Value::Mib(1024), Value::Mib(900)]), "900M 1G");
-        assert_eq!(sorted(vec![Value::Time(None, "N/A"), Value::Time(Some(at(4)), "N/A")]), "2026-11-20T23:39:54 N/A");
-        assert_eq!(sorted(vec![Value::Ranked(10, "10_1".into()), Value::Ranked(9, "9".into())]), "9 10_1");
+        assert_eq!(
+            sorted(vec![Value::Time(None, "N/A"), Value::Time(Some(at(4)), "N/A")]),
+            "2026-11-20T23:39:54 N/A"
+        );
+        assert_eq!(
+            sorted(vec![Value::Ranked(10, "10_1".into()), Value::Ranked(9, "9".into())]),
+            "9 10_1"
+        );
         assert_eq!(sorted(vec![Value::Share(0.5, 2), Value::Share(0.25, 2)]), "0.25 0.50");
     }
 
     #[test]
     fn what_is_not_there_has_slurms_words() {
         let text = |value: Value| value.text(&ctx()).into_owned();
-        assert_eq!([text(Value::or_null(None::<&str>)), text(Value::or_null(Some("")))], ["(null)", "(null)"]);
+        assert_eq!(
+            [text(Value::or_null(None::<&str>)), text(Value::or_null(Some("")))],
+            ["(null)", "(null)"]
+        );
         assert_eq!(text(Value::or_not_available(None)), "N/A");
     }
 }

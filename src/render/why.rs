@@ -102,11 +102,13 @@ fn pending(view: &JobView, ctx: &Ctx) -> Vec<String> {
     if view.blockers.is_empty() {
         told.push("Nothing keeps it: it starts in a moment.".to_owned());
     }
-    told.extend(view.expected_start.map(|at| format!("It is expected to start at {}.", time::instant(at, ctx))));
     told.extend(
-        view.deadline()
-            .map(|at| format!("Unless it has started by {} it is cancelled (--deadline).", time::instant(at, ctx))),
+        view.expected_start
+            .map(|at| format!("It is expected to start at {}.", time::instant(at, ctx))),
     );
+    told.extend(view.deadline().map(|at| {
+        format!("Unless it has started by {} it is cancelled (--deadline).", time::instant(at, ctx))
+    }));
     told
 }
 
@@ -114,22 +116,31 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
     let (state, has) = (job::state_name(view), job::allocated_or_asked(view));
     let since = time::instant_or(view.run.start, "an unknown time", ctx);
     let elapsed = time::short(view.elapsed(ctx.now).as_secs());
-    let mut told =
-        vec![format!("{} is {state}. It runs since {since}, for {elapsed}, with {}.", subject(view), amounts(&has))];
-    told.push(match (view.run.state, view.request.time_limit_secs, job::end_or_expected(view, ctx)) {
-        (JobState::Completing, ..) => format!("It is about to end: {}.", view.run.reason),
-        (JobState::Suspended, ..) => "It is suspended; `scontrol resume` lets it go on.".to_owned(),
-        (_, Some(limit), Some(end)) => {
-            format!("It may run until {}: its time limit is {}.", time::instant(end, ctx), time::short(limit))
-        }
-        (_, Some(limit), None) => format!("Its time limit is {}.", time::short(limit)),
-        (_, None, _) => "It has no time limit.".to_owned(),
-    });
-    told.extend(
-        view.request
-            .deadline
-            .map(|at| format!("It is ended at {} at the latest (--deadline).", time::instant(at, ctx))),
+    let mut told = vec![format!(
+        "{} is {state}. It runs since {since}, for {elapsed}, with {}.",
+        subject(view),
+        amounts(&has)
+    )];
+    told.push(
+        match (view.run.state, view.request.time_limit_secs, job::end_or_expected(view, ctx)) {
+            (JobState::Completing, ..) => format!("It is about to end: {}.", view.run.reason),
+            (JobState::Suspended, ..) => {
+                "It is suspended; `scontrol resume` lets it go on.".to_owned()
+            }
+            (_, Some(limit), Some(end)) => {
+                format!(
+                    "It may run until {}: its time limit is {}.",
+                    time::instant(end, ctx),
+                    time::short(limit)
+                )
+            }
+            (_, Some(limit), None) => format!("Its time limit is {}.", time::short(limit)),
+            (_, None, _) => "It has no time limit.".to_owned(),
+        },
     );
+    told.extend(view.request.deadline.map(|at| {
+        format!("It is ended at {} at the latest (--deadline).", time::instant(at, ctx))
+    }));
     told
 }
 
@@ -167,13 +178,20 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
     Some(match (run.state, run.reason) {
         (JobState::Completed, _) => return None,
         (JobState::Timeout, _) => {
-            format!("It reached its time limit of {}.", time::short_limit(view.request.time_limit_secs))
+            format!(
+                "It reached its time limit of {}.",
+                time::short_limit(view.request.time_limit_secs)
+            )
         }
         (JobState::OutOfMemory, _) => {
             let Usage { max_rss_kb, .. } = seff::recorded_usage(view);
-            let used = (max_rss_kb > 0).then(|| format!("; it was seen with {}", kib(max_rss_kb, Units::Exact)));
+            let used = (max_rss_kb > 0)
+                .then(|| format!("; it was seen with {}", kib(max_rss_kb, Units::Exact)));
             let had = job::allocated_or_asked(view).mem_mb;
-            format!("It wanted more memory than the {had} MB that it had{}.", used.unwrap_or_default())
+            format!(
+                "It wanted more memory than the {had} MB that it had{}.",
+                used.unwrap_or_default()
+            )
         }
         (JobState::NodeFail, _) => "The machine went down while it ran.".to_owned(),
         (_, Reason::DeadLine) => {
@@ -182,7 +200,9 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
         }
         (_, Reason::DependencyNeverSatisfied) => "What it depended on could never be.".to_owned(),
         (_, Reason::ClientLost) => "The command that held its allocation went away.".to_owned(),
-        (_, Reason::RunnerLost) => "The process that watched it died: how it would have ended is not known.".to_owned(),
+        (_, Reason::RunnerLost) => {
+            "The process that watched it died: how it would have ended is not known.".to_owned()
+        }
         (_, Reason::JobLaunchFailure) => "It could not be launched.".to_owned(),
         (JobState::Cancelled, Reason::Resources) => {
             "It was to start at once (--immediate), and there was no room.".to_owned()

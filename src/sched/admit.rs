@@ -64,7 +64,9 @@ pub(super) fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host:
 
 /// Refuses what no socket or core of the host has.
 fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal> {
-    let Placement { sockets_per_node, cores_per_socket, threads_per_core, ntasks_per_socket, .. } = request.placement;
+    let Placement {
+        sockets_per_node, cores_per_socket, threads_per_core, ntasks_per_socket, ..
+    } = request.placement;
     let for_tasks = ntasks_per_socket.map(|most| request.task_count().div_ceil(most.max(1)));
     for (what, asked, there) in [
         ("sockets", sockets_per_node.max(for_tasks), host.sockets()),
@@ -110,7 +112,12 @@ fn place(partition: &Partition, has_less: bool) -> Place {
 }
 
 /// Refuses more GPUs than there are, and more of one than there is of any.
-fn check_gpus(request: &JobRequest, tres: &Tres, partition: &Partition, host: &Host) -> Result<(), Refusal> {
+fn check_gpus(
+    request: &JobRequest,
+    tres: &Tres,
+    partition: &Partition,
+    host: &Host,
+) -> Result<(), Refusal> {
     let (share, model) = (request.gpu.share(), request.gpu.model.as_deref());
     let of_model = |gpu: &&Gpu| model.is_none_or(|model| is_model(gpu, model));
     let sizes = partition.gpus_of(host).filter(of_model).map(|gpu| match share {
@@ -126,10 +133,18 @@ fn check_gpus(request: &JobRequest, tres: &Tres, partition: &Partition, host: &H
         return Ok(());
     }
     match sizes.into_iter().map(|(_, there)| there).max() {
-        Some(most) if there == 0 && share != GpuShare::Whole => Err(Refusal::TooMuchOfGpu { share, most }),
+        Some(most) if there == 0 && share != GpuShare::Whole => {
+            Err(Refusal::TooMuchOfGpu { share, most })
+        }
         _ => {
             let place = place(partition, (most as usize) < host.gpus.len());
-            Err(Refusal::TooManyGpus { asked, there, place, model: request.gpu.model.clone(), host: most })
+            Err(Refusal::TooManyGpus {
+                asked,
+                there,
+                place,
+                model: request.gpu.model.clone(),
+                host: most,
+            })
         }
     }
 }
@@ -158,7 +173,9 @@ impl Core {
             JobKind::Batch | JobKind::Run => Texts::New(s.texts),
             JobKind::Allocation => Texts::None,
         };
-        let job = new_job(id, s.request, admitted, s.client, cx.now, |request| self.requests.share(request));
+        let job = new_job(id, s.request, admitted, s.client, cx.now, |request| {
+            self.requests.share(request)
+        });
         self.add_record(job, None);
         self.set_waits(id, &known);
         self.link(id, cx.now);
@@ -180,10 +197,12 @@ impl Core {
         let admitted = self.admit(&s)?;
         self.learn(&known);
         self.check_dependency(&s.request.dependency, &known)?;
-        let (id, cpus, partition) = (JobId(self.next_id), admitted.tres.cpus, admitted.partition.clone());
+        let (id, cpus, partition) =
+            (JobId(self.next_id), admitted.tres.cpus, admitted.partition.clone());
         let job = new_job(id, s.request, admitted, s.client, now, Arc::new);
         let waits = self.waits_of(&job, &known).map(Box::new);
-        let forecast = self.forecast_with(&Record { job, waits, places: Box::default(), start_order: 0 }, now);
+        let forecast =
+            self.forecast_with(&Record { job, waits, places: Box::default(), start_order: 0 }, now);
         Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
     }
 
@@ -224,7 +243,8 @@ impl Core {
         request: &JobRequest,
         takes: impl Fn(&Partition) -> Result<Tres, Refusal>,
     ) -> Result<Admitted, Refusal> {
-        let (mut names, mut sizes, mut limits, mut refusals) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
+        let (mut names, mut sizes, mut limits, mut refusals) =
+            (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
         for partition in partitions {
             match takes(partition) {
                 Ok(_) if names.contains(&partition.name.as_str()) => {}
@@ -248,7 +268,13 @@ impl Core {
         if let Some(other) = request.nodelist.names().iter().find(|name| !is_this(name)) {
             return Err(Refusal::UnknownNode(other.clone()));
         }
-        match request.exclude.names().iter().find(|name| !is_this(name)).or(request.exclude.names().first()) {
+        match request
+            .exclude
+            .names()
+            .iter()
+            .find(|name| !is_this(name))
+            .or(request.exclude.names().first())
+        {
             Some(this) if is_this(this) => Err(Refusal::NodeExcluded(this.clone())),
             Some(other) => Err(Refusal::UnknownNode(other.clone())),
             None => Ok(()),
@@ -283,7 +309,9 @@ impl Core {
     pub(super) fn check_gpu_model(&self, gpu: &GpuRequest) -> Result<(), Refusal> {
         let host = &self.config.host;
         match &gpu.model {
-            Some(model) if !host.gpus.is_empty() && !host.gpus.iter().any(|gpu| is_model(gpu, model)) => {
+            Some(model)
+                if !host.gpus.is_empty() && !host.gpus.iter().any(|gpu| is_model(gpu, model)) =>
+            {
                 let mut known: Vec<String> = host.gpu_models().map(str::to_owned).collect();
                 known.sort_unstable();
                 known.dedup();
@@ -302,11 +330,19 @@ impl Core {
     ///
     /// # Errors
     /// None of them has that much.
-    pub(super) fn readmit(&self, request: &JobRequest, partitions: &[&Partition]) -> Result<Admitted, Refusal> {
+    pub(super) fn readmit(
+        &self,
+        request: &JobRequest,
+        partitions: &[&Partition],
+    ) -> Result<Admitted, Refusal> {
         self.admit_to(partitions, request, |partition| {
             let tres = size(request, partition, &self.config);
             let place = Seating::of(request, &partition.name, &self.config);
-            let want = Want::sized(request, tres, Seating { exclusive: false, limits: LimitSet::default(), ..place });
+            let want = Want::sized(
+                request,
+                tres,
+                Seating { exclusive: false, limits: LimitSet::default(), ..place },
+            );
             let fits = self.ledger.undrained().fits(&want, &self.config.host);
             if fits { Ok(tres) } else { Err(Refusal::ConfigNotAvailable) }
         })

@@ -180,7 +180,9 @@ impl Core {
     pub(super) fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
         let group = self.arrays.get(&array_job)?;
         let has = |id: &&JobId| {
-            self.jobs.get(id).is_some_and(|r| r.job.compact_tasks().is_some_and(|tasks| tasks.contains(task)))
+            self.jobs
+                .get(id)
+                .is_some_and(|r| r.job.compact_tasks().is_some_and(|tasks| tasks.contains(task)))
         };
         group
             .compact

@@ -121,16 +121,20 @@ impl Round {
             return self.at;
         }
         let from = self.at?;
-        let (heads, last, elsewhere) = (self.heads.take(), self.shape.take(), std::mem::take(&mut self.elsewhere));
+        let (heads, last, elsewhere) =
+            (self.heads.take(), self.shape.take(), std::mem::take(&mut self.elsewhere));
         let is_worth = |shape: &Shape| {
             let want = shape.want();
             let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
             is_first || self.passing(None, &want, shape.limit, room, host).is_some()
         };
-        let next_of = |shape: Arc<Shape>, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)));
+        let next_of = |shape: Arc<Shape>, at| {
+            queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)))
+        };
         let mut heads = heads.unwrap_or_else(|| {
-            let is_wide_enough =
-                |shape: &&Arc<Shape>| shape.needs_cpus() <= most || room.lines() > self.reservations.len();
+            let is_wide_enough = |shape: &&Arc<Shape>| {
+                shape.needs_cpus() <= most || room.lines() > self.reservations.len()
+            };
             let shapes = queue.shapes().take_while(is_wide_enough).filter(|shape| is_worth(shape));
             shapes.filter_map(|shape| next_of(Arc::clone(shape), from)).collect()
         });
@@ -169,7 +173,9 @@ impl Round {
         host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
-        let Some(Place { shape, .. }) = places.iter().find(|place| place.key == key) else { return self.wait() };
+        let Some(Place { shape, .. }) = places.iter().find(|place| place.key == key) else {
+            return self.wait();
+        };
         let (want, limit_secs) = (shape.want(), shape.limit);
         let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
         if is_first && !room.fits(&want, host) {
@@ -180,20 +186,36 @@ impl Round {
             self.elsewhere.extend(places.iter().filter(|place| place.key > key).cloned());
             return self.wait();
         }
-        let Some(part) = self.passing(Some(key.id), &want, limit_secs, room, host) else { return self.wait() };
+        let Some(part) = self.passing(Some(key.id), &want, limit_secs, room, host) else {
+            return self.wait();
+        };
         // What was kept for itself stays so to the end of the pass: nothing becomes free meanwhile.
         let now = self.now;
-        let delayed = self.reservations.iter_mut().filter(|kept| !ends_before(now, &kept.reservation, limit_secs));
-        delayed.filter_map(|kept| kept.reservation.spare.as_mut()).for_each(|spare| spare.take(&part));
+        let delayed = self
+            .reservations
+            .iter_mut()
+            .filter(|kept| !ends_before(now, &kept.reservation, limit_secs));
+        delayed
+            .filter_map(|kept| kept.reservation.spare.as_mut())
+            .for_each(|spare| spare.take(&part));
         Verdict::Start(part)
     }
 
     /// What is kept for a blocked job: where it is expected to start first, of the lines in which it is the first too.
-    fn earliest(&self, key: QueueKey, places: &[Place], room: &Room, host: &Host, running: &[Running]) -> Option<Kept> {
+    fn earliest(
+        &self,
+        key: QueueKey,
+        places: &[Place],
+        room: &Room,
+        host: &Host,
+        running: &[Running],
+    ) -> Option<Kept> {
         let own = places.iter().filter(|place| place.key >= key && place.key.tier == key.tier);
         let blocked = own.filter(|place| {
             let want = place.shape.want();
-            !self.has_reservation(&want, room) && is_below_limits(&want, room, host) && !room.fits(&want, host)
+            !self.has_reservation(&want, room)
+                && is_below_limits(&want, room, host)
+                && !room.fits(&want, host)
         });
         let kept = blocked.map(|place| {
             let want = place.shape.want();
@@ -238,7 +260,11 @@ impl Round {
         room: &Room,
         host: &Host,
     ) -> Option<Part> {
-        let others = self.reservations.iter().filter(|kept| Some(kept.job) != job).map(|kept| &kept.reservation);
+        let others = self
+            .reservations
+            .iter()
+            .filter(|kept| Some(kept.job) != job)
+            .map(|kept| &kept.reservation);
         let kept = others.filter(|kept| !ends_before(self.now, kept, limit_secs));
         let spares: Option<Vec<&Room>> = kept.map(|kept| kept.spare.as_ref()).collect();
         room.pick_in_all(&spares?, want, host)
@@ -261,20 +287,33 @@ fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64
 /// The reservation of a job that does not fit into the room that there is now.
 fn reserve(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Reservation {
     let mut room = now.clone();
-    let at = end_until_it_fits(want, &mut room, running, host).last().and_then(|last| last.end.at());
+    let at =
+        end_until_it_fits(want, &mut room, running, host).last().and_then(|last| last.end.at());
     // A job that fits not even then waits for the host to change: nothing is spare, and its start is unknown.
-    let Some(part) = room.pick_beside(now, want, host) else { return Reservation { at: None, spare: None } };
+    let Some(part) = room.pick_beside(now, want, host) else {
+        return Reservation { at: None, spare: None };
+    };
     room.take(&part);
     Reservation { at, spare: Some(room) }
 }
 
 /// When a job starts at the latest that does not fit into `now`. `None`: nobody can tell.
-pub fn latest_start(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Option<Timestamp> {
+pub fn latest_start(
+    want: &Want,
+    now: &Room,
+    running: Vec<Running>,
+    host: &Host,
+) -> Option<Timestamp> {
     reserve(want, now, running, host).at.filter(|_| !now.fits(want, host))
 }
 
 /// The running jobs that have to end, in the order in which they are expected to; all of them where that is not enough.
-fn end_until_it_fits(want: &Want, room: &mut Room, mut running: Vec<Running>, host: &Host) -> Vec<Running> {
+fn end_until_it_fits(
+    want: &Want,
+    room: &mut Room,
+    mut running: Vec<Running>,
+    host: &Host,
+) -> Vec<Running> {
     running.sort_by_key(|r| (r.end.at().is_none(), r.end.at(), r.order));
     for at in 0..running.len() {
         let (r, next) = (&running[at], running.get(at + 1));

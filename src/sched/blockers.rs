@@ -57,13 +57,19 @@ impl Core {
     /// A limit on its account or its name lets it never start.
     fn above_limit(&self, choice: &Choice) -> Option<Reason> {
         let want = choice.want();
-        Some(self.ledger.whole().limit_reached(&want.place, want.tres.cpus, &self.config.host)?.reason)
+        Some(
+            self.ledger
+                .whole()
+                .limit_reached(&want.place, want.tres.cpus, &self.config.host)?
+                .reason,
+        )
     }
 
     /// The partition is not there any more, or starts no jobs now.
     fn partition_blocker(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
         let Some(partition) = choice.partition else { return Some(Reason::PartitionConfig) };
-        let is_closed = partition.allowed_hours.is_some_and(|hours| !self.config.zone.is_within(hours, now));
+        let is_closed =
+            partition.allowed_hours.is_some_and(|hours| !self.config.zone.is_within(hours, now));
         match partition.state {
             PartitionState::Inactive => Some(Reason::PartitionInactive),
             PartitionState::Down => Some(Reason::PartitionDown),
@@ -79,13 +85,20 @@ impl Core {
 
     /// When a partition opens next, if it is closed now.
     pub(super) fn opens_in(&self, choice: &Choice, now: Timestamp) -> Option<Timestamp> {
-        let hours = choice.partition?.allowed_hours.filter(|hours| !self.config.zone.is_within(*hours, now))?;
+        let hours = choice
+            .partition?
+            .allowed_hours
+            .filter(|hours| !self.config.zone.is_within(*hours, now))?;
         self.config.zone.next_begin(hours, now)
     }
 
     /// All that keeps a record from starting and is neither a matter of free resources nor of its partition, each worked
     /// out when it is asked for.
-    pub(super) fn gates_anywhere(&self, record: &Record, now: Timestamp) -> impl Iterator<Item = Reason> {
+    pub(super) fn gates_anywhere(
+        &self,
+        record: &Record,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Reason> {
         let job = &record.job;
         let group = || job.array_job_id().and_then(|array| self.arrays.get(&array));
         once_with(|| held(job))
@@ -119,7 +132,8 @@ impl Core {
     /// The first blocker that is not a matter of free resources. Of several partitions, one that is open is enough.
     pub(super) fn gate(&self, record: &Record, now: Timestamp) -> Option<Reason> {
         let everywhere = || {
-            let mut reasons = Choice::all(&record.job, &self.config).map(|choice| self.gate_in(&choice, now));
+            let mut reasons =
+                Choice::all(&record.job, &self.config).map(|choice| self.gate_in(&choice, now));
             let first = reasons.next().flatten()?;
             reasons.all(|reason| reason.is_some()).then_some(first)
         };
@@ -127,9 +141,16 @@ impl Core {
     }
 
     /// What a record of the queue is about, if it still only waits for resources.
-    pub(super) fn open_choice<'a>(&'a self, record: &'a Record, key: QueueKey, now: Timestamp) -> Option<Choice<'a>> {
-        let choice = Choice::all(&record.job, &self.config).find(|choice| choice.at == key.choice)?;
-        let is_open = self.gate_anywhere(record, now).is_none() && self.gate_in(&choice, now).is_none();
+    pub(super) fn open_choice<'a>(
+        &'a self,
+        record: &'a Record,
+        key: QueueKey,
+        now: Timestamp,
+    ) -> Option<Choice<'a>> {
+        let choice =
+            Choice::all(&record.job, &self.config).find(|choice| choice.at == key.choice)?;
+        let is_open =
+            self.gate_anywhere(record, now).is_none() && self.gate_in(&choice, now).is_none();
         is_open.then_some(choice)
     }
 
@@ -153,13 +174,20 @@ impl Core {
     }
 
     /// The partition in which a job that only waits for resources comes first, and why it waits there.
-    pub(super) fn waits_in<'a>(&'a self, record: &'a Record, now: Timestamp) -> Option<(Choice<'a>, Reason)> {
-        let open = Choice::all(&record.job, &self.config).filter(|choice| self.gate_in(choice, now).is_none());
-        open.map(|choice| (choice, self.reason_in(&choice))).min_by_key(|(_, reason)| match reason {
-            Reason::None => 0,
-            Reason::Priority => 2,
-            _ => 1,
-        })
+    pub(super) fn waits_in<'a>(
+        &'a self,
+        record: &'a Record,
+        now: Timestamp,
+    ) -> Option<(Choice<'a>, Reason)> {
+        let open = Choice::all(&record.job, &self.config)
+            .filter(|choice| self.gate_in(choice, now).is_none());
+        open.map(|choice| (choice, self.reason_in(&choice))).min_by_key(
+            |(_, reason)| match reason {
+                Reason::None => 0,
+                Reason::Priority => 2,
+                _ => 1,
+            },
+        )
     }
 
     /// Who comes first of those that wait for the same resources. Who is at a limit keeps nobody waiting.
@@ -178,7 +206,8 @@ impl Core {
     fn reason_in(&self, choice: &Choice) -> Reason {
         let (id, want) = (choice.job.id, choice.want());
         let (room, host) = (self.ledger.room(), &self.config.host);
-        let own_limit = room.limit_reached(&want.place, want.tres.cpus, host).map(|reached| reached.reason);
+        let own_limit =
+            room.limit_reached(&want.place, want.tres.cpus, host).map(|reached| reached.reason);
         let of_expanded = || self.limit_of_expanded(id, want.tres.cpus, |reached| reached.reason);
         if let Some(reason) = own_limit.or_else(of_expanded) {
             return reason;
@@ -188,7 +217,11 @@ impl Core {
         }
         if room.fits(&want, host) {
             // The next plan starts it, unless that would delay the first of another line.
-            if self.queue.first().is_some_and(|first| first.id != id) { Reason::Priority } else { Reason::None }
+            if self.queue.first().is_some_and(|first| first.id != id) {
+                Reason::Priority
+            } else {
+                Reason::None
+            }
         } else if self.ledger.is_exclusive() || want.place.exclusive {
             Reason::Exclusive
         } else {

@@ -82,8 +82,12 @@ impl Card {
             (GpuShare::Whole, false) => self.owners = self.owners.saturating_sub(1),
             (GpuShare::MemMb(mb), true) => self.taken_mb = self.taken_mb.saturating_add(mb),
             (GpuShare::MemMb(mb), false) => self.taken_mb = self.taken_mb.saturating_sub(mb),
-            (GpuShare::Shards(shards), true) => self.taken_shards = self.taken_shards.saturating_add(shards),
-            (GpuShare::Shards(shards), false) => self.taken_shards = self.taken_shards.saturating_sub(shards),
+            (GpuShare::Shards(shards), true) => {
+                self.taken_shards = self.taken_shards.saturating_add(shards)
+            }
+            (GpuShare::Shards(shards), false) => {
+                self.taken_shards = self.taken_shards.saturating_sub(shards)
+            }
         }
     }
 }
@@ -100,7 +104,8 @@ pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
 impl Cards {
     /// All GPUs of the host, with nobody on them.
     pub fn of(host: &Host) -> Self {
-        let card = |gpu: &Gpu| Card { mem_mb: gpu.mem_mb, shards: host.gpu_shards, ..Card::default() };
+        let card =
+            |gpu: &Gpu| Card { mem_mb: gpu.mem_mb, shards: host.gpu_shards, ..Card::default() };
         Cards(host.gpus.iter().map(|gpu| (gpu.id, card(gpu))).collect())
     }
 
@@ -136,7 +141,10 @@ impl Cards {
     /// What others have of each, where they have something.
     pub fn elsewhere(&self) -> impl Iterator<Item = (u32, u64)> {
         let is_used = |card: &Card| card.elsewhere != Elsewhere::default();
-        self.0.iter().filter(move |(_, card)| is_used(card)).map(|(id, card)| (*id, card.elsewhere.mem_mb))
+        self.0
+            .iter()
+            .filter(move |(_, card)| is_used(card))
+            .map(|(id, card)| (*id, card.elsewhere.mem_mb))
     }
 
     pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
@@ -147,7 +155,13 @@ impl Cards {
 
     /// The GPUs that `want` would get, ascending, of what is free here and in `others`; `None` where too few will do. Those
     /// that are not free in `beside` go first.
-    pub fn pick(&self, want: &GpuWant, others: &[&Cards], beside: Option<&Cards>, host: &Host) -> Option<Vec<u32>> {
+    pub fn pick(
+        &self,
+        want: &GpuWant,
+        others: &[&Cards],
+        beside: Option<&Cards>,
+        host: &Host,
+    ) -> Option<Vec<u32>> {
         let count = want.count as usize;
         if count == 0 {
             return Some(Vec::new());
@@ -171,8 +185,13 @@ impl Cards {
             Some(model) => host.gpus.iter().any(|gpu| gpu.id == id && is_model(gpu, model)),
         };
         let is_own = |id: u32| want.among.is_none_or(|among| among.contains(&id));
-        let free = self.0.iter().filter(|(id, card)| card.has(want.share) && is_wanted(**id) && is_own(**id));
-        free.map(|(id, _)| *id).filter(|id| others.iter().all(|other| other.have(&[*id], want.share))).collect()
+        let free = self
+            .0
+            .iter()
+            .filter(|(id, card)| card.has(want.share) && is_wanted(**id) && is_own(**id));
+        free.map(|(id, _)| *id)
+            .filter(|id| others.iter().all(|other| other.have(&[*id], want.share)))
+            .collect()
     }
 
     /// Whether each of these has so much that is free.
@@ -221,8 +240,15 @@ mod tests {
         let mut cards = Cards::of(&host);
         assert_eq!(cards.pick(&want(1, GpuShare::MemMb(50)), &[], None, &host), Some(vec![1]));
         cards.take(&[1], GpuShare::MemMb(250));
-        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(150)), &[], None, &host), Some(vec![1, 2, 3]));
-        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(151)), &[], None, &host), None, "one of them has 150 left");
+        assert_eq!(
+            cards.pick(&want(3, GpuShare::MemMb(150)), &[], None, &host),
+            Some(vec![1, 2, 3])
+        );
+        assert_eq!(
+            cards.pick(&want(3, GpuShare::MemMb(151)), &[], None, &host),
+            None,
+            "one of them has 150 left"
+        );
         assert_eq!(cards.pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
     }
 
@@ -255,7 +281,14 @@ mod tests {
         assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), Some(vec![2]));
         cards.take(&[2], GpuShare::MemMb(30));
         assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), None);
-        assert_eq!(cards.pick(&want(1, GpuShare::Shards(1)), &[], None, &host), None, "it has no parts of it");
-        assert_eq!(cards.emptied().pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
+        assert_eq!(
+            cards.pick(&want(1, GpuShare::Shards(1)), &[], None, &host),
+            None,
+            "it has no parts of it"
+        );
+        assert_eq!(
+            cards.emptied().pick(&want(1, GpuShare::Whole), &[], None, &host),
+            Some(vec![2])
+        );
     }
 }

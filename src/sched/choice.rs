@@ -31,9 +31,10 @@ impl<'a> Choice<'a> {
             let place = Seating::of(&job.request, name, config);
             let partition = place.partition.and_then(|at| config.partitions.get(at));
             let (tres, limit_secs) = match partition.filter(|_| !is_settled) {
-                Some(partition) => {
-                    (size(&job.request, partition, config), partition.limit_for(job.request.time_limit_secs))
-                }
+                Some(partition) => (
+                    size(&job.request, partition, config),
+                    partition.limit_for(job.request.time_limit_secs),
+                ),
                 None => (job.tres, job.request.time_limit_secs),
             };
             Choice { job, at, partition, tres, limit_secs, place }

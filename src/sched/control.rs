@@ -23,13 +23,20 @@ impl Core {
     pub fn resolve(&self, sel: &JobRef) -> Vec<JobId> {
         let mut found = match (&sel.tasks, self.arrays.get(&sel.job)) {
             (None, Some(group)) => group.records.iter().copied().collect(),
-            (None, None) => self.jobs.contains_key(&sel.job).then_some(sel.job).into_iter().collect(),
+            (None, None) => {
+                self.jobs.contains_key(&sel.job).then_some(sel.job).into_iter().collect()
+            }
             (Some(_), None) => Vec::new(),
             (Some(tasks), Some(group)) => {
                 let mut found: Vec<JobId> = if tasks.len() <= group.tasks.len() {
                     tasks.iter().filter_map(|task| group.tasks.get(&task)).copied().collect()
                 } else {
-                    group.tasks.iter().filter(|(task, _)| tasks.contains(**task)).map(|(_, id)| *id).collect()
+                    group
+                        .tasks
+                        .iter()
+                        .filter(|(task, _)| tasks.contains(**task))
+                        .map(|(_, id)| *id)
+                        .collect()
                 };
                 let has_some = |id: &&JobId| {
                     let own = self.job(**id).and_then(|job| job.compact_tasks());
@@ -54,7 +61,8 @@ impl Core {
             return self.jobs().filter(|job| query.matches(job)).map(|job| job.id).collect();
         }
         let matches = |id: &JobId| self.job(*id).is_some_and(|job| query.matches(job));
-        let mut found: Vec<JobId> = query.jobs.iter().flat_map(|named| self.resolve(named)).filter(matches).collect();
+        let mut found: Vec<JobId> =
+            query.jobs.iter().flat_map(|named| self.resolve(named)).filter(matches).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -62,11 +70,17 @@ impl Core {
 
     /// As [`Self::find`], in parts: of a question that names no jobs only so many records are looked at, those with higher
     /// numbers than `after`. After which number to go on; `None` where that is all.
-    pub fn find_some(&self, query: &JobQuery, after: Option<JobId>, most: usize) -> (Vec<JobId>, Option<JobId>) {
+    pub fn find_some(
+        &self,
+        query: &JobQuery,
+        after: Option<JobId>,
+        most: usize,
+    ) -> (Vec<JobId>, Option<JobId>) {
         if !query.jobs.is_empty() {
             return (self.find(query), None);
         }
-        let mut records = self.jobs.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let mut records =
+            self.jobs.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         let (mut found, mut last) = (Vec::new(), None);
         for (id, record) in records.by_ref().take(most) {
             last = Some(*id);
@@ -101,7 +115,8 @@ impl Core {
         let mut picked = Vec::with_capacity(found.len());
         for id in found {
             let splits = self.job(id).is_some_and(|job| {
-                job.run.state == JobState::Pending && job.compact_tasks().is_some_and(|own| !covers(tasks, own))
+                job.run.state == JobState::Pending
+                    && job.compact_tasks().is_some_and(|own| !covers(tasks, own))
             });
             if !splits {
                 picked.push(id);
@@ -118,14 +133,25 @@ impl Core {
 
     /// scancel. Pending jobs are CANCELLED at once; running ones are COMPLETING until their processes are gone. The
     /// records that were cancelled.
-    pub fn cancel(&mut self, sel: &JobRef, by_uid: u32, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+    pub fn cancel(
+        &mut self,
+        sel: &JobRef,
+        by_uid: u32,
+        cx: &mut Cx,
+    ) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
             return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, cx);
         }
         self.end_by_user(sel, StopCause::Cancelled { by: by_uid }, by_uid, cx)
     }
 
-    fn end_by_user(&mut self, sel: &JobRef, cause: StopCause, by_uid: u32, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+    fn end_by_user(
+        &mut self,
+        sel: &JobRef,
+        cause: StopCause,
+        by_uid: u32,
+        cx: &mut Cx,
+    ) -> Result<Vec<JobId>, Refusal> {
         let mut done = Vec::new();
         for id in self.pick(sel, cx)? {
             let Some(job) = self.job(id) else { continue };
@@ -141,7 +167,8 @@ impl Core {
                 }
                 JobState::Completing => {
                     // It is being stopped already, for a requeue or at its time limit: it only does not come back.
-                    let is_requeued = job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none();
+                    let is_requeued =
+                        job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none();
                     let comes_back = is_requeued || job.runs_again();
                     if let Some(record) = self.jobs.get_mut(&id).filter(|_| comes_back) {
                         record.job.run.cancelled_by = Some(by_uid);
@@ -166,7 +193,12 @@ impl Core {
         if done.is_empty() { Err(Refusal::AlreadyDone) } else { Ok(done) }
     }
 
-    fn cancel_step(&mut self, sel: &JobRef, cause: StopCause, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+    fn cancel_step(
+        &mut self,
+        sel: &JobRef,
+        cause: StopCause,
+        cx: &mut Cx,
+    ) -> Result<Vec<JobId>, Refusal> {
         let keys = self.live_steps(sel)?;
         for key in &keys {
             cx.out.effects.push(Effect::StopStep { step: *key, cause });
@@ -178,8 +210,11 @@ impl Core {
     fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, Refusal> {
         let Some(step) = sel.step else { return Err(Refusal::UnknownStep) };
         let jobs = self.resolve(&JobRef { step: None, ..sel.clone() });
-        let keys: Vec<StepKey> =
-            jobs.into_iter().filter(|id| self.has_live_step(*id, step)).map(|job| StepKey { job, step }).collect();
+        let keys: Vec<StepKey> = jobs
+            .into_iter()
+            .filter(|id| self.has_live_step(*id, step))
+            .map(|job| StepKey { job, step })
+            .collect();
         if keys.is_empty() { Err(Refusal::UnknownStep) } else { Ok(keys) }
     }
 
@@ -271,7 +306,12 @@ impl Core {
 
     /// scontrol requeue and requeuehold: a batch job that runs or has ended is PENDING again, with its number. Slurm
     /// lets it wait two minutes; here it may start at once.
-    pub fn requeue(&mut self, sel: &JobRef, and_hold: bool, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+    pub fn requeue(
+        &mut self,
+        sel: &JobRef,
+        and_hold: bool,
+        cx: &mut Cx,
+    ) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
@@ -318,7 +358,8 @@ impl Core {
     fn ended_part(&mut self, id: JobId, sel: &JobRef, cx: &mut Cx) -> Option<JobId> {
         let Some(tasks) = &sel.tasks else { return Some(id) };
         let job = self.job(id)?;
-        if !job.run.state.is_terminal() || job.compact_tasks().is_none_or(|own| covers(tasks, own)) {
+        if !job.run.state.is_terminal() || job.compact_tasks().is_none_or(|own| covers(tasks, own))
+        {
             return Some(id);
         }
         let own = self.split_set(id, tasks)?;
@@ -348,8 +389,14 @@ impl Core {
         for id in &found {
             if self.transition(*id, JobState::Running, cx.now) {
                 self.save(*id, cx);
-                let steps = self.job(*id).map_or(&[][..], |job| &job.steps).iter().filter(|step| step.end.is_none());
-                cx.out.changes.extend(steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }));
+                let steps = self
+                    .job(*id)
+                    .map_or(&[][..], |job| &job.steps)
+                    .iter()
+                    .filter(|step| step.end.is_none());
+                cx.out.changes.extend(
+                    steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }),
+                );
                 cx.out.effects.push(Effect::Resume(*id));
                 self.tell_limit(*id, cx);
                 self.start_waiting_steps(*id, cx);
@@ -366,8 +413,12 @@ impl Core {
         let mut fit = Vec::new();
         for job in found.into_iter().filter_map(|id| self.job(id)) {
             match job.run.state {
-                JobState::Running | JobState::Suspended if job.run.state == wanted => fit.push(job.id),
-                JobState::Running | JobState::Suspended | JobState::Completing => refused = Refusal::Disabled,
+                JobState::Running | JobState::Suspended if job.run.state == wanted => {
+                    fit.push(job.id)
+                }
+                JobState::Running | JobState::Suspended | JobState::Completing => {
+                    refused = Refusal::Disabled
+                }
                 JobState::Pending => refused = Refusal::Pending,
                 JobState::Completed
                 | JobState::Failed
@@ -386,7 +437,12 @@ impl Core {
         if named.into_iter().any(|job| job.run.state == JobState::Pending && job.hold != Hold::No) {
             return Err(Refusal::Held);
         }
-        let highest = self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.priority).max();
+        let highest = self
+            .jobs
+            .values()
+            .filter(|r| r.job.run.state == JobState::Pending)
+            .map(|r| r.job.priority)
+            .max();
         let above = highest.unwrap_or(0).saturating_add(1);
         self.update(sel, &[Update::Nice(0), Update::Priority(above)], &[], cx)
     }

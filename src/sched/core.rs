@@ -24,7 +24,9 @@ use crate::model::diagnostics::RoundFacts;
 use crate::model::job::ClientProcess;
 use crate::model::node::{LaunchAtDeath, NodeParts};
 use crate::model::partition::Host;
-use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, StepId, Timestamp};
+use crate::model::{
+    ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, StepId, Timestamp,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -90,7 +92,9 @@ pub struct Core {
 }
 
 /// The jobs that these dependencies name: what to ask the store about before `submit` and `recover`.
-pub fn dependency_targets<'a>(dependencies: impl IntoIterator<Item = &'a Dependency>) -> Vec<JobId> {
+pub fn dependency_targets<'a>(
+    dependencies: impl IntoIterator<Item = &'a Dependency>,
+) -> Vec<JobId> {
     let mut targets: Vec<JobId> = dependencies
         .into_iter()
         .flat_map(|dependency| &dependency.terms)
@@ -203,8 +207,12 @@ impl Core {
         self.ledger = ledger;
         self.note_elsewhere();
         self.note_cpus_elsewhere();
-        let pending: Vec<JobId> =
-            self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.id).collect();
+        let pending: Vec<JobId> = self
+            .jobs
+            .values()
+            .filter(|r| r.job.run.state == JobState::Pending)
+            .map(|r| r.job.id)
+            .collect();
         for id in pending {
             self.refresh(id, now);
             self.arm(id, now);
@@ -221,7 +229,10 @@ impl Core {
     pub(super) fn add_record(&mut self, job: Job, waits: Option<Box<Waits>>) {
         let id = job.id;
         self.clients.extend(job.client.map(|client| (client.process, id)));
-        self.jobs.insert(id, Box::new(Record { job, waits: None, places: Box::default(), start_order: 0 }));
+        self.jobs.insert(
+            id,
+            Box::new(Record { job, waits: None, places: Box::default(), start_order: 0 }),
+        );
         self.put_waits(id, waits);
         self.index(id);
     }
@@ -241,14 +252,20 @@ impl Core {
     /// On the way to RUNNING the allocation is noted before.
     #[must_use]
     pub(super) fn transition(&mut self, id: JobId, to: JobState, now: Timestamp) -> bool {
-        let Some(from) = self.job(id).map(|job| job.run.state).filter(|from| from.can_become(to)) else { return false };
+        let Some(from) = self.job(id).map(|job| job.run.state).filter(|from| from.can_become(to))
+        else {
+            return false;
+        };
         let was_at_limit = self.is_array_at_limit(id);
         self.unindex(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
             if let Some(since) = job.run.suspended_at.filter(|_| from == JobState::Suspended) {
                 job.run.suspended_us += u64::try_from(now.since(since).as_micros()).unwrap_or(0);
-                job.steps.iter_mut().filter(|step| step.end.is_none()).for_each(|step| step.stood_still(since, now));
+                job.steps
+                    .iter_mut()
+                    .filter(|step| step.end.is_none())
+                    .for_each(|step| step.stood_still(since, now));
                 job.run.suspended_at = None;
             }
             job.run.state = to;
@@ -283,8 +300,10 @@ impl Core {
 
     /// Looks at all pending records of the array that `id` belongs to again.
     pub(super) fn refresh_array(&mut self, id: JobId, now: Timestamp) {
-        let waiting: Vec<JobId> =
-            self.group_of(id).map(|group| group.waiting.iter().copied().collect()).unwrap_or_default();
+        let waiting: Vec<JobId> = self
+            .group_of(id)
+            .map(|group| group.waiting.iter().copied().collect())
+            .unwrap_or_default();
         for other in waiting {
             self.refresh(other, now);
         }
@@ -340,7 +359,9 @@ impl Core {
     fn queue_key(&self, choice: &Choice) -> QueueKey {
         let job = choice.job;
         let turn = match (&job.role, job.array_job_id().and_then(|array| self.arrays.get(&array))) {
-            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Some(group)) => group.last_served.max(job.id.0),
+            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Some(group)) => {
+                group.last_served.max(job.id.0)
+            }
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, None) => job.id.0,
             // What comes back has the turn of its submission, as a plain job with its number.
             (ArrayRole::Task { array_job, .. }, _) if job.run.restarts > 0 => array_job.0,
@@ -348,7 +369,14 @@ impl Core {
         };
         let task = if let ArrayRole::Task { task, .. } = job.role { task } else { 0 };
         let tier = Reverse(choice.partition.map_or(1, Partition::tier));
-        QueueKey { tier, priority: Reverse(rank(&job.request)), turn, task, id: job.id, choice: choice.at }
+        QueueKey {
+            tier,
+            priority: Reverse(rank(&job.request)),
+            turn,
+            task,
+            id: job.id,
+            choice: choice.at,
+        }
     }
 
     /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.
@@ -380,11 +408,16 @@ impl Core {
     /// The singletons of a name that may go now, or no longer may: those before the first that had to wait and still
     /// has. Only those of the earliest submission can be free.
     pub(super) fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
-        let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else { return };
-        let is_moved = |id: &JobId| {
-            self.jobs.get(id).is_some_and(|record| !record.places.is_empty() || self.is_singleton_free(&record.job))
+        let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else {
+            return;
         };
-        let moved: Vec<JobId> = group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect();
+        let is_moved = |id: &JobId| {
+            self.jobs.get(id).is_some_and(|record| {
+                !record.places.is_empty() || self.is_singleton_free(&record.job)
+            })
+        };
+        let moved: Vec<JobId> =
+            group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect();
         for id in moved {
             self.refresh(id, now);
         }

@@ -57,11 +57,14 @@ impl Core {
             Ok(found) => (Some(found), None),
             Err(failure) => (None, Some(failure)),
         };
-        let before = (self.ledger.without_jobs().cloned(), self.cpu_use.readings.failure().is_some());
+        let before =
+            (self.ledger.without_jobs().cloned(), self.cpu_use.readings.failure().is_some());
         self.cpu_use.readings.answered(failure, now);
         self.cpu_use.found = found;
         self.note_cpus_elsewhere();
-        if before == (self.ledger.without_jobs().cloned(), self.cpu_use.readings.failure().is_some()) {
+        if before
+            == (self.ledger.without_jobs().cloned(), self.cpu_use.readings.failure().is_some())
+        {
             return;
         }
         let is_pending = |job: &&Job| job.run.state == JobState::Pending;
@@ -80,8 +83,13 @@ impl Core {
     /// How many CPUs others have of those that jobs may use.
     fn cpus_taken(&self) -> u32 {
         let host = &self.config.host;
-        let kept_back = host.topology.cpus().iter().filter(|cpu| !host.cpu_ids.contains(cpu)).count() as u32;
-        let used = self.cpu_use.found.as_ref().map_or(0, |reading| reading.used_centi.saturating_add(50) / 100);
+        let kept_back =
+            host.topology.cpus().iter().filter(|cpu| !host.cpu_ids.contains(cpu)).count() as u32;
+        let used = self
+            .cpu_use
+            .found
+            .as_ref()
+            .map_or(0, |reading| reading.used_centi.saturating_add(50) / 100);
         used.saturating_sub(kept_back).min(host.tres().cpus)
     }
 

@@ -47,7 +47,12 @@ impl Known {
     pub(super) fn new(ended: &[EndedJob]) -> Self {
         let mut known = Known::default();
         for job in ended {
-            let fact = Fact { begun: Some(job.start.unwrap_or(job.ended)), runs: false, ended: true, ok: job.ok };
+            let fact = Fact {
+                begun: Some(job.start.unwrap_or(job.ended)),
+                runs: false,
+                ended: true,
+                ok: job.ok,
+            };
             known.single.insert(job.id, fact);
             if let Some((array, task)) = job.array {
                 known.arrays.entry(array).or_default().insert(task, fact);
@@ -116,7 +121,11 @@ fn is_settled(term: &DependencyTerm, status: Status) -> bool {
 
 impl Core {
     /// Refuses a dependency on jobs that nobody knows.
-    pub(super) fn check_dependency(&self, dependency: &Dependency, known: &Known) -> Result<(), Refusal> {
+    pub(super) fn check_dependency(
+        &self,
+        dependency: &Dependency,
+        known: &Known,
+    ) -> Result<(), Refusal> {
         for term in &dependency.terms {
             let DependencyTerm::On { job: target, .. } = term else { continue };
             if !self.is_known(target, known) {
@@ -133,7 +142,10 @@ impl Core {
             || known.arrays.contains_key(&target.job);
         match &target.tasks {
             None => is_known_job,
-            Some(tasks) => is_known_job && tasks.iter().all(|task| self.task_fact(target.job, task, known).is_some()),
+            Some(tasks) => {
+                is_known_job
+                    && tasks.iter().all(|task| self.task_fact(target.job, task, known).is_some())
+            }
         }
     }
 
@@ -143,7 +155,12 @@ impl Core {
                 return Some(Fact::of(&record.job));
             }
             if group.ended.contains(task) {
-                return Some(Fact { begun: group.last_begun, runs: false, ended: true, ok: group.ok.contains(task) });
+                return Some(Fact {
+                    begun: group.last_begun,
+                    runs: false,
+                    ended: true,
+                    ok: group.ok.contains(task),
+                });
             }
             if self.compact_with(array, task).is_some() {
                 return Some(Fact { begun: None, runs: false, ended: false, ok: false });
@@ -166,7 +183,9 @@ impl Core {
     }
 
     fn term_status(&self, term: &DependencyTerm, of: &Job, known: &Known) -> Status {
-        let DependencyTerm::On { kind, job: target, delay_minutes } = term else { return Status::Open };
+        let DependencyTerm::On { kind, job: target, delay_minutes } = term else {
+            return Status::Open;
+        };
         let mut tally = Tally::default();
         match (&target.tasks, &of.role) {
             (Some(tasks), _) => {
@@ -238,16 +257,25 @@ impl Core {
         if dependency.is_empty() || job.run.state != JobState::Pending {
             return None;
         }
-        let terms: Vec<(DependencyTerm, Status)> =
-            dependency.terms.iter().map(|term| (term.clone(), self.term_status(term, job, known))).collect();
+        let terms: Vec<(DependencyTerm, Status)> = dependency
+            .terms
+            .iter()
+            .map(|term| (term.clone(), self.term_status(term, job, known)))
+            .collect();
         let corr = self.corr_of(job, &terms, known);
         Some(Waits { terms, any: dependency.any, corr })
     }
 
     /// For a compact record whose tasks wait for their counterparts in other arrays.
-    fn corr_of(&self, job: &Job, terms: &[(DependencyTerm, Status)], known: &Known) -> Option<Corr> {
+    fn corr_of(
+        &self,
+        job: &Job,
+        terms: &[(DependencyTerm, Status)],
+        known: &Known,
+    ) -> Option<Corr> {
         let tasks = job.compact_tasks()?;
-        let targets: Vec<JobId> = terms.iter().filter_map(|(term, _)| self.corr_target(term, known)).collect();
+        let targets: Vec<JobId> =
+            terms.iter().filter_map(|(term, _)| self.corr_target(term, known)).collect();
         if targets.is_empty() {
             return None;
         }
@@ -270,7 +298,8 @@ impl Core {
     }
 
     fn update_corr(&self, corr: &mut Corr, task: u32, known: &Known) {
-        let facts: Vec<Option<Fact>> = corr.targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
+        let facts: Vec<Option<Fact>> =
+            corr.targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
         corr.ready.remove(&task);
         corr.failed.remove(&task);
         if facts.iter().any(|fact| fact.is_none_or(|f| f.ended && !f.ok)) {
@@ -297,7 +326,9 @@ impl Core {
     }
 
     pub(super) fn clear_waits(&mut self, id: JobId) {
-        let Some(waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take()) else { return };
+        let Some(waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take()) else {
+            return;
+        };
         for (term, _) in &waits.terms {
             let DependencyTerm::On { job, .. } = term else { continue };
             if let Some(dependents) = self.dependents.get_mut(&job.job) {
@@ -316,7 +347,10 @@ impl Core {
         let dependents: Vec<JobId> = dependents.iter().copied().collect();
         let known = Known::default();
         for &id in &dependents {
-            let Some(mut waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take()) else { continue };
+            let Some(mut waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take())
+            else {
+                continue;
+            };
             if let Some(record) = self.jobs.get(&id) {
                 for (term, status) in &mut waits.terms {
                     if let DependencyTerm::On { job, .. } = &*term
@@ -348,7 +382,9 @@ impl Core {
     /// Whether a singleton may run: nobody of its name and user is there who was submitted earlier, or runs.
     pub(super) fn is_singleton_free(&self, job: &Job) -> bool {
         let own = job.array_job_id().unwrap_or(job.id);
-        let Some(group) = self.names.get(&job.request.uid).and_then(|names| names.get(&job.request.name)) else {
+        let Some(group) =
+            self.names.get(&job.request.uid).and_then(|names| names.get(&job.request.name))
+        else {
             return true;
         };
         group.live.range(..own).next().is_none() && !group.active.keys().any(|id| *id != own)
@@ -384,7 +420,12 @@ impl Core {
     }
 
     /// The task of a compact record that starts next.
-    pub(super) fn next_task(&self, job: &Job, waits: Option<&Waits>, now: Timestamp) -> Option<u32> {
+    pub(super) fn next_task(
+        &self,
+        job: &Job,
+        waits: Option<&Waits>,
+        now: Timestamp,
+    ) -> Option<u32> {
         let tasks = job.compact_tasks()?;
         match waits.and_then(|waits| waits.corr.as_ref().map(|corr| (waits, corr))) {
             Some((waits, corr)) if !(waits.any && self.is_clear_without_corr(job, waits, now)) => {
@@ -417,7 +458,9 @@ impl Core {
                 (DependencyTerm::On { .. }, Status::Met) => continue,
                 (DependencyTerm::On { .. }, Status::MetAt(at)) if *at <= now => continue,
                 (DependencyTerm::On { .. }, Status::Failed) => "(failed)",
-                (DependencyTerm::Singleton, _) | (_, Status::Open | Status::MetAt(_)) => "(unfulfilled)",
+                (DependencyTerm::Singleton, _) | (_, Status::Open | Status::MetAt(_)) => {
+                    "(unfulfilled)"
+                }
             };
             if !text.is_empty() {
                 text.push(if waits.any { '?' } else { ',' });
@@ -431,7 +474,9 @@ impl Core {
                         text.push_str(&format!("+{delay_minutes}"));
                     }
                 }
-                DependencyTerm::On { .. } | DependencyTerm::Singleton => text.push_str(&term.to_string()),
+                DependencyTerm::On { .. } | DependencyTerm::Singleton => {
+                    text.push_str(&term.to_string())
+                }
             }
             text.push_str(mark);
         }
@@ -439,7 +484,12 @@ impl Core {
     }
 
     /// The reason of a pending job that its dependency keeps from running.
-    pub(super) fn dependency_blocker(&self, job: &Job, waits: Option<&Waits>, now: Timestamp) -> Option<Reason> {
+    pub(super) fn dependency_blocker(
+        &self,
+        job: &Job,
+        waits: Option<&Waits>,
+        now: Timestamp,
+    ) -> Option<Reason> {
         match self.dependency_outlook(job, waits?, now) {
             Outlook::Clear => None,
             Outlook::Waiting => Some(Reason::Dependency),

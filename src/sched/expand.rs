@@ -29,7 +29,8 @@ fn ask_for(request: &mut JobRequest, tres: &Tres, share: GpuShare) {
             GpuShare::MemMb(mb) => (Some(mb), None),
             GpuShare::Shards(shards) => (None, Some(shards)),
         };
-        request.gpu = GpuRequest { total: Some(gpus), model, mem_mb, shards, ..GpuRequest::default() };
+        request.gpu =
+            GpuRequest { total: Some(gpus), model, mem_mb, shards, ..GpuRequest::default() };
     }
 }
 
@@ -51,7 +52,8 @@ impl Core {
     /// Refuses what could never expand the job that it names. One that is over is waited for in vain, and not refused.
     pub(super) fn check_expansion(&self, request: &JobRequest) -> Result<(), Refusal> {
         let Some(named) = request.dependency.expands() else { return Ok(()) };
-        let refused = |why: &str| Err(Refusal::CannotExpand { job: named.clone(), why: why.to_owned() });
+        let refused =
+            |why: &str| Err(Refusal::CannotExpand { job: named.clone(), why: why.to_owned() });
         if request.dependency.any {
             return refused("that cannot be one of several things to wait for");
         }
@@ -77,14 +79,23 @@ impl Core {
         let is_alone = |seating: Seating| !seating.exclusive && seating.seats == 1;
         let seating = |request: &JobRequest| Seating::of(request, names, &self.config);
         if !is_alone(seating(&target.request)) || !is_alone(seating(request)) {
-            return refused("jobs that have a partition to themselves, or share their CPUs, keep their size");
+            return refused(
+                "jobs that have a partition to themselves, or share their CPUs, keep their size",
+            );
         }
         // What it gets counts as the other's from then on.
         if seating(&target.request).limits != seating(request).limits {
-            return refused("other limits hold for its account or its name (SlotdLimits in scontrol show config)");
+            return refused(
+                "other limits hold for its account or its name (SlotdLimits in scontrol show config)",
+            );
         }
-        let has_gpus = |request: &JobRequest| request.gpu.count(request.task_count()).is_some_and(|gpus| gpus > 0);
-        if has_gpus(request) && has_gpus(&target.request) && request.gpu.share() != target.request.gpu.share() {
+        let has_gpus = |request: &JobRequest| {
+            request.gpu.count(request.task_count()).is_some_and(|gpus| gpus > 0)
+        };
+        if has_gpus(request)
+            && has_gpus(&target.request)
+            && request.gpu.share() != target.request.gpu.share()
+        {
             return refused("it has another share of its GPUs");
         }
         Ok(())
@@ -93,20 +104,39 @@ impl Core {
     /// The running job that a pending one is to expand.
     pub(super) fn expanded_by(&self, id: JobId) -> Option<JobId> {
         let named = self.job(id)?.request.dependency.expands()?;
-        self.resolve(named).into_iter().find(|id| self.job(*id).is_some_and(|job| Core::may_resize(job.run.state)))
+        self.resolve(named)
+            .into_iter()
+            .find(|id| self.job(*id).is_some_and(|job| Core::may_resize(job.run.state)))
     }
 
     /// The limit that the job which this one expands would go beyond by so much more. It may hold only since this one was
     /// submitted.
-    pub(super) fn limit_of_expanded<T>(&self, id: JobId, more_cpus: u32, tell: impl FnOnce(Reached) -> T) -> Option<T> {
+    pub(super) fn limit_of_expanded<T>(
+        &self,
+        id: JobId,
+        more_cpus: u32,
+        tell: impl FnOnce(Reached) -> T,
+    ) -> Option<T> {
         let held = self.ledger.held(self.expanded_by(id)?)?;
         let mut room = self.ledger.room().clone();
         room.give(held);
-        room.limit_reached(&held.place, held.alloc.tres.cpus.saturating_add(more_cpus), &self.config.host).map(tell)
+        room.limit_reached(
+            &held.place,
+            held.alloc.tres.cpus.saturating_add(more_cpus),
+            &self.config.host,
+        )
+        .map(tell)
     }
 
     /// What a job would have started with is another one's. `from` is the compact record that it has left, or itself.
-    pub(super) fn expand(&mut self, target: JobId, id: JobId, from: JobId, alloc: Allocation, cx: &mut Cx) -> bool {
+    pub(super) fn expand(
+        &mut self,
+        target: JobId,
+        id: JobId,
+        from: JobId,
+        alloc: Allocation,
+        cx: &mut Cx,
+    ) -> bool {
         self.starts += 1;
         if let Some(Job { run, .. }) = self.jobs.get_mut(&id).map(|record| &mut record.job) {
             run.start = Some(cx.now);
@@ -121,14 +151,21 @@ impl Core {
         for compact in self.pending_compact_of(id) {
             self.refresh(compact, cx.now);
         }
-        let ending = Ending { state: JobState::Completed, reason: Reason::None, exit: ExitCode::OK, by: None };
+        let ending = Ending {
+            state: JobState::Completed,
+            reason: Reason::None,
+            exit: ExitCode::OK,
+            by: None,
+        };
         self.set_end(id, &ending, cx.now);
         if !self.transition(id, JobState::Completed, cx.now) {
             return false;
         }
         self.save_split(id, from, cx);
         cx.out.effects.push(Effect::Ended(id));
-        let Some(held) = self.ledger.held(target).map(|held| held.alloc.clone()) else { return false };
+        let Some(held) = self.ledger.held(target).map(|held| held.alloc.clone()) else {
+            return false;
+        };
         let whole = joined(&held, &alloc);
         self.reshape(target, |job| {
             job.tres = job.tres.plus(&alloc.tres);

@@ -91,7 +91,10 @@ mod tests {
             known.note(&fit, secs);
         }
         assert_eq!(known.expected_secs(&fit), Some(200));
-        assert_eq!((known.expected_secs(&named("fit", 2)), known.expected_secs(&named("fi", 1))), (None, None));
+        assert_eq!(
+            (known.expected_secs(&named("fit", 2)), known.expected_secs(&named("fi", 1))),
+            (None, None)
+        );
         (0..ENDS).for_each(|_| known.note(&fit, 7));
         assert_eq!(known.expected_secs(&fit), Some(7));
     }
@@ -106,6 +109,8 @@ mod tests {
         }
         assert_eq!(known.names, NAMES);
         assert_eq!(known.of_users.values().map(HashMap::len).sum::<usize>(), NAMES);
-        assert!(known.expected_secs(&first).is_some() && known.expected_secs(&named("0", 0)).is_none());
+        assert!(
+            known.expected_secs(&first).is_some() && known.expected_secs(&named("0", 0)).is_none()
+        );
     }
 }

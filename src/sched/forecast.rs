@@ -79,15 +79,21 @@ pub struct ExpectedStart {
 impl Core {
     /// What a forecast needs. It costs what the jobs cost that it is about, however many wait behind them.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
-        let holders = self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.alloc.is_some());
+        let holders =
+            self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.alloc.is_some());
         let arrays: Vec<Option<JobId>> = holders.map(Job::array_job_id).collect();
         // Only an array with running tasks can have as many as it may.
         let full: BTreeSet<JobId> = arrays.iter().copied().flatten().collect();
-        let full = full.iter().filter_map(|array| self.arrays.get(array)).filter(|group| group.is_at_limit());
+        let full = full
+            .iter()
+            .filter_map(|array| self.arrays.get(array))
+            .filter(|group| group.is_at_limit());
         let in_line = self.queue.iter().map(|key| key.id);
         let later = self.timers.iter().map(|(_, id)| *id);
-        let ids =
-            in_line.take(MAX_JOBS).chain(later.take(MAX_JOBS)).chain(full.flat_map(|group| &group.waiting).copied());
+        let ids = in_line
+            .take(MAX_JOBS)
+            .chain(later.take(MAX_JOBS))
+            .chain(full.flat_map(|group| &group.waiting).copied());
         let mut seen = BTreeSet::new();
         let records = ids.filter(|id| seen.insert(*id)).filter_map(|id| self.jobs.get(&id));
         Forecast {
@@ -191,7 +197,9 @@ impl Future {
                 arrays.entry(*array).or_default().0.push(*id);
             }
         }
-        let later = waiting.iter().flat_map(|one| one.begins.iter().filter_map(|begin| Some(((*begin)?, one.id))));
+        let later = waiting
+            .iter()
+            .flat_map(|one| one.begins.iter().filter_map(|begin| Some(((*begin)?, one.id))));
         let later = later.collect();
         let ids: Vec<JobId> = waiting.iter().map(|one| one.id).collect();
         let waiting = waiting.into_iter().map(|one| (one.id, one)).collect();
@@ -276,9 +284,15 @@ impl Future {
             is_estimate: self.is_estimate,
         });
         self.started += 1;
-        let limit = waiting.places.iter().find(|place| place.key == key).and_then(|place| place.shape.limit);
+        let limit = waiting
+            .places
+            .iter()
+            .find(|place| place.key == key)
+            .and_then(|place| place.shape.limit);
         let after = |secs: u64| self.now.plus_secs(secs.max(1));
-        let expanded = waiting.expands.and_then(|id| self.running.iter().find(|(running, _)| running.id == id));
+        let expanded = waiting
+            .expands
+            .and_then(|id| self.running.iter().find(|(running, _)| running.id == id));
         let end = match (limit, waiting.usual_secs) {
             _ if let Some((expanded, _)) = expanded => expanded.end,
             (Some(limit), _) => ExpectedEnd::ByLimit(after(limit)),
@@ -303,7 +317,9 @@ impl Future {
 
     /// So many more tasks of an array run.
     fn change_load(&mut self, array: Option<JobId>, by: i32) {
-        let Some((records, load)) = array.and_then(|array| self.arrays.get_mut(&array)) else { return };
+        let Some((records, load)) = array.and_then(|array| self.arrays.get_mut(&array)) else {
+            return;
+        };
         *load = load.saturating_add_signed(by);
         let (records, load) = (std::mem::take(records), *load);
         for id in &records {

@@ -12,7 +12,9 @@ use crate::model::exit::Trace;
 use crate::model::job::ClientProcess;
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp};
+use crate::model::{
+    ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,8 +48,11 @@ pub fn found_changes(
         if let ArrayRole::Task { array_job, task } = job.role {
             taken.entry(array_job).or_default().push(task);
         }
-        let steps: Vec<Change> =
-            job.steps.iter().map(|step| Change::PutStep { job: id, step: Box::new(step.clone()) }).collect();
+        let steps: Vec<Change> = job
+            .steps
+            .iter()
+            .map(|step| Change::PutStep { job: id, step: Box::new(step.clone()) })
+            .collect();
         let own = Box::new(job.without_steps());
         changes.push(match waiting {
             Some(_) => Change::Update(own),
@@ -76,7 +81,9 @@ fn updated(change: &Change) -> Option<JobId> {
 /// A compact record without these tasks; `None` where it has none of them.
 fn without(job: &Job, gone: &[u32]) -> Option<Job> {
     let mut left = job.without_steps();
-    let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &mut left.role else { return None };
+    let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &mut left.role else {
+        return None;
+    };
     let before = tasks.clone();
     for task in gone {
         tasks.remove(*task);
@@ -95,7 +102,12 @@ fn without(job: &Job, gone: &[u32]) -> Option<Job> {
 }
 
 /// The record of what was found; `None` where nothing was launched that the database does not know of.
-fn record(found: FoundJob, waiting: Option<&Job>, owner: (&str, u32), now: Timestamp) -> Option<Job> {
+fn record(
+    found: FoundJob,
+    waiting: Option<&Job>,
+    owner: (&str, u32),
+    now: Timestamp,
+) -> Option<Job> {
     let FoundJob { id, job, steps, .. } = found;
     let told = job.filter(|job| job.id == id).or_else(|| unknown(id, &steps, owner, now))?;
     let run = told.run.restarts;
@@ -103,7 +115,9 @@ fn record(found: FoundJob, waiting: Option<&Job>, owner: (&str, u32), now: Times
         return None;
     }
     let traces: Vec<Trace> = steps.into_iter().filter(|trace| trace.run == run).collect();
-    if waiting.is_some() && traces.iter().all(|trace| trace.ended.as_ref().is_some_and(|r| r.launch_error.is_some())) {
+    if waiting.is_some()
+        && traces.iter().all(|trace| trace.ended.as_ref().is_some_and(|r| r.launch_error.is_some()))
+    {
         return None;
     }
     let mut job = told;
@@ -113,7 +127,11 @@ fn record(found: FoundJob, waiting: Option<&Job>, owner: (&str, u32), now: Times
     job.run.system_comment = Some(COMMENT.to_owned());
     job.run.state = JobState::Running;
     let own = job.own_step_id().map(|_| StepId::Batch);
-    job.steps = traces.iter().filter(|trace| Some(trace.step) != own).map(|trace| step(&job, trace)).collect();
+    job.steps = traces
+        .iter()
+        .filter(|trace| Some(trace.step) != own)
+        .map(|trace| step(&job, trace))
+        .collect();
     let is_live = match own {
         Some(own) => traces.iter().any(|trace| trace.step == own && trace.ended.is_none()),
         None => traces.iter().any(|trace| trace.ended.is_none()),
@@ -127,9 +145,14 @@ fn record(found: FoundJob, waiting: Option<&Job>, owner: (&str, u32), now: Times
 /// A job that runs and that nothing was written down of but its steps.
 fn unknown(id: JobId, steps: &[Trace], owner: (&str, u32), now: Timestamp) -> Option<Job> {
     let live = steps.iter().rfind(|trace| trace.ended.is_none())?;
-    let kind = if steps.iter().any(|trace| trace.step == StepId::Batch) { JobKind::Batch } else { JobKind::Allocation };
+    let kind = if steps.iter().any(|trace| trace.step == StepId::Batch) {
+        JobKind::Batch
+    } else {
+        JobKind::Allocation
+    };
     let name = "unknown".to_owned();
-    let request = JobRequest { kind, name, user: owner.0.to_owned(), uid: owner.1, ..JobRequest::default() };
+    let request =
+        JobRequest { kind, name, user: owner.0.to_owned(), uid: owner.1, ..JobRequest::default() };
     let mut job = Job { id, request: Arc::new(request), submit: now, ..Job::default() };
     (job.run.restarts, job.run.start) = (live.run, Some(now));
     Some(job)
@@ -170,7 +193,9 @@ fn end(job: &mut Job, own: Option<StepId>, traces: &[Trace], now: Timestamp) {
     let records = traces.iter().filter(|trace| own.is_none_or(|own| trace.step == own));
     let last = records.filter_map(|trace| trace.ended.as_ref()).max_by_key(|record| record.ended);
     let (ending, usage, at) = match last {
-        Some(record) => (Ending::of_running(record.exit, EndCause::of(record)), record.usage, record.ended),
+        Some(record) => {
+            (Ending::of_running(record.exit, EndCause::of(record)), record.usage, record.ended)
+        }
         // It was launched, and nothing is left to tell how it ended.
         None => (Ending::of_running(ExitCode::OK, EndCause::RunnerLost), Usage::default(), now),
     };
@@ -193,13 +218,19 @@ mod tests {
     const NOW: Timestamp = Timestamp(900);
 
     fn launched(id: u32) -> Job {
-        let run = RunState { state: JobState::Running, start: Some(Timestamp(20)), ..RunState::default() };
-        let request = Arc::new(JobRequest { name: "x".to_owned(), requeue: true, ..JobRequest::default() });
+        let run = RunState {
+            state: JobState::Running,
+            start: Some(Timestamp(20)),
+            ..RunState::default()
+        };
+        let request =
+            Arc::new(JobRequest { name: "x".to_owned(), requeue: true, ..JobRequest::default() });
         Job { id: JobId(id), request, run, submit: Timestamp(10), ..Job::default() }
     }
 
     fn trace(step: StepId, exit: Option<ExitCode>) -> Trace {
-        let ended = exit.map(|exit| ExitRecord { exit, ended: Timestamp(50), ..ExitRecord::default() });
+        let ended =
+            exit.map(|exit| ExitRecord { exit, ended: Timestamp(50), ..ExitRecord::default() });
         Trace { step, run: 0, ended }
     }
 
@@ -222,11 +253,18 @@ mod tests {
             found(launched(1), vec![trace(StepId::Batch, None)]),
             found(launched(2), vec![trace(StepId::Batch, Some(ExitCode::status(3)))]),
             found(launched(3), vec![]),
-            FoundJob { id: JobId(4), steps: vec![trace(StepId::Batch, None)], ..FoundJob::default() },
+            FoundJob {
+                id: JobId(4),
+                steps: vec![trace(StepId::Batch, None)],
+                ..FoundJob::default()
+            },
             FoundJob { id: JobId(5), ..FoundJob::default() },
         ];
         let jobs = jobs(found_changes(all, &BTreeMap::new(), OWNER, NOW));
-        let told: Vec<_> = jobs.iter().map(|(_, job)| (job.id.0, job.run.state, job.run.exit, job.run.end)).collect();
+        let told: Vec<_> = jobs
+            .iter()
+            .map(|(_, job)| (job.id.0, job.run.state, job.run.exit, job.run.end))
+            .collect();
         let ok = ExitCode::OK;
         assert_eq!(
             told,
@@ -238,7 +276,10 @@ mod tests {
             ]
         );
         assert!(jobs.iter().all(|(is_new, job)| *is_new && !job.runs_again()));
-        assert_eq!((jobs[2].1.run.reason, jobs[3].1.request.user.as_str()), (Reason::RunnerLost, "ann"));
+        assert_eq!(
+            (jobs[2].1.run.reason, jobs[3].1.request.user.as_str()),
+            (Reason::RunnerLost, "ann")
+        );
     }
 
     #[test]
@@ -257,23 +298,35 @@ mod tests {
             found(launched(3), vec![no_launch]),
         ];
         let jobs = jobs(found_changes(all, &pending, OWNER, NOW));
-        let told: Vec<_> = jobs.iter().map(|(is_new, job)| (*is_new, job.id.0, job.run.state)).collect();
+        let told: Vec<_> =
+            jobs.iter().map(|(is_new, job)| (*is_new, job.id.0, job.run.state)).collect();
         assert_eq!(told, [(false, 1, JobState::Running)]);
     }
 
     #[test]
     fn tasks_that_were_started_do_not_wait_any_more() {
-        let of = |first, last| TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect());
+        let of = |first, last| {
+            TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect())
+        };
         let rest = Job { role: ArrayRole::Rest { tasks: of(0, 5), limit: None }, ..launched(10) };
-        let part = Job { role: ArrayRole::Part { array_job: JobId(10), tasks: of(6, 6) }, ..launched(11) };
+        let part =
+            Job { role: ArrayRole::Part { array_job: JobId(10), tasks: of(6, 6) }, ..launched(11) };
         let pending = BTreeMap::from([(JobId(10), &rest), (JobId(11), &part)]);
         let task = |id, task| {
             let job = Job { role: ArrayRole::Task { array_job: JobId(10), task }, ..launched(id) };
             found(job, vec![trace(StepId::Batch, Some(ExitCode::OK))])
         };
-        let jobs = jobs(found_changes(vec![task(12, 0), task(13, 1), task(14, 6)], &pending, OWNER, NOW));
-        let of_id = |id| jobs.iter().find(|(_, job)| job.id == JobId(id)).map(|(is_new, job)| (*is_new, job.clone()));
-        assert_eq!(of_id(12).map(|(is_new, job)| (is_new, job.run.state)), Some((true, JobState::Completed)));
+        let jobs =
+            jobs(found_changes(vec![task(12, 0), task(13, 1), task(14, 6)], &pending, OWNER, NOW));
+        let of_id = |id| {
+            jobs.iter()
+                .find(|(_, job)| job.id == JobId(id))
+                .map(|(is_new, job)| (*is_new, job.clone()))
+        };
+        assert_eq!(
+            of_id(12).map(|(is_new, job)| (is_new, job.run.state)),
+            Some((true, JobState::Completed))
+        );
         let (is_new, left) = of_id(10).expect("the rest");
         assert_eq!((is_new, left.compact_tasks()), (false, Some(&of(2, 5))));
         assert_eq!(of_id(11).map(|(_, job)| job.run.state), Some(JobState::Cancelled));
@@ -283,13 +336,17 @@ mod tests {
     fn an_allocation_runs_while_a_step_of_it_does() {
         let holder = ClientProcess { pid: 4, start_ticks: 5, ..ClientProcess::default() };
         let allocation = |id| {
-            let mut job =
-                Job { client: Some(Client { process: holder, holds: true, ..Client::default() }), ..launched(id) };
+            let mut job = Job {
+                client: Some(Client { process: holder, holds: true, ..Client::default() }),
+                ..launched(id)
+            };
             Arc::make_mut(&mut job.request).kind = JobKind::Allocation;
             job
         };
-        let (first, failed) =
-            (trace(StepId::Num(0), Some(ExitCode::OK)), trace(StepId::Num(1), Some(ExitCode::status(2))));
+        let (first, failed) = (
+            trace(StepId::Num(0), Some(ExitCode::OK)),
+            trace(StepId::Num(1), Some(ExitCode::status(2))),
+        );
         let all = vec![
             found(allocation(1), vec![first.clone(), trace(StepId::Num(1), None)]),
             found(allocation(2), vec![first, failed]),

@@ -40,10 +40,12 @@ impl Core {
         self.gpu_use.found = found;
         self.count_gpu_use();
         self.note_elsewhere();
-        let goes_by_readings =
-            |job: &Job| Choice::all(job, &self.config).any(|choice| self.goes_by_readings(&choice.want().gpu));
+        let goes_by_readings = |job: &Job| {
+            Choice::all(job, &self.config).any(|choice| self.goes_by_readings(&choice.want().gpu))
+        };
         let pending = self.jobs().filter(|job| job.run.state == JobState::Pending);
-        let askers: Vec<JobId> = pending.filter(|job| goes_by_readings(job)).map(|job| job.id).collect();
+        let askers: Vec<JobId> =
+            pending.filter(|job| goes_by_readings(job)).map(|job| job.id).collect();
         for id in askers {
             self.refresh(id, now);
         }
@@ -51,7 +53,12 @@ impl Core {
 
     /// Tells the ledger what others have.
     pub(super) fn note_elsewhere(&mut self) {
-        let elsewhere = self.gpu_use.found.iter().map(|reading| (reading.id, self.elsewhere(reading))).collect();
+        let elsewhere = self
+            .gpu_use
+            .found
+            .iter()
+            .map(|reading| (reading.id, self.elsewhere(reading)))
+            .collect();
         self.ledger.set_elsewhere(&elsewhere);
     }
 
@@ -69,9 +76,16 @@ impl Core {
             }
         }
         let own: u64 = match is_all_told {
-            true => used.iter().map(|(job, mb)| self.share_of(*job, reading.id).unwrap_or(0).min(*mb)).sum(),
+            true => used
+                .iter()
+                .map(|(job, mb)| self.share_of(*job, reading.id).unwrap_or(0).min(*mb))
+                .sum(),
             // Whatever is used may be the jobs' own.
-            false => self.active.iter().filter_map(|job| self.share_of(*job, reading.id)).fold(0, u64::saturating_add),
+            false => self
+                .active
+                .iter()
+                .filter_map(|job| self.share_of(*job, reading.id))
+                .fold(0, u64::saturating_add),
         };
         Elsewhere {
             mem_mb: reading.used_mb.saturating_sub(own),
@@ -113,7 +127,8 @@ impl Core {
         }
         let cards = self.ledger.room().gpus.emptied();
         cards.pick(&want, &[], None, &self.config.host).is_none().then(|| {
-            let used: Vec<String> = cards.elsewhere().map(|(id, mb)| format!("{mb} MB of GPU {id}")).collect();
+            let used: Vec<String> =
+                cards.elsewhere().map(|(id, mb)| format!("{mb} MB of GPU {id}")).collect();
             format!("processes that are no job's use {}", used.join(", "))
         })
     }
@@ -142,8 +157,14 @@ impl Core {
     }
 
     fn holders_of_gpus(&self) -> impl Iterator<Item = (&Job, &Allocation)> {
-        let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.state == JobState::Running);
-        jobs.filter_map(|job| Some((job, job.run.alloc.as_deref().filter(|alloc| !alloc.gpu_ids.is_empty())?)))
+        let jobs = self
+            .active
+            .iter()
+            .filter_map(|id| self.job(*id))
+            .filter(|job| job.run.state == JobState::Running);
+        jobs.filter_map(|job| {
+            Some((job, job.run.alloc.as_deref().filter(|alloc| !alloc.gpu_ids.is_empty())?))
+        })
     }
 
     /// What each running step uses of its GPUs by the last reading; of those that a manager runs nothing.
@@ -155,7 +176,9 @@ impl Core {
             let is_known = |own: &StepId| job.steps.iter().any(|step| step.id == *own);
             let own = job.own_step_id().filter(|own| !is_known(own)).map(|own| (own, alloc));
             let all = steps.map(|step| (step.id, &step.alloc)).chain(own);
-            let told = |(step, alloc)| Some((StepKey { job: job.id, step }, sample(job.id, alloc, found)?));
+            let told = |(step, alloc)| {
+                Some((StepKey { job: job.id, step }, sample(job.id, alloc, found)?))
+            };
             all.filter_map(told).collect::<Vec<_>>()
         };
         self.holders_of_gpus().flat_map(of_job).collect()
@@ -167,7 +190,9 @@ impl Core {
         let holders: Vec<JobId> = self.holders_of_gpus().map(|(job, _)| job.id).collect();
         for id in holders {
             let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { continue };
-            if let Some(sample) = job.run.alloc.as_ref().and_then(|alloc| sample(id, alloc, &readings)) {
+            if let Some(sample) =
+                job.run.alloc.as_ref().and_then(|alloc| sample(id, alloc, &readings))
+            {
                 job.run.usage.gpu = job.run.usage.gpu.merge(sample);
             }
             for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
@@ -182,13 +207,15 @@ impl Core {
 
 /// What a job uses of these GPUs; `None` where nothing is known of them.
 fn sample(job: JobId, alloc: &Allocation, readings: &[GpuReading]) -> Option<GpuUsage> {
-    let mut found = readings.iter().filter(|reading| alloc.gpu_ids.contains(&reading.id)).peekable();
+    let mut found =
+        readings.iter().filter(|reading| alloc.gpu_ids.contains(&reading.id)).peekable();
     found.peek()?;
     let (mut busy, mut mem_mb) = (0, 0);
     for reading in found {
         busy += u64::from(reading.busy.unwrap_or(0));
         let own = reading.processes.iter().flatten().filter(|process| process.job == Some(job));
-        let told: Option<u64> = reading.processes.as_ref().and_then(|_| own.map(|process| process.mem_mb).sum());
+        let told: Option<u64> =
+            reading.processes.as_ref().and_then(|_| own.map(|process| process.mem_mb).sum());
         mem_mb += match alloc.gpu_share {
             // Nobody else is on it.
             GpuShare::Whole => told.unwrap_or(reading.used_mb),

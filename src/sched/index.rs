@@ -22,7 +22,8 @@ impl Core {
         let job = &record.job;
         let group_id = job.array_job_id().unwrap_or(id);
         let is_pending = job.run.state == JobState::Pending;
-        let is_singleton = is_pending && job.request.dependency.terms.contains(&DependencyTerm::Singleton);
+        let is_singleton =
+            is_pending && job.request.dependency.terms.contains(&DependencyTerm::Singleton);
         if !job.run.state.is_terminal() {
             let names = self.names.entry(job.request.uid).or_default();
             if !names.contains_key(&job.request.name) {
@@ -123,7 +124,9 @@ impl Core {
     /// Tells the array of a task that its state is another now than `from`.
     pub(super) fn note_in_array(&mut self, id: JobId, from: JobState, now: Timestamp) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
-        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else { return };
+        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
+            return;
+        };
         match &job.role {
             ArrayRole::Task { task, .. } => {
                 if job.run.state.is_active() && !from.is_active() {
@@ -149,7 +152,9 @@ impl Core {
     /// What an array has to know of a record that was terminal when it came in.
     pub(super) fn note_terminal(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
-        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else { return };
+        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
+            return;
+        };
         match &job.role {
             ArrayRole::Task { task, .. } => {
                 group.note_ended(*task, job.run.state == JobState::Completed);

@@ -42,7 +42,12 @@ pub struct Outside {
 ///
 /// # Errors
 /// A map or a mask names something that is not the job's.
-pub fn layout(ask: LayoutAsk<'_>, own: &[u32], job: &[u32], host: &Topology) -> Result<Layout, Outside> {
+pub fn layout(
+    ask: LayoutAsk<'_>,
+    own: &[u32],
+    job: &[u32],
+    host: &Topology,
+) -> Result<Layout, Outside> {
     let is_asked = !matches!(ask.bind, CpuBind::Auto | CpuBind::None);
     if !is_asked && !host.has_all(job) {
         return Ok(Layout { tasks: vec![Vec::new(); ask.ntasks as usize], is_asked });
@@ -69,13 +74,27 @@ pub fn layout(ask: LayoutAsk<'_>, own: &[u32], job: &[u32], host: &Topology) -> 
             let ldom = |rank: u32| ldoms.get(rank as usize % ldoms.len().max(1)).cloned();
             listed(&ask, |rank| ldom(rank).unwrap_or_default())
         }
-        CpuBind::MapCpu(list) => listed(&ask, |rank| element_for(list, rank).copied().into_iter().collect()),
-        CpuBind::MaskCpu(list) => listed(&ask, |rank| element_for(list, rank).cloned().unwrap_or_default()),
+        CpuBind::MapCpu(list) => {
+            listed(&ask, |rank| element_for(list, rank).copied().into_iter().collect())
+        }
+        CpuBind::MaskCpu(list) => {
+            listed(&ask, |rank| element_for(list, rank).cloned().unwrap_or_default())
+        }
         CpuBind::MapLdom(list) => {
-            return in_ldoms(&ask, |rank| element_for(list, rank).copied().into_iter().collect(), job, host);
+            return in_ldoms(
+                &ask,
+                |rank| element_for(list, rank).copied().into_iter().collect(),
+                job,
+                host,
+            );
         }
         CpuBind::MaskLdom(list) => {
-            return in_ldoms(&ask, |rank| element_for(list, rank).cloned().unwrap_or_default(), job, host);
+            return in_ldoms(
+                &ask,
+                |rank| element_for(list, rank).cloned().unwrap_or_default(),
+                job,
+                host,
+            );
         }
     };
     if let Some(asked) = tasks.iter().flatten().find(|cpu| !job.contains(cpu)) {
@@ -97,7 +116,8 @@ fn in_ldoms(
 ) -> Result<Layout, Outside> {
     let mut tasks = Vec::new();
     for nodes in listed(ask, nodes_of) {
-        let cpus_of = |node: u32| job.iter().copied().filter(move |cpu| host.unit(*cpu, Level::Ldom) == node);
+        let cpus_of =
+            |node: u32| job.iter().copied().filter(move |cpu| host.unit(*cpu, Level::Ldom) == node);
         if let Some(asked) = nodes.iter().find(|node| cpus_of(**node).next().is_none()) {
             return Err(Outside { what: "NUMA node", asked: *asked, there: job.to_vec() });
         }
@@ -110,7 +130,8 @@ fn in_ldoms(
 fn first_threads(cpus: &[u32], threads: Option<u32>, host: &Topology) -> Vec<u32> {
     let Some(threads) = threads else { return cpus.to_vec() };
     let cores = host.group(cpus.iter().copied(), Level::Core);
-    let mut used: Vec<u32> = cores.into_iter().flat_map(|core| core.into_iter().take(threads as usize)).collect();
+    let mut used: Vec<u32> =
+        cores.into_iter().flat_map(|core| core.into_iter().take(threads as usize)).collect();
     used.sort_unstable();
     used
 }
@@ -157,8 +178,12 @@ fn order(placement: &Placement) -> Order {
     match placement.distribution {
         Some(Distribution { sockets: Some(dealing), .. }) => Order::Dealt(dealing),
         Some(Distribution { nodes: Spread::Block, .. }) => Order::Dealt(Dealing::Block),
-        Some(Distribution { nodes: Spread::Plane(size), .. }) => Order::Plane(size.unwrap_or(1).max(1)),
-        Some(Distribution { nodes: Spread::Cyclic | Spread::Default, .. }) => Order::Dealt(Dealing::Cyclic),
+        Some(Distribution { nodes: Spread::Plane(size), .. }) => {
+            Order::Plane(size.unwrap_or(1).max(1))
+        }
+        Some(Distribution { nodes: Spread::Cyclic | Spread::Default, .. }) => {
+            Order::Dealt(Dealing::Cyclic)
+        }
         None => by_sockets.unwrap_or(Order::Dealt(Dealing::Cyclic)),
     }
 }
@@ -174,7 +199,8 @@ fn deal(ask: &LayoutAsk<'_>, own: &[u32], unit: Unit, host: &Topology) -> Vec<Ve
         }
         Unit::Thread => (cores.concat().into_iter().map(|cpu| vec![cpu]).collect(), ask.per_task),
     };
-    let each = (per_task.max(1) as usize).max(units.len() / ask.ntasks.max(1) as usize).min(units.len());
+    let each =
+        (per_task.max(1) as usize).max(units.len() / ask.ntasks.max(1) as usize).min(units.len());
     let place = if host.ldoms() > host.sockets() { Level::Ldom } else { Level::Socket };
     let mut dealer = Dealer { whole: by_place(&units, place, host), left: Vec::new(), at: 0 };
     let order = order(ask.placement);
@@ -216,7 +242,8 @@ impl Dealer {
                     .find(|at| self.left.get(*at).is_some_and(|place| place.len() >= room))
             };
             // All of a task in one place, where one has room for it.
-            let stays = order != Order::Dealt(Dealing::Block) && order != Order::Dealt(Dealing::Fcyclic);
+            let stays =
+                order != Order::Dealt(Dealing::Block) && order != Order::Dealt(Dealing::Fcyclic);
             let Some(at) = next(if stays { wanted } else { 1 }).or_else(|| next(1)) else { break };
             taken.extend(self.left[at].pop_front().unwrap_or_default());
             self.at = at + usize::from(order == Order::Dealt(Dealing::Fcyclic));
@@ -233,7 +260,8 @@ pub fn memory_of(bind: &MemBind, rank: u32, cpus: &[u32], host: &Topology) -> Ve
         MemNodes::None => Vec::new(),
         MemNodes::Local => {
             let cpus = if cpus.is_empty() { host.cpus() } else { cpus.to_vec() };
-            let ldoms: BTreeSet<u32> = cpus.into_iter().map(|cpu| host.unit(cpu, Level::Ldom)).collect();
+            let ldoms: BTreeSet<u32> =
+                cpus.into_iter().map(|cpu| host.unit(cpu, Level::Ldom)).collect();
             ldoms.into_iter().collect()
         }
         MemNodes::Rank => vec![rank],
@@ -247,12 +275,24 @@ mod tests {
     use super::*;
     use crate::model::binding::Repeated;
 
-    fn laid(bind: CpuBind, placement: Placement, cpus: &[u32], host: &Topology, tasks: (u32, u32)) -> Vec<Vec<u32>> {
-        let ask = LayoutAsk { bind: &bind, placement: &placement, ntasks: tasks.0, per_task: tasks.1 };
+    fn laid(
+        bind: CpuBind,
+        placement: Placement,
+        cpus: &[u32],
+        host: &Topology,
+        tasks: (u32, u32),
+    ) -> Vec<Vec<u32>> {
+        let ask =
+            LayoutAsk { bind: &bind, placement: &placement, ntasks: tasks.0, per_task: tasks.1 };
         layout(ask, cpus, cpus, host).unwrap().tasks
     }
 
-    fn said_nothing(bind: CpuBind, cpus: &[u32], host: &Topology, tasks: (u32, u32)) -> Vec<Vec<u32>> {
+    fn said_nothing(
+        bind: CpuBind,
+        cpus: &[u32],
+        host: &Topology,
+        tasks: (u32, u32),
+    ) -> Vec<Vec<u32>> {
         laid(bind, Placement::default(), cpus, host, tasks)
     }
 
@@ -272,9 +312,15 @@ mod tests {
         assert_eq!(said_nothing(CpuBind::Threads, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
         assert_eq!(said_nothing(CpuBind::Threads, &[0, 4], &host, (2, 1)), [[0], [4]]);
         assert_eq!(said_nothing(CpuBind::Cores, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
-        assert_eq!(said_nothing(CpuBind::Cores, &all(&host), &host, (2, 4)), [[0, 1, 4, 5], [2, 3, 6, 7]]);
+        assert_eq!(
+            said_nothing(CpuBind::Cores, &all(&host), &host, (2, 4)),
+            [[0, 1, 4, 5], [2, 3, 6, 7]]
+        );
         // More tasks than cores begin anew; of a core that is not the job's alone only its part counts.
-        assert_eq!(said_nothing(CpuBind::Cores, &[0, 4, 5], &host, (4, 1)), [vec![0, 4], vec![5], vec![0, 4], vec![5]]);
+        assert_eq!(
+            said_nothing(CpuBind::Cores, &[0, 4, 5], &host, (4, 1)),
+            [vec![0, 4], vec![5], vec![0, 4], vec![5]]
+        );
         assert_eq!(said_nothing(CpuBind::Rank, &[4, 5, 6], &host, (4, 1)), [[4], [5], [6], [4]]);
         assert_eq!(said_nothing(CpuBind::Cores, &[], &host, (1, 1)), [[] as [u32; 0]]);
     }
@@ -283,16 +329,31 @@ mod tests {
     fn tasks_are_dealt_to_sockets_by_block_and_in_turn() {
         // Cores 0 to 3 in the first socket, 4 to 7 in the second.
         let host = Topology::uniform(2, 4, 1);
-        let of = |placement, tasks: (u32, u32)| laid(CpuBind::Cores, placement, &all(&host), &host, tasks);
+        let of = |placement, tasks: (u32, u32)| {
+            laid(CpuBind::Cores, placement, &all(&host), &host, tasks)
+        };
         let turn = [[0], [4], [1], [5], [2], [6], [3], [7]];
         assert_eq!(of(Placement::default(), (8, 1)), turn);
         assert_eq!(of(by(Spread::Cyclic, None), (8, 1)), turn);
         assert_eq!(of(by(Spread::Block, None), (8, 1)), [[0], [1], [2], [3], [4], [5], [6], [7]]);
-        assert_eq!(of(by(Spread::Block, Some(Dealing::Cyclic)), (8, 1)), turn, "of sockets the second word tells");
-        assert_eq!(of(by(Spread::Plane(Some(2)), None), (8, 1)), [[0], [1], [4], [5], [2], [3], [6], [7]]);
+        assert_eq!(
+            of(by(Spread::Block, Some(Dealing::Cyclic)), (8, 1)),
+            turn,
+            "of sockets the second word tells"
+        );
+        assert_eq!(
+            of(by(Spread::Plane(Some(2)), None), (8, 1)),
+            [[0], [1], [4], [5], [2], [3], [6], [7]]
+        );
         assert_eq!(of(by(Spread::Cyclic, None), (4, 2)), [[0, 1], [4, 5], [2, 3], [6, 7]]);
-        assert_eq!(of(by(Spread::Cyclic, Some(Dealing::Fcyclic)), (4, 2)), [[0, 4], [1, 5], [2, 6], [3, 7]]);
-        assert_eq!(of(Placement { ntasks_per_socket: Some(4), ..Placement::default() }, (8, 1))[3], [3]);
+        assert_eq!(
+            of(by(Spread::Cyclic, Some(Dealing::Fcyclic)), (4, 2)),
+            [[0, 4], [1, 5], [2, 6], [3, 7]]
+        );
+        assert_eq!(
+            of(Placement { ntasks_per_socket: Some(4), ..Placement::default() }, (8, 1))[3],
+            [3]
+        );
         // Three cores of one socket and one of the other.
         let some = laid(CpuBind::Cores, Placement::default(), &[1, 2, 3, 4], &host, (4, 1));
         assert_eq!(some, [[1], [4], [2], [3]]);
@@ -312,7 +373,10 @@ mod tests {
             said_nothing(CpuBind::MapLdom(vec![once(1), once(0)]), &job, &host, (2, 1)),
             [vec![2, 6], vec![0, 1, 4, 5]]
         );
-        assert_eq!(said_nothing(CpuBind::MaskLdom(vec![of_all]), &job, &host, (1, 1)), [[0, 1, 4, 5, 2, 6]]);
+        assert_eq!(
+            said_nothing(CpuBind::MaskLdom(vec![of_all]), &job, &host, (1, 1)),
+            [[0, 1, 4, 5, 2, 6]]
+        );
     }
 
     #[test]
@@ -324,12 +388,21 @@ mod tests {
         assert_eq!(auto(&[0, 4, 1, 5], (4, 1)), [[0], [4], [1], [5]], "a thread each");
         assert_eq!(auto(&[0, 4, 1, 5], (2, 2)), [[0, 4], [1, 5]]);
         assert_eq!(auto(&[0, 4, 1, 5], (3, 1)), vec![vec![0, 4, 1, 5]; 3]);
-        assert_eq!(said_nothing(CpuBind::None, &[0, 4], &host, (2, 1)), vec![vec![0, 4]; 2], "never those of others");
+        assert_eq!(
+            said_nothing(CpuBind::None, &[0, 4], &host, (2, 1)),
+            vec![vec![0, 4]; 2],
+            "never those of others"
+        );
         let one_thread = Placement { threads_per_core: Some(1), ..Placement::default() };
         assert_eq!(laid(CpuBind::Auto, one_thread, &[0, 1, 4, 5], &host, (1, 2)), [[0, 1]]);
         // More CPUs than there are: a number is no CPU.
         let more = [6, 7, 8];
-        let ask = LayoutAsk { bind: &CpuBind::Auto, placement: &Placement::default(), ntasks: 1, per_task: 3 };
+        let ask = LayoutAsk {
+            bind: &CpuBind::Auto,
+            placement: &Placement::default(),
+            ntasks: 1,
+            per_task: 3,
+        };
         let unbound = Layout { tasks: vec![Vec::new()], is_asked: false };
         assert_eq!(layout(ask, &more, &more, &host), Ok(unbound));
     }
@@ -346,7 +419,10 @@ mod tests {
         assert_eq!(of(MemNodes::None, 1, &[0]), [] as [u32; 0]);
         let once = |value| Repeated { value, times: 1 };
         assert_eq!(of(MemNodes::Map(vec![once(1), once(0)]), 2, &[0]), [1]);
-        assert_eq!(of(MemNodes::Mask(vec![Repeated { value: vec![0, 1], times: 1 }]), 3, &[0]), [0, 1]);
+        assert_eq!(
+            of(MemNodes::Mask(vec![Repeated { value: vec![0, 1], times: 1 }]), 3, &[0]),
+            [0, 1]
+        );
     }
 
     #[test]
@@ -356,7 +432,13 @@ mod tests {
         let map = CpuBind::MapCpu(vec![once(0), once(2)]);
         assert_eq!(said_nothing(map.clone(), &[0, 1, 2], &host, (3, 1)), [[0], [2], [0]]);
         let within = |bind: &CpuBind, ntasks, job: &[u32]| {
-            layout(LayoutAsk { bind, placement: &Placement::default(), ntasks, per_task: 1 }, job, job, &host).map(drop)
+            layout(
+                LayoutAsk { bind, placement: &Placement::default(), ntasks, per_task: 1 },
+                job,
+                job,
+                &host,
+            )
+            .map(drop)
         };
         let outside = |what, asked| Err(Outside { what, asked, there: vec![0, 1] });
         assert_eq!(within(&map, 1, &[0, 1]), Ok(()), "what no task uses does not matter");

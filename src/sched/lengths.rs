@@ -27,7 +27,18 @@ pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
 /// [`Refusal::TooLong`].
 pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
     let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = request;
-    let JobRequest { account, qos, comment, extra, wckey, reservation, licenses, mail_type, mail_user, .. } = request;
+    let JobRequest {
+        account,
+        qos,
+        comment,
+        extra,
+        wckey,
+        reservation,
+        licenses,
+        mail_type,
+        mail_user,
+        ..
+    } = request;
     check_text("name", Some(name), TEXT)?;
     let texts = [
         ("partition", partition),

@@ -57,11 +57,15 @@ impl Ending {
             EndCause::Exited => Ending::exited(exit),
             EndCause::TimeLimit => ending(JobState::Timeout, Reason::TimeLimit),
             EndCause::OutOfMemory => Ending::exited(ExitCode::OUT_OF_MEMORY),
-            EndCause::LaunchFailed | EndCause::HostFault => ending(JobState::Failed, Reason::JobLaunchFailure),
+            EndCause::LaunchFailed | EndCause::HostFault => {
+                ending(JobState::Failed, Reason::JobLaunchFailure)
+            }
             EndCause::RunnerLost => ending(JobState::Failed, Reason::RunnerLost),
             EndCause::NodeFailed => ending(JobState::NodeFail, Reason::NodeDown),
             // Nobody here asked for it, yet a ladder ran: the request was lost with an earlier daemon.
-            EndCause::Stopped | EndCause::NeverLaunched => ending(JobState::Cancelled, Reason::None),
+            EndCause::Stopped | EndCause::NeverLaunched => {
+                ending(JobState::Cancelled, Reason::None)
+            }
         }
     }
 
@@ -76,14 +80,19 @@ impl Ending {
         if cause == EndCause::OutOfMemory {
             return Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) };
         }
-        if by.is_none() && !matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine) {
+        if by.is_none()
+            && !matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine)
+        {
             // An allocation that was given back: it ended as its command did.
             return Ending::exited(job.run.exit);
         }
         // Of a script that never ran, or whose end nobody saw, the signal is what is known.
         let is_unseen = matches!(
             cause,
-            EndCause::NeverLaunched | EndCause::HostFault | EndCause::RunnerLost | EndCause::NodeFailed
+            EndCause::NeverLaunched
+                | EndCause::HostFault
+                | EndCause::RunnerLost
+                | EndCause::NodeFailed
         );
         let exit = match job.request.kind {
             JobKind::Batch | JobKind::Run if is_unseen => ExitCode::signal(SIGTERM),
@@ -105,7 +114,12 @@ impl Core {
     /// All processes of a job are gone, or it never had any.
     pub fn on_job_ended(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
         if let (EndCause::HostFault, Some(fault)) = (cause, record.host_fault) {
-            self.launch_failed_by_host(id, fault, record.launch_error.as_deref().unwrap_or_default(), cx.now);
+            self.launch_failed_by_host(
+                id,
+                fault,
+                record.launch_error.as_deref().unwrap_or_default(),
+                cx.now,
+            );
         }
         let Some(known) = self.jobs.get_mut(&id).map(|known| &mut known.job) else { return };
         if let Some(clock) = record.clock {
@@ -113,7 +127,9 @@ impl Core {
         }
         let job = &*known;
         match job.run.state {
-            JobState::Completing if job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none() => {
+            JobState::Completing
+                if job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none() =>
+            {
                 let run = job.run.clone().ended_as(record.exit, record.usage, record.ended);
                 let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..run };
                 self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), cx);
@@ -128,10 +144,14 @@ impl Core {
                 self.finish(id, ending, record.usage, record.ended, cx);
             }
             // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
-            JobState::Completing if matches!(cause, EndCause::Exited | EndCause::Stopped | EndCause::NodeFailed) => {
+            JobState::Completing
+                if matches!(cause, EndCause::Exited | EndCause::Stopped | EndCause::NodeFailed) =>
+            {
                 self.end_running(id, record, EndCause::TimeLimit, cx);
             }
-            JobState::Running | JobState::Suspended | JobState::Completing => self.end_running(id, record, cause, cx),
+            JobState::Running | JobState::Suspended | JobState::Completing => {
+                self.end_running(id, record, cause, cx)
+            }
             JobState::Pending
             | JobState::Completed
             | JobState::Failed
@@ -153,9 +173,13 @@ impl Core {
         }
         let ending = Ending::of_running(record.exit, cause);
         let is_failure = match ending.state {
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => true,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => {
+                true
+            }
             JobState::Completed | JobState::Cancelled => false,
-            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
+            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => {
+                false
+            }
         };
         job.run.system_comment = record.left_over_in_words().or(record.launch_error);
         if is_failure && job.runs_again() {
@@ -223,7 +247,8 @@ impl Core {
 
     /// This process stands for the allocation now.
     pub fn set_holder(&mut self, id: JobId, process: ClientProcess, cx: &mut Cx) {
-        let until_granted = self.job(id).and_then(|job| job.client).is_some_and(|client| client.until_granted);
+        let until_granted =
+            self.job(id).and_then(|job| job.client).is_some_and(|client| client.until_granted);
         let client = Some(Client { process, holds: true, until_granted });
         if let Some(record) = self.jobs.get_mut(&id)
             && record.job.client != client
@@ -249,7 +274,8 @@ impl Core {
     pub fn launches(&mut self, id: JobId, cx: &mut Cx) {
         let clock = self.clock;
         let Some(run) = self.jobs.get_mut(&id).map(|record| &mut record.job.run) else { return };
-        let waited = run.started_at().map(|decided| clock.monotonic(cx.now).saturating_sub(decided));
+        let waited =
+            run.started_at().map(|decided| clock.monotonic(cx.now).saturating_sub(decided));
         let is_as_decided = run.state == JobState::Running && run.suspended_us == 0;
         if is_as_decided && waited.is_some_and(|waited| waited >= LATE) {
             (run.start, run.clock, run.stepped_us) = (Some(cx.now), Some(clock), 0);
@@ -266,7 +292,9 @@ impl Core {
             record.job.run.reason = reason;
             record.job.run.stopped_at.get_or_insert(cx.now);
             match cause {
-                StopCause::Cancelled { by } | StopCause::Killed { by } => record.job.run.cancelled_by = Some(by),
+                StopCause::Cancelled { by } | StopCause::Killed { by } => {
+                    record.job.run.cancelled_by = Some(by)
+                }
                 StopCause::Requeue
                 | StopCause::ClientLost
                 | StopCause::Released
@@ -315,7 +343,14 @@ impl Core {
         job.run.end_at(ended);
     }
 
-    pub(super) fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, cx: &mut Cx) {
+    pub(super) fn finish(
+        &mut self,
+        id: JobId,
+        ending: Ending,
+        usage: Usage,
+        ended: Timestamp,
+        cx: &mut Cx,
+    ) {
         self.close_steps(id, ending.state, ended, cx);
         self.set_end(id, &ending, ended);
         if let Some(record) = self.jobs.get_mut(&id) {
@@ -333,14 +368,16 @@ impl Core {
     fn note_length(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         if job.run.state == JobState::Completed && job.run.start.is_some() {
-            self.experience.note(&job.request, job.elapsed(job.run.end.unwrap_or_default()).as_secs());
+            self.experience
+                .note(&job.request, job.elapsed(job.run.end.unwrap_or_default()).as_secs());
         }
     }
 
     /// What an earlier daemon saw: jobs that ended well, the latest last.
     pub fn remember(&mut self, ended: &[Job]) {
         for job in ended {
-            self.experience.note(&job.request, job.elapsed(job.run.end.unwrap_or_default()).as_secs());
+            self.experience
+                .note(&job.request, job.elapsed(job.run.end.unwrap_or_default()).as_secs());
         }
     }
 
@@ -349,7 +386,9 @@ impl Core {
         let Some(record) = self.jobs.get_mut(&id) else { return };
         let step_state = match state {
             JobState::Completed | JobState::Cancelled | JobState::Pending => JobState::Cancelled,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => state,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => {
+                state
+            }
             JobState::Running | JobState::Suspended | JobState::Completing => JobState::Cancelled,
         };
         let suspended_at = record.job.run.suspended_at;
@@ -368,7 +407,8 @@ impl Core {
         let Some(job) = self.job(id) else { return };
         let names_several = job.request.partition.as_ref().is_some_and(|names| names.contains(','));
         let partitions = names_several.then(|| self.partitions_for(&job.request).ok()).flatten();
-        let admitted = partitions.and_then(|partitions| self.readmit(&job.request, &partitions).ok());
+        let admitted =
+            partitions.and_then(|partitions| self.readmit(&job.request, &partitions).ok());
         if let Some(Admitted { partition, tres, .. }) = admitted {
             self.reshape(id, |job| (job.partition, job.tres) = (partition, tres));
         }
@@ -410,7 +450,8 @@ impl Core {
     fn take_over_limit(&mut self, id: JobId) {
         let Some(group) = self.group_of(id) else { return };
         let limit = group.limit;
-        let is_live = |other: &JobId| self.job(*other).is_some_and(|job| !job.run.state.is_terminal());
+        let is_live =
+            |other: &JobId| self.job(*other).is_some_and(|job| !job.run.state.is_terminal());
         let has_company = group.records.iter().any(is_live);
         if let Some(record) = self.jobs.get_mut(&id)
             && has_company
@@ -431,9 +472,12 @@ impl Core {
             let dependency = &mut Arc::make_mut(&mut job.request).dependency;
             let is_any = dependency.any;
             // A job that was to expand another one is for nothing else.
-            let expands =
-                |term: &DependencyTerm| matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
-            dependency.terms.retain(|term| expands(term) || (*term == DependencyTerm::Singleton && !is_any));
+            let expands = |term: &DependencyTerm| {
+                matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. })
+            };
+            dependency
+                .terms
+                .retain(|term| expands(term) || (*term == DependencyTerm::Singleton && !is_any));
         });
         self.set_waits(id, &Known::default());
     }

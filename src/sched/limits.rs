@@ -17,7 +17,11 @@ impl LimitSet {
     /// Those that a job counts towards.
     pub fn of(request: &JobRequest, limits: &[Limit]) -> Self {
         let account = request.account.as_deref();
-        let own = limits.iter().take(Limit::MOST).enumerate().filter(|(_, limit)| limit.is_of(account, &request.name));
+        let own = limits
+            .iter()
+            .take(Limit::MOST)
+            .enumerate()
+            .filter(|(_, limit)| limit.is_of(account, &request.name));
         LimitSet(own.fold(0, |set, (at, _)| set | 1 << at))
     }
 
@@ -26,7 +30,9 @@ impl LimitSet {
     }
 
     fn iter(self) -> impl Iterator<Item = usize> {
-        (0..u64::BITS as usize).filter(move |at| self.0 & (1 << at) != 0).take(self.0.count_ones() as usize)
+        (0..u64::BITS as usize)
+            .filter(move |at| self.0 & (1 << at) != 0)
+            .take(self.0.count_ones() as usize)
     }
 }
 
@@ -64,12 +70,20 @@ impl Limits {
 
     /// The first of these limits that one more job with so many CPUs would be over, and why.
     pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reached<'_>> {
-        set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(|(limit, used)| {
-            let has_jobs = limit.jobs.is_some_and(|most| used.jobs >= most);
-            let has_cpus = limit.cpus.is_some_and(|most| used.cpus.saturating_add(cpus) > most);
-            let reason = if has_jobs { Reason::AssocMaxJobsLimit } else { Reason::AssocGrpCpuLimit };
-            (has_jobs || has_cpus).then_some(Reached { limit, reason, jobs: used.jobs, cpus: used.cpus })
-        })
+        set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(
+            |(limit, used)| {
+                let has_jobs = limit.jobs.is_some_and(|most| used.jobs >= most);
+                let has_cpus = limit.cpus.is_some_and(|most| used.cpus.saturating_add(cpus) > most);
+                let reason =
+                    if has_jobs { Reason::AssocMaxJobsLimit } else { Reason::AssocGrpCpuLimit };
+                (has_jobs || has_cpus).then_some(Reached {
+                    limit,
+                    reason,
+                    jobs: used.jobs,
+                    cpus: used.cpus,
+                })
+            },
+        )
     }
 
     pub fn take(&mut self, set: LimitSet, cpus: u32) {
@@ -77,7 +91,10 @@ impl Limits {
     }
 
     pub fn give(&mut self, set: LimitSet, cpus: u32) {
-        self.change(set, |used| Load { jobs: used.jobs.saturating_sub(1), cpus: used.cpus.saturating_sub(cpus) });
+        self.change(set, |used| Load {
+            jobs: used.jobs.saturating_sub(1),
+            cpus: used.cpus.saturating_sub(cpus),
+        });
     }
 
     fn change(&mut self, set: LimitSet, change: impl Fn(Load) -> Load) {

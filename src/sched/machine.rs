@@ -20,7 +20,8 @@ impl Capacities {
         let Host { topology, lost_cpus, machine_mem_mb, lost_mem_mb, .. } = &*host;
         let (there, lost) = (topology.cpus().len() as u64, lost_cpus.len() as u64);
         let count = self.cpus.map_or(there, |cpus| cpus.of_rest(there, lost));
-        let mem_mb = self.mem_mb.map_or(*machine_mem_mb, |mem| mem.of_rest(*machine_mem_mb, *lost_mem_mb));
+        let mem_mb =
+            self.mem_mb.map_or(*machine_mem_mb, |mem| mem.of_rest(*machine_mem_mb, *lost_mem_mb));
         // Numbers beyond the real ones are booked like any other, and never bound to.
         let cpu_ids = count_out(u32::try_from(count).unwrap_or(u32::MAX), topology, lost_cpus);
         (host.cpu_ids, host.mem_mb) = (cpu_ids, mem_mb);
@@ -35,10 +36,13 @@ impl Core {
             return;
         }
         let all = known.topology.places().iter().chain(&known.lost_cpus);
-        let mut lost_cpus: Vec<Place> = all.filter(|place| !topology.has_all(&[place.cpu])).copied().collect();
+        let mut lost_cpus: Vec<Place> =
+            all.filter(|place| !topology.has_all(&[place.cpu])).copied().collect();
         lost_cpus.sort_unstable();
-        let lost_mem_mb = known.machine_mem_mb.saturating_add(known.lost_mem_mb).saturating_sub(mem_mb);
-        let mut host = Host { topology, lost_cpus, machine_mem_mb: mem_mb, lost_mem_mb, ..known.clone() };
+        let lost_mem_mb =
+            known.machine_mem_mb.saturating_add(known.lost_mem_mb).saturating_sub(mem_mb);
+        let mut host =
+            Host { topology, lost_cpus, machine_mem_mb: mem_mb, lost_mem_mb, ..known.clone() };
         self.config.capacities.give(&mut host);
         self.set_host(host, self.config.all_partitions.clone(), now);
     }

@@ -58,7 +58,13 @@ impl Core {
     }
 
     /// The manager has ended, and the numbers from `unused` on were not used, if it says so.
-    pub fn manager_gone(&mut self, id: JobId, process: ClientProcess, unused: Option<(u32, u32)>, cx: &mut Cx) {
+    pub fn manager_gone(
+        &mut self,
+        id: JobId,
+        process: ClientProcess,
+        unused: Option<(u32, u32)>,
+        cx: &mut Cx,
+    ) {
         if self.managers.get(&id).is_none_or(|(known, _)| *known != process) {
             return;
         }
@@ -88,7 +94,8 @@ impl Core {
 
     /// Whether this is a running step of the job's manager.
     pub fn is_managed_step(&self, id: JobId, step: StepId) -> bool {
-        self.job(id).is_some_and(|job| job.steps.iter().any(|known| known.id == step && known.managed))
+        self.job(id)
+            .is_some_and(|job| job.steps.iter().any(|known| known.id == step && known.managed))
     }
 
     /// The jobs of which this may name a step that their managers have started, and not told of yet.
@@ -134,7 +141,13 @@ impl Core {
     ///
     /// # Errors
     /// The job is not there or has ended, or this was an earlier run of it.
-    pub fn record_steps(&mut self, id: JobId, run: u32, steps: Vec<Step>, cx: &mut Cx) -> Result<(), Refusal> {
+    pub fn record_steps(
+        &mut self,
+        id: JobId,
+        run: u32,
+        steps: Vec<Step>,
+        cx: &mut Cx,
+    ) -> Result<(), Refusal> {
         let job = &mut self.jobs.get_mut(&id).ok_or(Refusal::UnknownJob)?.job;
         if !job.run.state.is_active() || job.run.restarts != run {
             return Err(Refusal::AlreadyDone);
@@ -181,8 +194,9 @@ impl Core {
 /// What of a job no step of another client has for itself.
 pub(super) fn left_for_manager(job: &Job, within: Option<StepId>) -> Allocation {
     let Some(whole) = &job.run.alloc else { return Allocation::default() };
-    let is_others =
-        |step: &&Step| !step.state.is_terminal() && !step.overlap && !step.managed && Some(step.id) != within;
+    let is_others = |step: &&Step| {
+        !step.state.is_terminal() && !step.overlap && !step.managed && Some(step.id) != within
+    };
     let mut left = Allocation::clone(whole);
     for step in job.steps.iter().filter(is_others) {
         let had = &step.alloc;

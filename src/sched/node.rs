@@ -124,9 +124,11 @@ impl Core {
 
     /// The host goes down: what runs ends with it, as NODE_FAIL or in the queue again, and nothing is started any more.
     pub fn host_goes_down(&mut self, cx: &mut Cx) {
-        self.node.goes_down = Some(Trouble { text: "the host goes down".to_owned(), since: cx.now, by: None });
+        self.node.goes_down =
+            Some(Trouble { text: "the host goes down".to_owned(), since: cx.now, by: None });
         let is_running = |id: &JobId| {
-            self.job(*id).is_some_and(|job| matches!(job.run.state, JobState::Running | JobState::Suspended))
+            self.job(*id)
+                .is_some_and(|job| matches!(job.run.state, JobState::Running | JobState::Suspended))
         };
         let running: Vec<JobId> = self.active.iter().copied().filter(is_running).collect();
         for id in running {
@@ -176,7 +178,13 @@ impl Core {
     }
 
     /// A launch came to nothing by a fault of the host.
-    pub(super) fn launch_failed_by_host(&mut self, id: JobId, fault: HostFault, why: &str, now: Timestamp) {
+    pub(super) fn launch_failed_by_host(
+        &mut self,
+        id: JobId,
+        fault: HostFault,
+        why: &str,
+        now: Timestamp,
+    ) {
         let is_first = self.node.launch_failed(id, format!("{fault}: {why}"), now);
         let Some(record) = self.jobs.get_mut(&id).filter(|_| is_first) else { return };
         let job = &mut record.job;
@@ -184,7 +192,9 @@ impl Core {
         if job.failed_launches.faults >= MAX_FAULTS {
             job.hold = Hold::Admin;
             let times = job.failed_launches.faults;
-            let text = format!("its launch failed {times} times while other jobs could be launched: {fault}: {why}");
+            let text = format!(
+                "its launch failed {times} times while other jobs could be launched: {fault}: {why}"
+            );
             job.run.system_comment = Some(text);
         }
     }
@@ -202,7 +212,8 @@ impl Core {
         if job.failed_launches.deaths >= MAX_DEATHS {
             job.hold = Hold::Admin;
             let times = job.failed_launches.deaths;
-            job.run.system_comment = Some(format!("the daemon died {times} times while the job was launched"));
+            job.run.system_comment =
+                Some(format!("the daemon died {times} times while the job was launched"));
         }
     }
 
@@ -215,7 +226,10 @@ impl Core {
 
     /// Starts one job of a drained node, if it is time: the first of the queue that has not failed, else the first.
     pub(super) fn probe(&mut self, cx: &mut Cx) {
-        let Some(failing) = self.node.launches.as_ref().filter(|failing| failing.next <= cx.now) else { return };
+        let Some(failing) = self.node.launches.as_ref().filter(|failing| failing.next <= cx.now)
+        else {
+            return;
+        };
         if self.node.store.is_some() || self.node.order.is_some() {
             return;
         }
@@ -231,7 +245,10 @@ impl Core {
             let Some(record) = self.jobs.get(&key.id) else { continue };
             let Some(choice) = self.open_choice(record, key, cx.now) else { continue };
             let want = choice.want();
-            let (lacks, part) = (self.lacks_readings(&want, cx.now), self.ledger.room().pick(&want, &self.config.host));
+            let (lacks, part) = (
+                self.lacks_readings(&want, cx.now),
+                self.ledger.room().pick(&want, &self.config.host),
+            );
             if lacks.is_any() {
                 // The answer asks for a round.
                 self.want_readings(lacks);
@@ -252,7 +269,8 @@ impl Core {
             failing.waits_for_room = probe.is_none();
             failing.probe = probe;
             // One that does not tell how it went (a plain allocation) keeps others waiting no longer than one that fails.
-            failing.next = if probe.is_some() { cx.now.plus_secs(failing.pause_secs) } else { cx.now };
+            failing.next =
+                if probe.is_some() { cx.now.plus_secs(failing.pause_secs) } else { cx.now };
         }
     }
 }

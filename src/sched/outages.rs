@@ -27,7 +27,8 @@ impl Core {
         if missing.is_empty() {
             return Ok(());
         }
-        let there = if there.gpus.is_empty() { format!("{there} and no GPU") } else { there.to_string() };
+        let there =
+            if there.gpus.is_empty() { format!("{there} and no GPU") } else { there.to_string() };
         Err(Refusal::Configuration(format!("this host has no {missing}: it has {there}")))
     }
 
@@ -35,7 +36,9 @@ impl Core {
     pub fn outages(&self) -> Vec<(NodeParts, Trouble)> {
         let owners = self.node.drained.iter().cloned();
         let owners = owners.map(|Outage { parts, reason }| (parts, by_owner(reason)));
-        owners.chain(self.node.found.iter().cloned().map(|trouble| (NodeParts::default(), trouble))).collect()
+        owners
+            .chain(self.node.found.iter().cloned().map(|trouble| (NodeParts::default(), trouble)))
+            .collect()
     }
 
     /// The parts that no job gets: those that are out of use, and those that are not there any more.
@@ -109,9 +112,12 @@ impl Core {
     /// Notes what is not there any more.
     pub(super) fn note_losses(&mut self, now: Timestamp) {
         let known = std::mem::take(&mut self.node.found);
-        let since = |text: &str| known.iter().find(|trouble| trouble.text == text).map_or(now, |trouble| trouble.since);
+        let since = |text: &str| {
+            known.iter().find(|trouble| trouble.text == text).map_or(now, |trouble| trouble.since)
+        };
         let losses = losses(&self.config.host).into_iter();
-        self.node.found = losses.map(|text| Trouble { since: since(&text), text, by: None }).collect();
+        self.node.found =
+            losses.map(|text| Trouble { since: since(&text), text, by: None }).collect();
     }
 }
 

@@ -45,7 +45,9 @@ pub fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> Expec
     match job.run.state {
         JobState::Completing => ExpectedEnd::ByLimit(soon),
         JobState::Running => match job.request.time_limit_secs {
-            Some(limit) => after(limit).map_or(ExpectedEnd::Unknown, |end| ExpectedEnd::ByLimit(end.max(soon))),
+            Some(limit) => {
+                after(limit).map_or(ExpectedEnd::Unknown, |end| ExpectedEnd::ByLimit(end.max(soon)))
+            }
             None => {
                 let end = usual_secs.and_then(after).filter(|end| *end >= soon);
                 end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
@@ -200,7 +202,9 @@ impl Core {
         let Some(job) = self.job(id).filter(|job| job.has_several_partitions()) else { return };
         let place = |choice: &Choice| choice.want().place.partition;
         let chosen = Choice::all(job, &self.config).find(|choice| place(choice) == partition);
-        let Some(Choice { partition: Some(partition), tres, limit_secs, .. }) = chosen else { return };
+        let Some(Choice { partition: Some(partition), tres, limit_secs, .. }) = chosen else {
+            return;
+        };
         let name = partition.name.clone();
         self.reshape(id, |job| {
             (job.partition, job.tres) = (name, tres);

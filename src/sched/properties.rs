@@ -120,7 +120,15 @@ fn shape() -> impl Strategy<Value = Shape> {
     let array = prop::option::weighted(0.3, (1u32..6, prop::option::of(1u32..4)));
     let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
     let rare = || prop::bool::weighted(0.1);
-    let flags = (rare(), rare(), prop::bool::weighted(0.3), rare(), rare(), prop::bool::weighted(0.2), rare());
+    let flags = (
+        rare(),
+        rare(),
+        prop::bool::weighted(0.3),
+        rare(),
+        rare(),
+        prop::bool::weighted(0.2),
+        rare(),
+    );
     let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3));
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
     let parts = (size, limit, array, depends, flags, when, site);
@@ -246,19 +254,27 @@ fn happen(d: &mut Double, event: Event) {
         }
         Event::End { which, cause, status } => {
             if let Some(job) = choose(d, which, |job| job.run.state.is_active()) {
-                let cause = if job.run.state == JobState::Completing { EndCause::Stopped } else { cause };
+                let cause =
+                    if job.run.state == JobState::Completing { EndCause::Stopped } else { cause };
                 d.end(job.id, cause, ExitCode::status(status));
             }
         }
         Event::Lost { which } => {
-            if let Some(job) = choose(d, which, |job| job.request.kind == request::JobKind::Allocation) {
+            if let Some(job) =
+                choose(d, which, |job| job.request.kind == request::JobKind::Allocation)
+            {
                 d.act(|core, cx| core.client_lost(job.id, cx));
             }
         }
         Event::Step { which, cpus } => {
             if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
-                let request = StepRequest { ntasks: Some(cpus), cpus_per_task: Some(1), ..StepRequest::default() };
-                let _ = d.act(|core, cx| core.create_step(job.id, request, StepAsker::default(), cx));
+                let request = StepRequest {
+                    ntasks: Some(cpus),
+                    cpus_per_task: Some(1),
+                    ..StepRequest::default()
+                };
+                let _ =
+                    d.act(|core, cx| core.create_step(job.id, request, StepAsker::default(), cx));
             }
         }
         Event::StepEnd { which } => {
@@ -266,7 +282,8 @@ fn happen(d: &mut Double, event: Event) {
             if let Some(job) = choose(d, which, |job| job.steps.iter().any(|step| is_live(&step)))
                 && let Some(step) = job.steps.iter().find(is_live)
             {
-                let (key, ended) = (StepKey { job: job.id, step: step.id }, ExitRecord::gone(ExitCode::OK, d.now));
+                let (key, ended) =
+                    (StepKey { job: job.id, step: step.id }, ExitRecord::gone(ExitCode::OK, d.now));
                 d.act(|core, cx| core.on_step_ended(key, &ended, EndCause::Exited, cx));
             }
         }
@@ -275,8 +292,14 @@ fn happen(d: &mut Double, event: Event) {
             d.act(|core, cx| core.on_due(cx));
         }
         Event::Drain { cpus, gpus } => {
-            let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
-            let parts = NodeParts { cpus: cpus.into_iter().collect(), gpus: gpus.into_iter().collect() };
+            let reason = NodeReason {
+                text: "dust".to_owned(),
+                since: d.now,
+                user: "lab".to_owned(),
+                uid: 1001,
+            };
+            let parts =
+                NodeParts { cpus: cpus.into_iter().collect(), gpus: gpus.into_iter().collect() };
             let drains = Drains { node: None, parts: vec![Outage { parts, reason }] };
             d.act(|core, cx| core.set_drains(drains, cx.now));
         }
@@ -344,9 +367,12 @@ fn command(d: &mut Double, event: Event) {
             }
         }
         Event::Throttle { which, limit } => {
-            if let Some(job) = choose(d, which, |job| is_pending(job) && job.array_job_id().is_some()) {
+            if let Some(job) =
+                choose(d, which, |job| is_pending(job) && job.array_job_id().is_some())
+            {
                 let key = Update::ArrayTaskThrottle(limit);
-                d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx)).expect("it is an array");
+                d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx))
+                    .expect("it is an array");
             }
         }
         _ => unreachable!("{event:?} is no command"),
@@ -355,8 +381,10 @@ fn command(d: &mut Double, event: Event) {
 
 fn recovered(d: &Double) -> Core {
     // What the core would still have in memory, and nothing else.
-    let jobs: Vec<Job> = d.store.jobs.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
-    let mut core = Core::recover(d.core.config().clone(), jobs, d.store.ended(), d.core.next_id(), d.now);
+    let jobs: Vec<Job> =
+        d.store.jobs.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
+    let mut core =
+        Core::recover(d.core.config().clone(), jobs, d.store.ended(), d.core.next_id(), d.now);
     core.recall_memos(d.store.memos.clone().into_iter().collect(), d.now);
     core
 }
@@ -383,18 +411,22 @@ fn check_reasons(d: &Double) {
             Reason::Dependency => text.contains("(unfulfilled)"),
             Reason::DependencyNeverSatisfied => text.contains("(failed)"),
             Reason::BeginTime => job.request.begin.is_some_and(|begin| begin > d.now),
-            Reason::JobArrayTaskLimit => group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit)),
+            Reason::JobArrayTaskLimit => {
+                group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit))
+            }
             Reason::Resources | Reason::Exclusive => {
                 choices(job).any(|choice| !d.core.ledger.room().fits(&choice.want(), host))
             }
             Reason::ReqNodeNotAvail => {
-                !host.drained.is_empty() && !choices(job).any(|choice| d.core.ledger.whole().fits(&choice.want(), host))
+                !host.drained.is_empty()
+                    && !choices(job).any(|choice| d.core.ledger.whole().fits(&choice.want(), host))
             }
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
                 let rooms = [d.core.ledger.room(), d.core.ledger.whole()];
                 choices(job).map(|choice| choice.want()).any(|want| {
                     rooms.iter().any(|room| {
-                        room.limit_reached(&want.place, want.tres.cpus, host).is_some_and(|it| it.reason == reason)
+                        room.limit_reached(&want.place, want.tres.cpus, host)
+                            .is_some_and(|it| it.reason == reason)
                     })
                 })
             }
@@ -404,12 +436,21 @@ fn check_reasons(d: &Double) {
                 let room = d.core.ledger.room();
                 let line = |place: &Place| room.line(place.shape.want().place.partition);
                 let is_before = |other: &Place| line(other) == line(own) || room.fits(&want, host);
-                let earlier = d.core.queue.iter().take_while(|key| *key < own.key).filter(|key| key.id != job.id);
+                let earlier = d
+                    .core
+                    .queue
+                    .iter()
+                    .take_while(|key| *key < own.key)
+                    .filter(|key| key.id != job.id);
                 earlier.filter_map(|key| place(d, key)).any(is_before)
             }),
             _ => false,
         };
-        assert!(is_true, "job {} waits because of {reason}, which is not true: {job:?}\n{text}", job.id);
+        assert!(
+            is_true,
+            "job {} waits because of {reason}, which is not true: {job:?}\n{text}",
+            job.id
+        );
     }
 }
 
@@ -444,7 +485,8 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
         before.extend(places.iter().filter(|_| is_first));
         let mut round = Round::new(d.now);
         let running = || d.core.running_jobs(d.now);
-        if is_free && is_first && round.consider(key, places, room, host, running) == Verdict::Wait {
+        if is_free && is_first && round.consider(key, places, room, host, running) == Verdict::Wait
+        {
             found.extend(round.reservation().map(|reservation| (key.id, reservation.at)));
         }
     }
@@ -470,7 +512,12 @@ fn host_of(is_divided: bool) -> Double {
         config.audience = Audience { command: events, url: Events::NONE, mail: true };
         let one = Some(WildMatch::new("on?"));
         config.limits = vec![
-            Limit { account: Some(LIMITED.to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() },
+            Limit {
+                account: Some(LIMITED.to_owned()),
+                jobs: Some(2),
+                cpus: Some(3),
+                ..Limit::default()
+            },
             Limit { name: one, cpus: Some(3), ..Limit::default() },
         ];
         if is_divided {
@@ -479,14 +526,23 @@ fn host_of(is_divided: bool) -> Double {
             config.partitions = vec![
                 Partition { is_default: true, ..named("all") },
                 Partition { cpus: cpus(&[0, 1]), max_mem_mb: Some(500), ..named("left") },
-                Partition { cpus: cpus(&[1, 2, 3]), over_subscribe: OverSubscribe::Force(2), ..named("crowded") },
+                Partition {
+                    cpus: cpus(&[1, 2, 3]),
+                    over_subscribe: OverSubscribe::Force(2),
+                    ..named("crowded")
+                },
                 Partition {
                     max_cpus: Some(2),
                     gpus: cpus(&[1]),
                     over_subscribe: OverSubscribe::Yes(2),
                     ..named("few")
                 },
-                Partition { cpus: cpus(&[3]), over_subscribe: OverSubscribe::Yes(3), is_gpu: true, ..named("willing") },
+                Partition {
+                    cpus: cpus(&[3]),
+                    over_subscribe: OverSubscribe::Yes(3),
+                    is_gpu: true,
+                    ..named("willing")
+                },
             ];
             config.all_partitions.clone_from(&config.partitions);
         }
@@ -689,7 +745,8 @@ fn next_end(d: &Double) -> Option<Timestamp> {
 /// All jobs whose limits are reached then end, and the next round follows.
 fn end_all_at(d: &mut Double, end: Timestamp) {
     d.now = end;
-    let ended: Vec<JobId> = d.core.jobs().filter(|job| end_by_limit(job) == Some(end)).map(|job| job.id).collect();
+    let ended: Vec<JobId> =
+        d.core.jobs().filter(|job| end_by_limit(job) == Some(end)).map(|job| job.id).collect();
     for id in ended {
         d.end(id, EndCause::Exited, ExitCode::OK);
     }

@@ -89,7 +89,10 @@ pub struct Lane {
 
 impl Lane {
     fn of(shape: &Shape) -> Self {
-        Lane { place: shape.place, cpus: if shape.place.limits.is_empty() { 0 } else { shape.cpus } }
+        Lane {
+            place: shape.place,
+            cpus: if shape.place.limits.is_empty() { 0 } else { shape.cpus },
+        }
     }
 }
 
@@ -116,7 +119,9 @@ pub struct Queue {
 impl Queue {
     /// The shape, as those have it that wait already.
     pub fn known(&self, shape: Shape) -> Arc<Shape> {
-        self.shapes.get_key_value(&shape).map_or_else(|| Arc::new(shape), |(known, _)| Arc::clone(known))
+        self.shapes
+            .get_key_value(&shape)
+            .map_or_else(|| Arc::new(shape), |(known, _)| Arc::clone(known))
     }
 
     /// Puts a record into a line in which it was not.
@@ -213,7 +218,11 @@ impl Queue {
     pub fn check<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
         let mut anew = Queue { arrivals: self.arrivals, ..Queue::default() };
         places.for_each(|place| anew.enter(place));
-        if anew == *self { Ok(()) } else { Err(format!("the queue is {self:?} and should be {anew:?}")) }
+        if anew == *self {
+            Ok(())
+        } else {
+            Err(format!("the queue is {self:?} and should be {anew:?}"))
+        }
     }
 }
 

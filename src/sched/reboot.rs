@@ -45,14 +45,16 @@ impl Core {
     pub fn node_failed(&mut self, remains: Remains, cx: &mut Cx) {
         let Remains { job: id, own, mut steps, last_sign } = remains;
         let Some(job) = self.job(id) else { return };
-        let live: Vec<StepId> = job.steps.iter().filter(|step| !step.state.is_terminal()).map(|step| step.id).collect();
+        let live: Vec<StepId> =
+            job.steps.iter().filter(|step| !step.state.is_terminal()).map(|step| step.id).collect();
         let unknown = || (ExitRecord::gone(ExitCode::NODE_FAILED, last_sign), EndCause::NodeFailed);
         let known = |record: ExitRecord| {
             let cause = EndCause::of(&record);
             (record, cause)
         };
         for step in live {
-            let found = steps.iter().position(|(id, _)| *id == step).map(|at| steps.swap_remove(at).1);
+            let found =
+                steps.iter().position(|(id, _)| *id == step).map(|at| steps.swap_remove(at).1);
             let (record, cause) = found.map_or_else(unknown, known);
             self.on_step_ended(StepKey { job: id, step }, &record, cause, cx);
         }

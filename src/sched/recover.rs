@@ -13,7 +13,13 @@ impl Core {
     /// `jobs`: every record that has not ended, and those that ended within `min_job_age_secs`, with their steps.
     /// `ended`: what the store knows of the `dependency_targets` of the pending ones. `next_id`: the number that the
     /// store would give next.
-    pub fn recover(config: Config, jobs: Vec<Job>, ended: Vec<EndedJob>, next_id: JobId, now: Timestamp) -> Core {
+    pub fn recover(
+        config: Config,
+        jobs: Vec<Job>,
+        ended: Vec<EndedJob>,
+        next_id: JobId,
+        now: Timestamp,
+    ) -> Core {
         let mut core = Core::new(config);
         let known = Known::new(&ended);
         core.next_id = next_id.0.max(1);
@@ -65,7 +71,9 @@ impl Core {
         });
         job.next_step = job.next_step.max(numbered.max().unwrap_or(0)).max(job.first_step());
         // Of a job that has not ended: its end says nothing of them.
-        job.steps.retain(|step| !step.managed || !step.state.is_terminal() || job.run.state.is_terminal());
+        job.steps.retain(|step| {
+            !step.managed || !step.state.is_terminal() || job.run.state.is_terminal()
+        });
         self.add_record(job, None);
     }
 

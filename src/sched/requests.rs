@@ -17,7 +17,9 @@ impl Requests {
     /// The request, as an earlier job has it that waits or runs, where one of the last ones is the same.
     pub fn share(&mut self, request: JobRequest) -> Arc<JobRequest> {
         self.last.retain(|known| known.strong_count() > 0);
-        if let Some(known) = self.last.iter().filter_map(Weak::upgrade).find(|known| **known == request) {
+        if let Some(known) =
+            self.last.iter().filter_map(Weak::upgrade).find(|known| **known == request)
+        {
             return known;
         }
         let request = Arc::new(request);

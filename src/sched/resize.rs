@@ -37,10 +37,16 @@ pub(super) fn joined(own: &Allocation, more: &Allocation) -> Allocation {
 
 /// What a job has without these resources.
 fn without(own: &Allocation, gift: &Gift) -> Allocation {
-    let left = |own: &[u32], gone: &[u32]| own.iter().copied().filter(|id| !gone.contains(id)).collect::<Vec<u32>>();
+    let left = |own: &[u32], gone: &[u32]| {
+        own.iter().copied().filter(|id| !gone.contains(id)).collect::<Vec<u32>>()
+    };
     let (cpu_ids, gpu_ids) = (left(&own.cpu_ids, &gift.cpu_ids), left(&own.gpu_ids, &gift.gpu_ids));
     let gpus = own.gpu_share.of(gpu_ids.len() as u32);
-    let tres = Tres { cpus: cpu_ids.len() as u32, mem_mb: own.tres.mem_mb.saturating_sub(gift.mem_mb), ..gpus };
+    let tres = Tres {
+        cpus: cpu_ids.len() as u32,
+        mem_mb: own.tres.mem_mb.saturating_sub(gift.mem_mb),
+        ..gpus
+    };
     Allocation { tres, cpu_ids, gpu_ids, gpu_share: own.gpu_share }
 }
 
@@ -61,8 +67,11 @@ impl Core {
         request: &JobRequest,
         now: Timestamp,
     ) -> Result<(Tres, Option<Part>), Refusal> {
-        let partition =
-            self.partitions_of(job).into_iter().next().ok_or_else(|| self.unknown_partition(&job.partition))?;
+        let partition = self
+            .partitions_of(job)
+            .into_iter()
+            .next()
+            .ok_or_else(|| self.unknown_partition(&job.partition))?;
         let tres = size(request, partition, &self.config);
         check_size(request, &tres, partition, &self.config)?;
         Ok((tres, self.growth(job, &tres, now)?))
@@ -72,7 +81,12 @@ impl Core {
     ///
     /// # Errors
     /// It cannot have another size, or there is no room now.
-    pub(super) fn growth(&self, job: &Job, to: &Tres, now: Timestamp) -> Result<Option<Part>, Refusal> {
+    pub(super) fn growth(
+        &self,
+        job: &Job,
+        to: &Tres,
+        now: Timestamp,
+    ) -> Result<Option<Part>, Refusal> {
         let Some(held) = self.ledger.held(job.id) else { return Err(Refusal::NotNow) };
         if held.place.exclusive {
             return Err(Refusal::FixedSize { job: job.id, exclusive: true });
@@ -102,19 +116,39 @@ impl Core {
 
     /// What to ask for when there is room for so much more of a running job, as if a job that wants that came now: the
     /// number that it has in the forecast.
-    pub fn growth_forecast(&self, id: JobId, more: &Tres, now: Timestamp) -> Option<(JobId, Forecast)> {
+    pub fn growth_forecast(
+        &self,
+        id: JobId,
+        more: &Tres,
+        now: Timestamp,
+    ) -> Option<(JobId, Forecast)> {
         let job = self.job(id)?;
         let left = expected_end(job, None, now).at().map(|end| end.since(now).as_secs());
-        let request = JobRequest { gpu: job.request.gpu.clone(), time_limit_secs: left, ..JobRequest::default() };
+        let request = JobRequest {
+            gpu: job.request.gpu.clone(),
+            time_limit_secs: left,
+            ..JobRequest::default()
+        };
         let (number, partition) = (JobId(self.next_id), job.partition.clone());
-        let thought =
-            Job { id: number, request: request.into(), partition, tres: *more, submit: now, ..Job::default() };
+        let thought = Job {
+            id: number,
+            request: request.into(),
+            partition,
+            tres: *more,
+            submit: now,
+            ..Job::default()
+        };
         let record = Record { job: thought, waits: None, places: Box::default(), start_order: 0 };
         Some((number, self.forecast_with(&record, now)))
     }
 
     /// What is free for such a job and kept for none that waits.
-    fn part_beside_queue(&self, want: &Want, limit_secs: Option<u64>, now: Timestamp) -> Option<Part> {
+    fn part_beside_queue(
+        &self,
+        want: &Want,
+        limit_secs: Option<u64>,
+        now: Timestamp,
+    ) -> Option<Part> {
         let host = &self.config.host;
         let mut room = self.ledger.room().clone();
         if !self.takes_starts() || !room.fits(want, host) {
@@ -124,7 +158,8 @@ impl Core {
         while let Some(key) = round.next(&self.queue, &room, host) {
             let Some(record) = self.jobs.get(&key.id) else { continue };
             let running = || self.running_jobs(now);
-            if let Verdict::Start(part) = round.consider(key, &record.places, &room, host, running) {
+            if let Verdict::Start(part) = round.consider(key, &record.places, &room, host, running)
+            {
                 room.take(&part);
             }
         }
@@ -132,14 +167,21 @@ impl Core {
     }
 
     /// A running job has another `tres` now: it gets `more`, or gives back what it can.
-    pub(super) fn change_size(&mut self, id: JobId, more: Option<Part>, why: PartChange, cx: &mut Cx) {
+    pub(super) fn change_size(
+        &mut self,
+        id: JobId,
+        more: Option<Part>,
+        why: PartChange,
+        cx: &mut Cx,
+    ) {
         if let (Some(more), Some(held)) = (more, self.ledger.held(id)) {
             let alloc = joined(&held.alloc, &more.alloc);
             self.put_alloc(id, alloc, why, cx);
         }
         let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { return };
         let did_shrink = job.run.shrinks;
-        let has_more = job.run.alloc.as_ref().is_some_and(|alloc| alloc.tres.minus(&job.tres) != Tres::ZERO);
+        let has_more =
+            job.run.alloc.as_ref().is_some_and(|alloc| alloc.tres.minus(&job.tres) != Tres::ZERO);
         job.run.shrinks = has_more;
         self.save(id, cx);
         if self.is_managed(id) && (has_more || did_shrink) {
@@ -179,7 +221,10 @@ impl Core {
     /// use, which the job keeps until there is something else for it.
     pub fn take_gift(&mut self, id: JobId, process: ClientProcess, gift: &Gift, cx: &mut Cx) {
         let owed = self.owed(id);
-        let Some((_, within)) = self.managers.get(&id).filter(|(known, _)| *known == process) else { return };
+        let Some((_, within)) = self.managers.get(&id).filter(|(known, _)| *known == process)
+        else {
+            return;
+        };
         let Some(job) = self.job(id) else { return };
         let own = super::managed::left_for_manager(job, *within);
         let mut broken = gift.parts().within(&own.parts()).within(&self.parts_out(id));
@@ -208,7 +253,10 @@ impl Core {
             let Some(spare) = self.spares.remove(&id) else { continue };
             let spare = spare.within(&self.parts_out(id));
             let (cpus, gpus) = (spare.cpus.into_iter().collect(), spare.gpus.into_iter().collect());
-            let kinds = [Gift { cpu_ids: cpus, ..Gift::default() }, Gift { gpu_ids: gpus, ..Gift::default() }];
+            let kinds = [
+                Gift { cpu_ids: cpus, ..Gift::default() },
+                Gift { gpu_ids: gpus, ..Gift::default() },
+            ];
             for gone in kinds.into_iter().filter(|gone| !gone.is_empty()) {
                 if !self.replace(id, &gone, cx) {
                     self.spares.entry(id).or_default().add(&gone.parts());
@@ -223,8 +271,12 @@ impl Core {
         if held.place.exclusive || held.place.seats > 1 {
             return false;
         }
-        let lost = Tres { cpus: gone.cpu_ids.len() as u32, ..held.alloc.gpu_share.of(gone.gpu_ids.len() as u32) };
-        let want = Want::sized(&job.request, lost, Seating { limits: LimitSet::default(), ..held.place });
+        let lost = Tres {
+            cpus: gone.cpu_ids.len() as u32,
+            ..held.alloc.gpu_share.of(gone.gpu_ids.len() as u32)
+        };
+        let want =
+            Want::sized(&job.request, lost, Seating { limits: LimitSet::default(), ..held.place });
         let left = expected_end(job, None, cx.now).at().map(|end| end.since(cx.now).as_secs());
         let Some(part) = self.part_beside_queue(&want, left, cx.now) else { return false };
         let alloc = joined(&without(&held.alloc, gone), &part.alloc);
@@ -236,7 +288,9 @@ impl Core {
     }
 
     fn take_back(&mut self, id: JobId, gift: &Gift, why: PartChange, cx: &mut Cx) {
-        let Some(alloc) = self.job(id).and_then(|job| job.run.alloc.as_deref()).filter(|_| !gift.is_empty()) else {
+        let Some(alloc) =
+            self.job(id).and_then(|job| job.run.alloc.as_deref()).filter(|_| !gift.is_empty())
+        else {
             return;
         };
         let alloc = without(alloc, gift);
@@ -251,9 +305,12 @@ impl Core {
         let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { return };
         let mem_mb = alloc.tres.mem_mb;
         let had = job.run.alloc.replace(alloc.into()).map_or(0, |had| had.tres.mem_mb);
-        job.run.shrinks = job.run.alloc.as_ref().is_some_and(|alloc| alloc.tres.minus(&job.tres) != Tres::ZERO);
+        job.run.shrinks =
+            job.run.alloc.as_ref().is_some_and(|alloc| alloc.tres.minus(&job.tres) != Tres::ZERO);
         // A step that named no memory has that of the job.
-        let shares = |step: &&mut crate::model::Step| !step.state.is_terminal() && step.alloc.tres.mem_mb == had;
+        let shares = |step: &&mut crate::model::Step| {
+            !step.state.is_terminal() && step.alloc.tres.mem_mb == had
+        };
         for step in job.steps.iter_mut().filter(|_| had != mem_mb).filter(shares) {
             step.alloc.tres.mem_mb = mem_mb;
             cx.out.changes.push(Change::PutStep { job: id, step: Box::new(step.clone()) });
@@ -273,7 +330,10 @@ impl Core {
     /// The running steps of a job that use what they share with others.
     pub fn sharing_steps(&self, id: JobId) -> Vec<StepId> {
         let Some(job) = self.job(id) else { return Vec::new() };
-        let shares = job.steps.iter().filter(|step| step.overlap && !step.managed && !step.state.is_terminal());
+        let shares = job
+            .steps
+            .iter()
+            .filter(|step| step.overlap && !step.managed && !step.state.is_terminal());
         shares.map(|step| step.id).collect()
     }
 

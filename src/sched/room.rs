@@ -49,7 +49,12 @@ impl Seating {
             OverSubscribe::No | OverSubscribe::Yes(_) => (1, asked == Sharing::Exclusive),
             OverSubscribe::Exclusive => (1, true),
         };
-        Seating { partition: at, seats: seats.max(1), exclusive, limits: LimitSet::of(request, &config.limits) }
+        Seating {
+            partition: at,
+            seats: seats.max(1),
+            exclusive,
+            limits: LimitSet::of(request, &config.limits),
+        }
     }
 }
 
@@ -58,7 +63,11 @@ impl<'a> Want<'a> {
     pub fn sized(request: &'a JobRequest, tres: Tres, place: Seating) -> Self {
         let share = request.gpu.share();
         let model = request.gpu.model.as_deref();
-        Want { tres, gpu: GpuWant { count: share.gpus_in(&tres), share, model, among: None }, place }
+        Want {
+            tres,
+            gpu: GpuWant { count: share.gpus_in(&tres), share, model, among: None },
+            place,
+        }
     }
 }
 
@@ -142,7 +151,8 @@ impl Room {
     /// The host with nobody on it.
     pub fn whole(config: &Config) -> Self {
         let Config { host, partitions, limits, .. } = config;
-        let lines = partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
+        let lines =
+            partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
         let lines = lines.map(Option::unwrap_or_default).collect();
         let mut room = Room {
             layout: Arc::new(Layout { partitions: partitions.to_vec(), lines }),
@@ -167,7 +177,8 @@ impl Room {
 
     /// CPUs that no job has, and none gets.
     pub fn closed_cpus(&self) -> u32 {
-        self.drained.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count() as u32
+        self.drained.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count()
+            as u32
     }
 
     /// What is in use, which may be more than a host that has shrunk has. Shared CPUs count for each job.
@@ -211,7 +222,10 @@ impl Room {
     /// The CPUs on which such a job finds a seat, ascending.
     fn seats(&self, place: &Seating) -> impl Iterator<Item = u32> {
         let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
-        self.cpus.keys().copied().filter(move |cpu| self.has_seat(*cpu, place.seats) && is_among(own, *cpu))
+        self.cpus
+            .keys()
+            .copied()
+            .filter(move |cpu| self.has_seat(*cpu, place.seats) && is_among(own, *cpu))
     }
 
     /// The same, as far as the partition may have them: those that it has already and shares, and of the others the
@@ -241,8 +255,10 @@ impl Room {
 
     /// What such a job finds free, each resource by itself.
     pub fn free_for(&self, place: &Seating, host: &Host) -> Tres {
-        let (allowed, gpus) =
-            (self.allowed(place), self.partition(place).and_then(|partition| partition.gpus.as_ref()));
+        let (allowed, gpus) = (
+            self.allowed(place),
+            self.partition(place).and_then(|partition| partition.gpus.as_ref()),
+        );
         let whole = GpuWant { among: gpus, ..GpuWant::default() };
         Tres {
             cpus: self.free_cpus(place),
@@ -260,14 +276,23 @@ impl Room {
                 OverSubscribe::No | OverSubscribe::Exclusive => 1,
                 OverSubscribe::Yes(jobs) | OverSubscribe::Force(jobs) => jobs,
             };
-            self.free_cpus(&Seating { partition: Some(at), seats, exclusive: false, limits: LimitSet::default() })
+            self.free_cpus(&Seating {
+                partition: Some(at),
+                seats,
+                exclusive: false,
+                limits: LimitSet::default(),
+            })
         });
         most.max().unwrap_or(0)
     }
 
     /// What the partition may still give to its jobs, whatever is free.
     fn allowed(&self, place: &Seating) -> Tres {
-        let used = place.partition.and_then(|at| self.by_partition.get(at)).map(Holding::used).unwrap_or_default();
+        let used = place
+            .partition
+            .and_then(|at| self.by_partition.get(at))
+            .map(Holding::used)
+            .unwrap_or_default();
         self.partition(place).map_or(Tres::ZERO, |partition| partition.bounds().minus(&used))
     }
 
@@ -275,7 +300,8 @@ impl Room {
     fn taken_cpus(&self, place: &Seating, cpus: u32, host: &Host) -> u32 {
         match self.partition(place).filter(|_| place.exclusive) {
             Some(partition) => {
-                let open = partition.cpus_of(host).filter(|cpu| !self.drained.contains(cpu)).count() as u32;
+                let open = partition.cpus_of(host).filter(|cpu| !self.drained.contains(cpu)).count()
+                    as u32;
                 partition.capacity(host).cpus.min(open)
             }
             None => cpus,
@@ -305,8 +331,10 @@ impl Room {
     fn lacks_amounts(&self, want: &Want, host: &Host) -> Tres {
         let cpus = self.taken_cpus(&want.place, want.tres.cpus, host);
         let allowed = self.allowed(&want.place);
-        let has_cpus = cpus <= self.free_cpus(&want.place) && (!want.place.exclusive || self.is_empty_for(&want.place));
-        let has_mem = want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
+        let has_cpus = cpus <= self.free_cpus(&want.place)
+            && (!want.place.exclusive || self.is_empty_for(&want.place));
+        let has_mem =
+            want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
         Tres {
             cpus: if has_cpus { 0 } else { cpus },
             mem_mb: if has_mem { 0 } else { want.tres.mem_mb },
@@ -343,8 +371,16 @@ impl Room {
         self.pick_of(&[], Some(other), want, host)
     }
 
-    fn pick_of(&self, others: &[&Room], beside: Option<&Room>, want: &Want, host: &Host) -> Option<Part> {
-        if !self.has_amounts(want, host) || !others.iter().all(|other| other.has_amounts(want, host)) {
+    fn pick_of(
+        &self,
+        others: &[&Room],
+        beside: Option<&Room>,
+        want: &Want,
+        host: &Host,
+    ) -> Option<Part> {
+        if !self.has_amounts(want, host)
+            || !others.iter().all(|other| other.has_amounts(want, host))
+        {
             return None;
         }
         let gpu_ids = self.pick_gpus(others, beside, want, host)?;
@@ -359,9 +395,17 @@ impl Room {
     }
 
     /// So many of these CPUs: those with the fewest jobs first, or those that are in use in `beside`.
-    fn pick_cpus(&self, free: BTreeSet<u32>, beside: Option<&Room>, count: usize, host: &Host) -> Vec<u32> {
+    fn pick_cpus(
+        &self,
+        free: BTreeSet<u32>,
+        beside: Option<&Room>,
+        count: usize,
+        host: &Host,
+    ) -> Vec<u32> {
         let jobs_on = |room: &Room, cpu: &u32| room.cpus.get(cpu).map_or(0, Vec::len);
-        let order = |cpu: &u32| (beside.is_some_and(|beside| jobs_on(beside, cpu) == 0), jobs_on(self, cpu));
+        let order = |cpu: &u32| {
+            (beside.is_some_and(|beside| jobs_on(beside, cpu) == 0), jobs_on(self, cpu))
+        };
         let (mut picked, mut left) = (Vec::new(), free);
         while picked.len() < count
             && let Some(first) = left.iter().map(order).min()
@@ -375,7 +419,13 @@ impl Room {
     }
 
     /// An exclusive job gets all that are free, as in Slurm.
-    fn pick_gpus(&self, others: &[&Room], beside: Option<&Room>, want: &Want, host: &Host) -> Option<Vec<u32>> {
+    fn pick_gpus(
+        &self,
+        others: &[&Room],
+        beside: Option<&Room>,
+        want: &Want,
+        host: &Host,
+    ) -> Option<Vec<u32>> {
         let partition = self.partition(&want.place)?;
         let gpu = GpuWant { among: partition.gpus.as_ref(), ..want.gpu };
         let others: Vec<&Cards> = others.iter().map(|other| &other.gpus).collect();
@@ -385,7 +435,10 @@ impl Room {
         }
         let most = self.allowed(&want.place).gpus as usize;
         let rest = self.gpus.free(&GpuWant { model: None, ..gpu }, &others, host);
-        let rest = rest.into_iter().filter(|id| !asked.contains(id)).take(most.saturating_sub(asked.len()));
+        let rest = rest
+            .into_iter()
+            .filter(|id| !asked.contains(id))
+            .take(most.saturating_sub(asked.len()));
         let mut all: Vec<u32> = asked.iter().copied().chain(rest).collect();
         all.sort_unstable();
         Some(all)
@@ -437,7 +490,8 @@ impl Room {
     pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
         let turn = |cpu: u32| busy.iter().position(|known| *known == cpu).unwrap_or(busy.len());
         let open = self.cpus.iter().filter(|(cpu, _)| !self.drained.contains(cpu));
-        let mut order: Vec<(usize, usize, u32)> = open.map(|(cpu, there)| (there.len(), turn(*cpu), *cpu)).collect();
+        let mut order: Vec<(usize, usize, u32)> =
+            open.map(|(cpu, there)| (there.len(), turn(*cpu), *cpu)).collect();
         order.sort_unstable();
         self.elsewhere = order.into_iter().take(count as usize).map(|(_, _, cpu)| cpu).collect();
         self.count_empty();
@@ -456,14 +510,17 @@ impl Room {
         }
         let mut without = self.clone();
         without.set_as_elsewhere(&Room::default());
-        wants.any(|(place, cpus)| self.free_cpus(&place) < cpus && cpus <= without.free_cpus(&place))
+        wants
+            .any(|(place, cpus)| self.free_cpus(&place) < cpus && cpus <= without.free_cpus(&place))
     }
 
     fn count_empty(&mut self) {
-        let is_empty = |cpu: &&u32| self.cpus.get(cpu).is_some_and(Vec::is_empty) && !self.is_closed(**cpu);
+        let is_empty =
+            |cpu: &&u32| self.cpus.get(cpu).is_some_and(Vec::is_empty) && !self.is_closed(**cpu);
         let everywhere = self.cpus.keys().filter(is_empty).count() as u32;
         let count = |own: &BTreeSet<u32>| own.iter().filter(is_empty).count() as u32;
         let partitions = self.layout.partitions.iter();
-        self.empty = partitions.map(|partition| partition.cpus.as_ref().map_or(everywhere, count)).collect();
+        self.empty =
+            partitions.map(|partition| partition.cpus.as_ref().map_or(everywhere, count)).collect();
     }
 }

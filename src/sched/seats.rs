@@ -21,8 +21,11 @@ pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology
     if count >= free.len() {
         return free.iter().copied().collect();
     }
-    let taken: BTreeSet<u32> =
-        all.iter().filter(|cpu| !free.contains(cpu)).map(|cpu| topology.unit(*cpu, Level::Core)).collect();
+    let taken: BTreeSet<u32> = all
+        .iter()
+        .filter(|cpu| !free.contains(cpu))
+        .map(|cpu| topology.unit(*cpu, Level::Core))
+        .collect();
     let cores = topology.group(free.iter().copied(), Level::Core);
     let (whole, parts): (Vec<Vec<u32>>, Vec<Vec<u32>>) =
         cores.into_iter().partition(|core| !taken.contains(&topology.unit(core[0], Level::Core)));
@@ -39,7 +42,8 @@ pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     let there = topology.cpus();
     let mut counted = pick(count as usize, &there.iter().copied().collect(), &there, topology);
     let is_known = |cpu: &u32| there.contains(cpu) || lost.iter().any(|place| place.cpu == *cpu);
-    let beyond = (0u32..).filter(|cpu| !is_known(cpu)).take((count as usize).saturating_sub(counted.len()));
+    let beyond =
+        (0u32..).filter(|cpu| !is_known(cpu)).take((count as usize).saturating_sub(counted.len()));
     counted.extend(beyond);
     counted.sort_unstable();
     counted
@@ -48,7 +52,8 @@ pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
 /// This many CPUs of these cores, in the smallest unit that has room for them.
 fn place(count: usize, cores: Vec<Vec<u32>>, levels: &[Level], topology: &Topology) -> Vec<u32> {
     for (at, level) in levels.iter().enumerate() {
-        let fitting = units(&cores, *level, topology).into_iter().filter(|unit| size(unit) >= count);
+        let fitting =
+            units(&cores, *level, topology).into_iter().filter(|unit| size(unit) >= count);
         if let Some(best) = fitting.min_by_key(|unit| size(unit)) {
             return spread(count, best, &levels[..at], topology);
         }
@@ -57,12 +62,18 @@ fn place(count: usize, cores: Vec<Vec<u32>>, levels: &[Level], topology: &Topolo
 }
 
 /// This many CPUs of cores of which no single unit has enough: the largest unit whole, and the rest likewise.
-fn spread(count: usize, mut cores: Vec<Vec<u32>>, levels: &[Level], topology: &Topology) -> Vec<u32> {
+fn spread(
+    count: usize,
+    mut cores: Vec<Vec<u32>>,
+    levels: &[Level],
+    topology: &Topology,
+) -> Vec<u32> {
     let Some(coarsest) = levels.last() else {
         return cores.into_iter().flatten().take(count).collect();
     };
     // `max_by_key` gives the last of several: turned round, the lowest numbers go first.
-    let largest = units(&cores, *coarsest, topology).into_iter().rev().max_by_key(|unit| size(unit));
+    let largest =
+        units(&cores, *coarsest, topology).into_iter().rev().max_by_key(|unit| size(unit));
     let Some(largest) = largest else { return Vec::new() };
     let unit = |core: &[u32]| topology.unit(core[0], *coarsest);
     cores.retain(|core| largest.first().is_none_or(|first| unit(core) != unit(first)));
@@ -104,7 +115,11 @@ mod tests {
         assert_eq!(picked(&host, 1, &[0, 1, 2, 3]), [4]);
         assert_eq!(picked(&host, 2, &[]), [0, 4], "both threads of one core");
         assert_eq!(picked(&host, 3, &[0]), [1, 2, 5]);
-        assert_eq!(picked(&host, 7, &[2]), [0, 1, 3, 4, 5, 6, 7], "what is left of a shared core comes last");
+        assert_eq!(
+            picked(&host, 7, &[2]),
+            [0, 1, 3, 4, 5, 6, 7],
+            "what is left of a shared core comes last"
+        );
         assert_eq!(picked(&host, 2, &[0, 1, 2, 7]), [3, 4], "none is whole");
     }
 
@@ -138,7 +153,9 @@ mod tests {
     #[test]
     fn cpus_that_are_not_there_are_given_by_number() {
         let all = [0, 1, 2, 3];
-        let free = |taken: &[u32]| all.iter().copied().filter(|cpu| !taken.contains(cpu)).collect::<BTreeSet<u32>>();
+        let free = |taken: &[u32]| {
+            all.iter().copied().filter(|cpu| !taken.contains(cpu)).collect::<BTreeSet<u32>>()
+        };
         assert_eq!(pick(3, &free(&[]), &all, &Topology::default()), [0, 1, 2]);
         assert_eq!(pick(2, &free(&[0]), &all, &Topology::uniform(1, 2, 1)), [1, 2]);
         assert_eq!(pick(9, &free(&[1]), &all, &Topology::default()), [0, 2, 3]);

@@ -11,9 +11,18 @@ impl Core {
     /// The configuration was read again. What is known of the machine is younger here, and what is out of use is not its
     /// matter.
     pub fn set_config(&mut self, config: Config, now: Timestamp) {
-        let Host { gpus, lost_gpus, topology, lost_cpus, machine_mem_mb, lost_mem_mb, drained, .. } =
-            self.config.host.clone();
-        let machine = Host { gpus, lost_gpus, topology, lost_cpus, machine_mem_mb, lost_mem_mb, ..config.host.clone() };
+        let Host {
+            gpus, lost_gpus, topology, lost_cpus, machine_mem_mb, lost_mem_mb, drained, ..
+        } = self.config.host.clone();
+        let machine = Host {
+            gpus,
+            lost_gpus,
+            topology,
+            lost_cpus,
+            machine_mem_mb,
+            lost_mem_mb,
+            ..config.host.clone()
+        };
         let mut host = Host { drained, ..machine };
         config.capacities.give(&mut host);
         if !config.avoids_used_cpus {
@@ -39,7 +48,9 @@ impl Core {
             partition::set(&mut all[at], key, value, Written::ToScontrol).map_err(|error| {
                 Refusal::Configuration(match error {
                     PartitionError::Expected(forms) => format!("{key}={value}: expected {forms}"),
-                    PartitionError::UnknownKey(hint) => format!("{key} is no key of a partition: {hint}"),
+                    PartitionError::UnknownKey(hint) => {
+                        format!("{key} is no key of a partition: {hint}")
+                    }
                 })
             })?;
         }
@@ -49,7 +60,8 @@ impl Core {
         if let Some(cpu) = missing {
             return Err(Refusal::Configuration(format!("there is no CPU {cpu} that jobs may use")));
         }
-        let was_default = self.config.partitions.iter().any(|known| known.name == name && known.is_default);
+        let was_default =
+            self.config.partitions.iter().any(|known| known.name == name && known.is_default);
         if all[at].is_default && !was_default {
             all.iter_mut().enumerate().for_each(|(other, known)| known.is_default = other == at);
         }

@@ -20,7 +20,8 @@ use crate::model::resize::PartChange;
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::{
-    ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage,
+    ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId, StepKey,
+    StepRequest, Tres, tres::Usage,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -96,7 +97,13 @@ impl Core {
 
     /// The processes of a step are gone. Its exit code counts towards the job's derived one, unless the job is being
     /// stopped.
-    pub fn on_step_ended(&mut self, key: StepKey, ended: &ExitRecord, cause: EndCause, cx: &mut Cx) {
+    pub fn on_step_ended(
+        &mut self,
+        key: StepKey,
+        ended: &ExitRecord,
+        cause: EndCause,
+        cx: &mut Cx,
+    ) {
         if let (EndCause::HostFault, Some(fault)) = (cause, ended.host_fault) {
             let why = ended.launch_error.as_deref().unwrap_or_default();
             self.launch_failed_by_host(key.job, fault, why, cx.now);
@@ -105,8 +112,11 @@ impl Core {
         let job = &mut record.job;
         // What ended before its client was gone was not ended by that.
         let is_orphaned = job.run.reason == Reason::ClientLost;
-        let is_stopping = job.run.state == JobState::Completing && (!is_orphaned || ended.client_gone);
-        let Some(step) = job.steps.iter_mut().rev().find(|step| step.id == key.step) else { return };
+        let is_stopping =
+            job.run.state == JobState::Completing && (!is_orphaned || ended.client_gone);
+        let Some(step) = job.steps.iter_mut().rev().find(|step| step.id == key.step) else {
+            return;
+        };
         if !is_live(step) {
             return;
         }
@@ -198,7 +208,9 @@ impl Core {
         for wait in waits {
             match check(record, &wait.request, &self.config.host, &self.parts_out(job)) {
                 Ok(()) => left.push_back(wait),
-                Err(refusal) => cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal }),
+                Err(refusal) => {
+                    cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal })
+                }
             }
         }
         if !left.is_empty() {
@@ -284,11 +296,15 @@ fn check(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Result<(
         return Err(Refusal::StepTooMuchMemory);
     }
     let Some(want) = wanted_gpus(job, ask) else { return Ok(()) };
-    let has = |gpus: &[u32]| Cards::of_job(gpus, alloc.gpu_share, host).pick(&want, &[], None, host).is_some();
+    let has = |gpus: &[u32]| {
+        Cards::of_job(gpus, alloc.gpu_share, host).pick(&want, &[], None, host).is_some()
+    };
     match has(&alloc.gpu_ids) {
         false => Err(Refusal::StepTooManyGpus),
         true if has(&gpus_in_use(alloc, out)) => Ok(()),
-        true => Err(Refusal::StepGpusOut { out: NodeParts { gpus: out.gpus.clone(), ..NodeParts::default() } }),
+        true => Err(Refusal::StepGpusOut {
+            out: NodeParts { gpus: out.gpus.clone(), ..NodeParts::default() },
+        }),
     }
 }
 
@@ -301,7 +317,8 @@ fn gpus_in_use(whole: &Allocation, out: &NodeParts) -> Vec<u32> {
 fn has_a_cpu(job: &Job) -> bool {
     let Some(whole) = &job.run.alloc else { return false };
     let live = job.steps.iter().filter(|step| is_live(step) && !step.overlap);
-    whole.cpu_ids.is_empty() || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
+    whole.cpu_ids.is_empty()
+        || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
 }
 
 /// The GPUs that a step wants for itself; `None`: it says nothing of them.
@@ -325,7 +342,12 @@ fn cards_of(job: &Job, whole: &Allocation, gpus: &[u32], host: &Host) -> Cards {
 /// What the step gets now; `None`: others have it, or the job is suspended, in which nothing starts.
 fn room_for(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
-    let cpus = in_whole_cores(ask.cpus(&job.request), ask.tasks(&job.request), &ask.placement, &host.topology);
+    let cpus = in_whole_cores(
+        ask.cpus(&job.request),
+        ask.tasks(&job.request),
+        &ask.placement,
+        &host.topology,
+    );
     let wanted = cpus.min(whole.tres.cpus);
     let wanted_mem = ask.mem_mb(&job.request);
     let mem_mb = wanted_mem.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
@@ -352,7 +374,10 @@ fn room_for(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Optio
         None => gpus.into_iter().filter(|id| cards.have(&[*id], GpuShare::Whole)).collect(),
     };
     // A whole GPU of the job is as much of it as the job has.
-    let gpu_share = want.map(|want| want.share).filter(|share| *share != GpuShare::Whole).unwrap_or(whole.gpu_share);
+    let gpu_share = want
+        .map(|want| want.share)
+        .filter(|share| *share != GpuShare::Whole)
+        .unwrap_or(whole.gpu_share);
     let gpus = want.map_or(Tres::ZERO, |_| gpu_share.of(gpu_ids.len() as u32));
     let has_cpus = whole.cpu_ids.is_empty() || cpu_ids.len() as u32 == wanted;
     let has_mem = wanted_mem.is_none_or(|mb| used_mem.saturating_add(mb) <= whole.tres.mem_mb);

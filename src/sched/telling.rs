@@ -152,7 +152,12 @@ impl Core {
         let array = job.array_job_id().filter(|_| audience.wants(Event::Array) || is_mailed());
         let chain = self.telling.chain_of.get(&own).copied();
         let queue = audience.wants(Event::Queue).then_some(MemoKey::Queue);
-        array.map(MemoKey::Array).into_iter().chain(chain.map(MemoKey::Chain)).chain(queue).collect()
+        array
+            .map(MemoKey::Array)
+            .into_iter()
+            .chain(chain.map(MemoKey::Chain))
+            .chain(queue)
+            .collect()
     }
 
     /// A record has ended, or is back after its end (`ended`).
@@ -161,9 +166,14 @@ impl Core {
         let is_live = self.is_live(own);
         let Some(record) = self.jobs.get(&id) else { return };
         let (job, groups) = (&record.job, self.groups_of(&record.job));
-        if let Some(chain) = self.telling.chain_of.get(&own).and_then(|root| self.telling.chains.get_mut(root)) {
-            let (to, of) =
-                if is_live { (&mut chain.live, &mut chain.over) } else { (&mut chain.over, &mut chain.live) };
+        if let Some(chain) =
+            self.telling.chain_of.get(&own).and_then(|root| self.telling.chains.get_mut(root))
+        {
+            let (to, of) = if is_live {
+                (&mut chain.live, &mut chain.over)
+            } else {
+                (&mut chain.over, &mut chain.live)
+            };
             of.remove(&own);
             to.insert(own);
         }
@@ -200,7 +210,9 @@ impl Core {
     /// Gives a notice to those who want to know of its event.
     fn tell(&mut self, about: Option<JobId>, notice: Notice) {
         let audience = self.config.audience;
-        for (events, channel) in [(audience.command, Channel::Command), (audience.url, Channel::Url)] {
+        for (events, channel) in
+            [(audience.command, Channel::Command), (audience.url, Channel::Url)]
+        {
             if events.has(notice.event) {
                 self.telling.out.push((about, Box::new(Notice { channel, ..notice.clone() })));
             }
@@ -208,15 +220,22 @@ impl Core {
     }
 
     fn mail(&mut self, about: JobId, kind: MailKind, notice: Notice) {
-        self.telling.out.push((Some(about), Box::new(Notice { channel: Channel::Mail(kind), ..notice })));
+        self.telling
+            .out
+            .push((Some(about), Box::new(Notice { channel: Channel::Mail(kind), ..notice })));
     }
 
     fn tell_end(&mut self, id: JobId, types: Option<&MailTypes>, now: Timestamp) {
         let Some(job) = self.job(id) else { return };
         let notice = Notice::of_end(job, now);
         let state = job.run.state;
-        let is_hopeless = state == JobState::Cancelled && job.run.reason == Reason::DependencyNeverSatisfied;
-        let was_told = self.telling.never.get(&id).is_some_and(|told| told.contains(&Reason::DependencyNeverSatisfied));
+        let is_hopeless =
+            state == JobState::Cancelled && job.run.reason == Reason::DependencyNeverSatisfied;
+        let was_told = self
+            .telling
+            .never
+            .get(&id)
+            .is_some_and(|told| told.contains(&Reason::DependencyNeverSatisfied));
         let is_at_limit = state == JobState::Timeout && self.telling.limits.get(&id) != Some(&100);
         let as_array = types.is_some_and(|types| is_mailed_as_array(job, types));
         if let Some(types) = types {
@@ -257,7 +276,10 @@ impl Core {
     /// A job that ran goes back to the queue.
     pub(super) fn tell_requeue(&mut self, id: JobId, now: Timestamp) {
         let Some(job) = self.job(id) else { return };
-        let Some(types) = self.mails(job).filter(|types| !self.telling.is_quiet && types.requeue) else { return };
+        let Some(types) = self.mails(job).filter(|types| !self.telling.is_quiet && types.requeue)
+        else {
+            return;
+        };
         if !is_mailed_as_array(job, &types) {
             let notice = Notice::of(job, Event::Job, now);
             self.mail(id, MailKind::Requeue, notice);
@@ -268,7 +290,8 @@ impl Core {
     pub(super) fn limit_mail_due(&self, job: &Job) -> Option<Timestamp> {
         let percent = self.next_limit_mail(job)?;
         let secs = job.request.time_limit_secs?;
-        let us = i64::try_from(secs.saturating_mul(u64::from(percent)).saturating_mul(10_000)).ok()?;
+        let us =
+            i64::try_from(secs.saturating_mul(u64::from(percent)).saturating_mul(10_000)).ok()?;
         let suspended = i64::try_from(job.run.suspended_us).unwrap_or(0);
         Some(job.run.start?.plus_us(us).plus_us(suspended).plus_us(job.run.stepped_us))
     }
@@ -299,7 +322,11 @@ impl Core {
     }
 
     pub(super) fn tell_limit_reached(&mut self, id: JobId, now: Timestamp) {
-        if self.job(id).and_then(|job| self.mails(job)).is_some_and(|types| types.limit_after(99).is_some()) {
+        if self
+            .job(id)
+            .and_then(|job| self.mails(job))
+            .is_some_and(|types| types.limit_after(99).is_some())
+        {
             self.tell_limit_percent(id, 100, now);
         }
     }
@@ -318,7 +345,8 @@ impl Core {
             return;
         }
         let minds = |job: &Job| {
-            self.config.audience.wants(Event::Never) || self.mails(job).is_some_and(|types| types.invalid_depend)
+            self.config.audience.wants(Event::Never)
+                || self.mails(job).is_some_and(|types| types.invalid_depend)
         };
         if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && minds(job)) {
             self.telling.suspects.insert(id);
@@ -328,20 +356,26 @@ impl Core {
     /// Tells of jobs that wait for what can never be: once for each job and reason.
     pub(super) fn tell_never(&mut self, cx: &mut Cx) {
         for id in std::mem::take(&mut self.telling.suspects) {
-            let Some(record) = self.jobs.get(&id).filter(|record| record.job.run.state == JobState::Pending) else {
+            let Some(record) =
+                self.jobs.get(&id).filter(|record| record.job.run.state == JobState::Pending)
+            else {
                 continue;
             };
             let job = &record.job;
-            let Some(reason) = self.gate(record, cx.now).filter(|reason| is_for_ever(job, *reason)) else { continue };
+            let Some(reason) = self.gate(record, cx.now).filter(|reason| is_for_ever(job, *reason))
+            else {
+                continue;
+            };
             if self.telling.never.get(&id).is_some_and(|told| told.contains(&reason)) {
                 continue;
             }
-            let sentence = self.blockers(record, cx.now).into_iter().find(|blocker| blocker.reason == reason);
+            let sentence =
+                self.blockers(record, cx.now).into_iter().find(|blocker| blocker.reason == reason);
             let why = sentence.map_or_else(|| reason.to_string(), |blocker| blocker.text);
             let mut notice = Notice { reason, ..Notice::of(job, Event::Never, cx.now) };
             notice.text = format!("job {} ({}) can never start: {why}", notice.job_id, notice.name);
-            let is_mailed =
-                reason == Reason::DependencyNeverSatisfied && self.mails(job).is_some_and(|types| types.invalid_depend);
+            let is_mailed = reason == Reason::DependencyNeverSatisfied
+                && self.mails(job).is_some_and(|types| types.invalid_depend);
             self.telling.never.entry(id).or_default().push(reason);
             self.telling.dirty.insert(MemoKey::Never(id));
             if is_mailed {
@@ -358,7 +392,8 @@ impl Core {
             return;
         }
         let (own, Some(job)) = (self.submission(id), self.job(id)) else { return };
-        let known = |target: JobId| self.jobs.contains_key(&target) || self.arrays.contains_key(&target);
+        let known =
+            |target: JobId| self.jobs.contains_key(&target) || self.arrays.contains_key(&target);
         let targets: Vec<JobId> = job
             .request
             .dependency
@@ -414,7 +449,9 @@ impl Core {
         if a == b {
             return;
         }
-        let size = |root: &JobId| telling.chains.get(root).map_or(0, |chain| chain.live.len() + chain.over.len());
+        let size = |root: &JobId| {
+            telling.chains.get(root).map_or(0, |chain| chain.live.len() + chain.over.len())
+        };
         let (to, from) = if size(&a) >= size(&b) { (a, b) } else { (b, a) };
         let gone = telling.chains.remove(&from).unwrap_or_default();
         for member in gone.live.iter().chain(&gone.over) {
@@ -456,7 +493,9 @@ impl Core {
     fn tell_if_over(&mut self, key: MemoKey, now: Timestamp) {
         let is_over = match key {
             MemoKey::Array(array) => self.arrays.get(&array).is_none_or(|group| group.live == 0),
-            MemoKey::Chain(root) => self.telling.chains.get(&root).is_none_or(|chain| chain.live.is_empty()),
+            MemoKey::Chain(root) => {
+                self.telling.chains.get(&root).is_none_or(|chain| chain.live.is_empty())
+            }
             MemoKey::Queue => self.names.values().all(|names| names.is_empty()),
             MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => false,
         };
@@ -478,16 +517,22 @@ impl Core {
                     self.tell(None, Notice::of_several(Event::Chain, tally, now));
                 }
             }
-            MemoKey::Queue if has_any => self.tell(None, Notice::of_several(Event::Queue, tally, now)),
+            MemoKey::Queue if has_any => {
+                self.tell(None, Notice::of_several(Event::Queue, tally, now))
+            }
             MemoKey::Queue | MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => {}
         }
     }
 
     fn tell_array_end(&mut self, array: JobId, tally: Tally, now: Timestamp) {
         let records = self.arrays.get(&array).map(|group| &group.records);
-        let Some(job) = records.and_then(|ids| ids.iter().find_map(|id| self.job(*id))) else { return };
+        let Some(job) = records.and_then(|ids| ids.iter().find_map(|id| self.job(*id))) else {
+            return;
+        };
         let (types, has_failed) = (self.mails(job), tally.counts.failed() > 0);
-        let kind = types.filter(|types| !types.array_tasks).and_then(|types| kind_of_end(&types, has_failed));
+        let kind = types
+            .filter(|types| !types.array_tasks)
+            .and_then(|types| kind_of_end(&types, has_failed));
         let notice = Notice::of_array(job, array, tally, now);
         if let Some(kind) = kind {
             self.mail(array, kind, notice.clone());
@@ -500,7 +545,10 @@ impl Core {
     pub fn memos(&self) -> Result<BTreeMap<MemoKey, MemoBody>, String> {
         let telling = &self.telling;
         if !telling.dirty.is_empty() || !telling.out.is_empty() || !telling.touched.is_empty() {
-            return Err(format!("not said: {:?} {:?} {:?}", telling.dirty, telling.out, telling.touched));
+            return Err(format!(
+                "not said: {:?} {:?} {:?}",
+                telling.dirty, telling.out, telling.touched
+            ));
         }
         let links = telling.chain_of.keys().copied().map(MemoKey::Link);
         let never = telling.never.keys().copied().map(MemoKey::Never);
@@ -527,7 +575,9 @@ impl Core {
         let over = telling.chains.iter().find(|(_, chain)| chain.live.is_empty());
         match over {
             Some((root, _)) => Err(format!("chain {root} is over, and not told")),
-            None if count != telling.chain_of.len() => Err("somebody is in a chain that is not there".to_owned()),
+            None if count != telling.chain_of.len() => {
+                Err("somebody is in a chain that is not there".to_owned())
+            }
             None => Ok(()),
         }
     }
@@ -550,8 +600,10 @@ impl Core {
                     self.telling.tallies.insert(key, *tally);
                 }
                 (MemoKey::Link(job), MemoBody::Link(root)) if audience.wants(Event::Chain) => {
-                    let (is_live, is_known) =
-                        (self.is_live(job), self.jobs.contains_key(&job) || self.arrays.contains_key(&job));
+                    let (is_live, is_known) = (
+                        self.is_live(job),
+                        self.jobs.contains_key(&job) || self.arrays.contains_key(&job),
+                    );
                     if is_known {
                         self.telling.chain_of.insert(job, root);
                         let chain = self.telling.chains.entry(root).or_default();
@@ -572,7 +624,8 @@ impl Core {
             }
         }
         self.telling.touched.extend(self.telling.tallies.keys().copied());
-        let is_linked = |job: &&Job| job.run.state == JobState::Pending && !job.request.dependency.is_empty();
+        let is_linked =
+            |job: &&Job| job.run.state == JobState::Pending && !job.request.dependency.is_empty();
         let linked: Vec<JobId> = self.jobs().filter(is_linked).map(|job| job.id).collect();
         linked.into_iter().for_each(|id| self.link(id, now));
     }

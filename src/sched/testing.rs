@@ -15,7 +15,8 @@ use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
 use crate::model::topology::Topology;
 use crate::model::{
-    ArrayRole, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp,
+    ArrayRole, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal,
+    TaskSet, Timestamp,
 };
 use crate::spec::hours::Zone;
 use std::collections::BTreeMap;
@@ -214,7 +215,9 @@ impl Stored {
                 }
                 (_, Some(tasks)) => {
                     let array = job.array_job_id().unwrap_or(job.id);
-                    facts.extend(tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }));
+                    facts.extend(
+                        tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }),
+                    );
                 }
                 (_, None) => facts.push(fact),
             }
@@ -267,7 +270,10 @@ impl Double {
                     JobState::Running,
                     "a job is RUNNING in the store before its process exists"
                 );
-                let (alloc, drained) = (launch.run.alloc.as_ref().expect("its part"), &self.core.config().host.drained);
+                let (alloc, drained) = (
+                    launch.run.alloc.as_ref().expect("its part"),
+                    &self.core.config().host.drained,
+                );
                 let is_open = !alloc.cpu_ids.iter().any(|cpu| drained.cpus.contains(cpu))
                     && !alloc.gpu_ids.iter().any(|gpu| drained.gpus.contains(gpu));
                 assert!(is_open, "job {} got {alloc:?} while {drained} was out of use", launch.id);
@@ -275,14 +281,23 @@ impl Double {
         }
         self.effects.extend(cx.out.effects);
         self.core.check_invariants().expect("the state makes sense");
-        assert_eq!(self.core.memos().as_ref(), Ok(&self.store.memos), "what is kept is what is known");
+        assert_eq!(
+            self.core.memos().as_ref(),
+            Ok(&self.store.memos),
+            "what is kept is what is known"
+        );
         result
     }
 
     /// Each submission is made by a process of its own, whose number is that of the job.
     pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
-        let process = ClientProcess { pid: self.core.next_id().0, start_ticks: 1, ..ClientProcess::default() };
-        let client = Some(Client { process, holds: ask.0.kind == JobKind::Allocation, ..Client::default() });
+        let process = ClientProcess {
+            pid: self.core.next_id().0,
+            start_ticks: 1,
+            ..ClientProcess::default()
+        };
+        let client =
+            Some(Client { process, holds: ask.0.kind == JobKind::Allocation, ..Client::default() });
         let submission = Submission { request: ask.0, client, ..Submission::default() };
         self.act(|core, cx| core.submit(submission, cx))
     }

@@ -43,7 +43,12 @@ fn step(ntasks: u32) -> StepRequest {
 }
 
 /// Asks for a step under this ticket.
-fn create(d: &mut Double, job: JobId, request: StepRequest, ticket: u64) -> Result<StepStart, Refusal> {
+fn create(
+    d: &mut Double,
+    job: JobId,
+    request: StepRequest,
+    ticket: u64,
+) -> Result<StepStart, Refusal> {
     let asker = StepAsker { ticket, client: None };
     d.act(|core, cx| core.create_step(job, request, asker, cx))
 }

@@ -20,7 +20,13 @@ impl Core {
     /// The earliest moment at which `on_due` has something to do; `None`: sleep until a fact comes.
     pub fn next_due(&self) -> Option<Timestamp> {
         let readings = self.next_gpu_reading().into_iter().chain(self.next_cpu_reading());
-        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.next_probe()).chain(readings).min()
+        self.timers
+            .first()
+            .map(|(at, _)| *at)
+            .into_iter()
+            .chain(self.next_probe())
+            .chain(readings)
+            .min()
     }
 
     /// What has become due by `now`. The caller plans afterwards.
@@ -44,8 +50,14 @@ impl Core {
         let is_pending = job.run.state == JobState::Pending;
         let begin = job.request.begin.filter(|begin| is_pending && *begin > now);
         let depends = record.waits.as_ref().and_then(|waits| waits.next_due(now));
-        let deadline = job.deadline().filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
-        let immediate = job.request.immediate_secs.filter(|_| is_pending).map(|secs| job.submit.plus_secs(secs));
+        let deadline = job
+            .deadline()
+            .filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
+        let immediate = job
+            .request
+            .immediate_secs
+            .filter(|_| is_pending)
+            .map(|secs| job.submit.plus_secs(secs));
         let opens = self.opens(job, now).filter(|_| is_pending);
         let mail = self.limit_mail_due(job);
         for at in [begin, depends, deadline, immediate, opens, mail].into_iter().flatten() {
@@ -63,7 +75,8 @@ impl Core {
     fn due(&mut self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         let is_late = is_late(job, cx.now);
-        let is_impatient = job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= cx.now);
+        let is_impatient =
+            job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= cx.now);
         match job.run.state {
             JobState::Pending if is_late => {
                 self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), cx);
@@ -99,7 +112,10 @@ impl Core {
 
     /// A pending job that can no longer end before its deadline is cancelled rather than started.
     pub(super) fn drop_if_late(&mut self, id: JobId, cx: &mut Cx) {
-        if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && is_late(job, cx.now)) {
+        if self
+            .job(id)
+            .is_some_and(|job| job.run.state == JobState::Pending && is_late(job, cx.now))
+        {
             self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), cx);
         }
     }

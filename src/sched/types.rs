@@ -10,7 +10,9 @@ use crate::model::notice::{Audience, Notice};
 use crate::model::partition::Host;
 use crate::model::resize::PartChange;
 use crate::model::tres::Allocation;
-use crate::model::{ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::model::{
+    ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp,
+};
 use crate::spec::hours::Zone;
 
 /// What the core has to know about the host and its settings.
@@ -51,7 +53,8 @@ impl Config {
     /// With other partitions; those for GPUs show where there are some.
     pub fn set_partitions(&mut self, all: Vec<Partition>) {
         let has_gpus = self.host.has_gpus();
-        self.partitions = all.iter().filter(|partition| has_gpus || !partition.is_gpu).cloned().collect();
+        self.partitions =
+            all.iter().filter(|partition| has_gpus || !partition.is_gpu).cloned().collect();
         // The first is the default where no other is.
         if !self.partitions.iter().any(|partition| partition.is_default)
             && let Some(first) = self.partitions.first_mut()
@@ -136,7 +139,9 @@ impl Effect {
             Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) => Some(*job),
             Effect::ManagerChanged(job, _) | Effect::Resized(job) => Some(*job),
             Effect::PartsOut(job) | Effect::Warn(job) => Some(*job),
-            Effect::Stop { job, .. } | Effect::Signal { job, .. } | Effect::SetTimeLimit { job, .. } => Some(*job),
+            Effect::Stop { job, .. }
+            | Effect::Signal { job, .. }
+            | Effect::SetTimeLimit { job, .. } => Some(*job),
             Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
             Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),
             Effect::Tell { job, .. } => *job,
@@ -281,7 +286,8 @@ pub struct Estimate {
 impl Estimate {
     /// With what the forecast says.
     pub fn with(self, start: Option<ExpectedStart>) -> Estimate {
-        let chosen = start.and_then(|start| self.partition.split(',').nth(usize::from(start.choice)));
+        let chosen =
+            start.and_then(|start| self.partition.split(',').nth(usize::from(start.choice)));
         let partition = chosen.map_or_else(|| self.partition.clone(), str::to_owned);
         Estimate { start: start.map(|start| start.at), partition, ..self }
     }

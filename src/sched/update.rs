@@ -108,7 +108,8 @@ impl Core {
         let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
         if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
             // The throttle is the whole array's, whichever task is named.
-            let (throttle, others): (Vec<_>, Vec<_>) = updates.iter().cloned().partition(|update| is_throttle(&update));
+            let (throttle, others): (Vec<_>, Vec<_>) =
+                updates.iter().cloned().partition(|update| is_throttle(&update));
             let mut done = self.update(&JobRef::job(sel.job), &throttle, ended, cx)?;
             if !others.is_empty() {
                 done = self.update(sel, &others, ended, cx)?;
@@ -136,7 +137,8 @@ impl Core {
         ended: &[EndedJob],
         now: Timestamp,
     ) -> Result<bool, Refusal> {
-        let mut found: Vec<&Job> = self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
+        let mut found: Vec<&Job> =
+            self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
         }
@@ -144,21 +146,33 @@ impl Core {
         if found.is_empty() {
             return Err(Refusal::AlreadyFinished);
         }
-        if sel.tasks.is_some() && updates.iter().any(|update| matches!(update, Update::Script { .. })) {
+        if sel.tasks.is_some()
+            && updates.iter().any(|update| matches!(update, Update::Script { .. }))
+        {
             return Err(Refusal::ScriptOfArray);
         }
         let keys = Keys::of(updates);
         let has_pending = found.iter().any(|job| job.run.state == JobState::Pending);
         found.retain(|job| keys.may_change(job.run.state, has_pending));
         if found.is_empty() {
-            return Err(if keys.is_for_pending { Refusal::NotPending } else { Refusal::AlreadyDone });
+            return Err(if keys.is_for_pending {
+                Refusal::NotPending
+            } else {
+                Refusal::AlreadyDone
+            });
         }
         found.into_iter().try_for_each(|job| self.changed(job, updates, ended, now).map(drop))?;
         Ok(has_pending)
     }
 
     /// What a job would be.
-    fn changed(&self, job: &Job, updates: &[Update], ended: &[EndedJob], now: Timestamp) -> Result<Changed, Refusal> {
+    fn changed(
+        &self,
+        job: &Job,
+        updates: &[Update],
+        ended: &[EndedJob],
+        now: Timestamp,
+    ) -> Result<Changed, Refusal> {
         let mut request = JobRequest::clone(&job.request);
         for update in updates {
             match update {
@@ -188,7 +202,8 @@ impl Core {
             };
             return Ok(Changed { request, partition: job.partition.clone(), tres, more });
         }
-        let partitions = if moves { self.partitions_for(&request)? } else { self.partitions_of(job) };
+        let partitions =
+            if moves { self.partitions_for(&request)? } else { self.partitions_of(job) };
         let Admitted { partition, tres, limit_secs } =
             self.readmit(&request, &partitions).map_err(|_| Refusal::ConfigNotAvailable)?;
         if job.has_several_partitions() {
@@ -210,17 +225,29 @@ impl Core {
         if waiting < all { Err(Refusal::ScriptOfArray) } else { Ok(()) }
     }
 
-    fn check_new_dependency(&self, job: &Job, dependency: &Dependency, ended: &[EndedJob]) -> Result<(), Refusal> {
+    fn check_new_dependency(
+        &self,
+        job: &Job,
+        dependency: &Dependency,
+        ended: &[EndedJob],
+    ) -> Result<(), Refusal> {
         if dependency.terms.iter().any(|term| depends_on_itself(job, term)) {
             return Err(Refusal::DependsOnItself(job.id));
         }
         self.check_dependency(dependency, &super::depend::Known::new(ended))
     }
 
-    fn apply(&mut self, id: JobId, updates: &[Update], ended: &[EndedJob], cx: &mut Cx) -> Result<(), Refusal> {
+    fn apply(
+        &mut self,
+        id: JobId,
+        updates: &[Update],
+        ended: &[EndedJob],
+        cx: &mut Cx,
+    ) -> Result<(), Refusal> {
         let Some(job) = self.job(id) else { return Ok(()) };
         let is_resized = job.run.state != JobState::Pending && Keys::of(updates).is_size;
-        let Changed { request, partition, tres, more } = self.changed(job, updates, ended, cx.now)?;
+        let Changed { request, partition, tres, more } =
+            self.changed(job, updates, ended, cx.now)?;
         let old_name = (job.request.uid, job.request.name.clone());
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
@@ -317,7 +344,9 @@ fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
         },
         Update::Requeue(yes) => (request.requeue, request.no_requeue) = (*yes, !*yes),
         Update::Features(wanted) => request.constraint.clone_from(wanted),
-        Update::Exclusive(yes) => request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default },
+        Update::Exclusive(yes) => {
+            request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default }
+        }
         Update::WorkDir(path) => request.work_dir.clone_from(path),
         Update::StdOut(path) => request.std_out = Some(path.clone()),
         Update::StdErr(path) => request.std_err = Some(path.clone()),
@@ -330,14 +359,18 @@ fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
             return Err(Refusal::UnknownLicense(name.clone()));
         }
         // An empty text takes what was there away, as in Slurm.
-        Update::Text(which, text) => *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty()),
+        Update::Text(which, text) => {
+            *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty())
+        }
     }
     Ok(())
 }
 
 fn depends_on_itself(job: &Job, term: &DependencyTerm) -> bool {
     match term {
-        DependencyTerm::On { job: target, .. } => target.job == job.id || Some(target.job) == job.array_job_id(),
+        DependencyTerm::On { job: target, .. } => {
+            target.job == job.id || Some(target.job) == job.array_job_id()
+        }
         DependencyTerm::Singleton => false,
     }
 }

@@ -17,14 +17,20 @@ pub fn own_step(job: &Job) -> Option<Step> {
     let id = job.own_step_id()?;
     let (name, ntasks) = match id {
         StepId::Batch => ("batch".to_string(), 1),
-        StepId::Num(_) | StepId::Interactive => (job.request.name.clone(), job.request.task_count()),
+        StepId::Num(_) | StepId::Interactive => {
+            (job.request.name.clone(), job.request.task_count())
+        }
     };
     let (start, alloc) = (job.run.start?, job.run.alloc.as_deref().cloned()?);
     // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
     // the signal by the code that it chose.
     let (state, exit) = match job.run.state {
-        JobState::Cancelled | JobState::Timeout if job.run.exit.is_success() => (JobState::Completed, job.run.exit),
-        JobState::Cancelled | JobState::Timeout if job.run.exit.signal == 0 => (JobState::Failed, job.run.exit),
+        JobState::Cancelled | JobState::Timeout if job.run.exit.is_success() => {
+            (JobState::Completed, job.run.exit)
+        }
+        JobState::Cancelled | JobState::Timeout if job.run.exit.signal == 0 => {
+            (JobState::Failed, job.run.exit)
+        }
         JobState::Cancelled | JobState::Timeout => (JobState::Cancelled, job.run.exit),
         JobState::Failed if job.run.exit.signal != 0 => (JobState::Cancelled, job.run.exit),
         JobState::Completing | JobState::Suspended => (JobState::Running, job.run.exit),
@@ -94,7 +100,11 @@ impl Core {
     /// As [`Self::view`], for who does not look at the steps: a job may have thousands.
     pub fn view_without_steps(&self, id: JobId, now: Timestamp) -> Option<JobView> {
         let record = self.jobs.get(&id)?;
-        Some(self.view_now(record, view_without_steps(record.job.without_steps(), self.config.batch_tasks), now))
+        Some(self.view_now(
+            record,
+            view_without_steps(record.job.without_steps(), self.config.batch_tasks),
+            now,
+        ))
     }
 
     /// As [`Self::view`], for a listing of the queue.
@@ -113,8 +123,10 @@ impl Core {
             view.dependency = self.dependency_text(&record.job, waits, now);
         }
         if view.run.state == JobState::Pending {
-            let by_others = |choice: &Choice| self.gpus_in_use(choice).or_else(|| self.cpus_in_use(choice));
-            let in_use = Choice::all(&record.job, &self.config).find_map(|choice| by_others(&choice));
+            let by_others =
+                |choice: &Choice| self.gpus_in_use(choice).or_else(|| self.cpus_in_use(choice));
+            let in_use =
+                Choice::all(&record.job, &self.config).find_map(|choice| by_others(&choice));
             let known = in_use.or(view.run.system_comment.take());
             let reason = view.run.reason;
             view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));

@@ -30,12 +30,17 @@ impl Core {
         if record.job.run.state != JobState::Pending {
             return Vec::new();
         }
-        let anywhere = self.gates_anywhere(record, now).map(|reason| (reason, self.anywhere(reason, record, now)));
+        let anywhere = self
+            .gates_anywhere(record, now)
+            .map(|reason| (reason, self.anywhere(reason, record, now)));
         let mut found: Vec<(Reason, What)> = anywhere.collect();
         let is_in_line = found.is_empty();
         let choices = Choice::all(&record.job, &self.config);
-        let closed: Vec<(Reason, What)> = choices.flat_map(|choice| self.closed(&choice, now)).collect();
-        let node = self.start_trouble().map(|trouble| (Reason::ReqNodeNotAvail, What::Node { since: trouble.since }));
+        let closed: Vec<(Reason, What)> =
+            choices.flat_map(|choice| self.closed(&choice, now)).collect();
+        let node = self
+            .start_trouble()
+            .map(|trouble| (Reason::ReqNodeNotAvail, What::Node { since: trouble.since }));
         match self.waits_in(record, now) {
             None => found.extend(closed.into_iter().chain(node)),
             Some((choice, reason)) => {
@@ -57,7 +62,8 @@ impl Core {
             Reason::BeginTime => What::Begin { at: job.request.begin.unwrap_or(now) },
             Reason::JobArrayTaskLimit => {
                 let group = job.array_job_id().and_then(|array| self.arrays.get(&array));
-                let (limit, running) = group.map_or((0, 0), |group| (group.limit.unwrap_or(0), group.active));
+                let (limit, running) =
+                    group.map_or((0, 0), |group| (group.limit.unwrap_or(0), group.active));
                 What::ArrayLimit { limit, running }
             }
             Reason::Dependency | Reason::DependencyNeverSatisfied => {
@@ -90,7 +96,9 @@ impl Core {
             };
             let group = other.and_then(|id| self.arrays.get(&id));
             let target = other.filter(|_| group.is_none()).and_then(|id| self.job(id));
-            let until = target.filter(|target| target.run.state.is_active()).map(|target| self.until(target, now));
+            let until = target
+                .filter(|target| target.run.state.is_active())
+                .map(|target| self.until(target, now));
             Awaited {
                 term: term.to_string(),
                 standing,
@@ -111,7 +119,10 @@ impl Core {
             // What it could have there is no question.
             reasons.truncate(1);
         }
-        reasons.into_iter().filter_map(|reason| Some((reason, self.closed_by(reason, choice, now)?))).collect()
+        reasons
+            .into_iter()
+            .filter_map(|reason| Some((reason, self.closed_by(reason, choice, now)?)))
+            .collect()
     }
 
     fn closed_by(&self, reason: Reason, choice: &Choice, now: Timestamp) -> Option<What> {
@@ -123,10 +134,14 @@ impl Core {
                 asked_secs: choice.limit_secs,
                 most_secs: choice.partition.and_then(|partition| partition.max_time_secs),
             },
-            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => return self.limit(self.ledger.whole(), choice),
-            Reason::BadConstraints | Reason::ReqNodeNotAvail => {
-                What::TooLarge { partition, needs: want.tres, most: self.ledger.whole().free_for(&want.place, host) }
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
+                return self.limit(self.ledger.whole(), choice);
             }
+            Reason::BadConstraints | Reason::ReqNodeNotAvail => What::TooLarge {
+                partition,
+                needs: want.tres,
+                most: self.ledger.whole().free_for(&want.place, host),
+            },
             Reason::Resources => What::Elsewhere { partition },
             _ => What::Partition {
                 partition,
@@ -138,14 +153,23 @@ impl Core {
 
     fn limit(&self, room: &Room, choice: &Choice) -> Option<What> {
         let want = choice.want();
-        let tell =
-            |reached: Reached| What::Limit { limit: reached.limit.to_string(), jobs: reached.jobs, cpus: reached.cpus };
+        let tell = |reached: Reached| What::Limit {
+            limit: reached.limit.to_string(),
+            jobs: reached.jobs,
+            cpus: reached.cpus,
+        };
         let own = room.limit_reached(&want.place, want.tres.cpus, &self.config.host).map(tell);
         own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, tell))
     }
 
     /// What a job waits for that its partition lets start. One that is not in line yet waits behind nobody.
-    fn in_line(&self, choice: &Choice, reason: Reason, is_in_line: bool, now: Timestamp) -> Option<(Reason, What)> {
+    fn in_line(
+        &self,
+        choice: &Choice,
+        reason: Reason,
+        is_in_line: bool,
+        now: Timestamp,
+    ) -> Option<(Reason, What)> {
         match reason {
             Reason::None => None,
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
@@ -153,10 +177,12 @@ impl Core {
             }
             Reason::Priority if !is_in_line => {
                 let shortage = self.shortage(choice, None, now);
-                (shortage.lacks != Tres::ZERO).then_some((Reason::Resources, What::Shortage(shortage)))
+                (shortage.lacks != Tres::ZERO)
+                    .then_some((Reason::Resources, What::Shortage(shortage)))
             }
             _ => {
-                let first = (reason == Reason::Priority).then(|| self.waits_behind(choice)).flatten();
+                let first =
+                    (reason == Reason::Priority).then(|| self.waits_behind(choice)).flatten();
                 Some((reason, What::Shortage(self.shortage(choice, first, now))))
             }
         }
@@ -169,7 +195,12 @@ impl Core {
     }
 
     /// What a job waits for in a partition, and who has it until when.
-    pub(super) fn shortage(&self, choice: &Choice, behind: Option<QueueKey>, now: Timestamp) -> Shortage {
+    pub(super) fn shortage(
+        &self,
+        choice: &Choice,
+        behind: Option<QueueKey>,
+        now: Timestamp,
+    ) -> Shortage {
         let want = choice.want();
         let (room, host) = (self.ledger.room(), &self.config.host);
         let lacks = if room.fits(&want, host) { Tres::ZERO } else { room.lacks(&want, host) };
@@ -183,7 +214,8 @@ impl Core {
             free: room.free_for(&want.place, host),
             holders: holders.iter().map(|holder| self.holder(holder, &lacks)).collect(),
             lacks,
-            behind: behind.map(|first| self.job(first.id).map_or_else(|| first.id.to_string(), Job::label)),
+            behind: behind
+                .map(|first| self.job(first.id).map_or_else(|| first.id.to_string(), Job::label)),
             gap_secs,
         }
     }
@@ -192,7 +224,8 @@ impl Core {
     fn gap_before(&self, first: QueueKey, now: Timestamp) -> Option<u64> {
         let job = self.job(first.id)?;
         let choice = Choice::all(job, &self.config).find(|choice| choice.at == first.choice)?;
-        let (want, room, host): (Want, _, _) = (choice.want(), self.ledger.room(), &self.config.host);
+        let (want, room, host): (Want, _, _) =
+            (choice.want(), self.ledger.room(), &self.config.host);
         let at = latest_start(&want, room, self.running_jobs(now), host)?;
         Some(at.since(now).as_secs()).filter(|gap| *gap > 0)
     }
@@ -201,7 +234,12 @@ impl Core {
         let job = self.job(*id);
         let state = job.map_or(JobState::Running, |job| job.run.state);
         let label = job.map_or_else(|| id.to_string(), Job::label);
-        Holder { id: *id, job: label, holds: of_kinds(&part.alloc, lacks), until: until(state, *end) }
+        Holder {
+            id: *id,
+            job: label,
+            holds: of_kinds(&part.alloc, lacks),
+            until: until(state, *end),
+        }
     }
 
     fn until(&self, job: &Job, now: Timestamp) -> Until {

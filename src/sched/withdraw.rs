@@ -62,7 +62,10 @@ mod tests {
         assert_eq!(d.store.jobs.len(), 1);
         withdraw(&mut d, second);
         assert_eq!((d.core.queue_length(), d.core.jobs().count()), (0, 0));
-        assert!(d.submit(ask()) > second, "a number that somebody may have seen is not given again");
+        assert!(
+            d.submit(ask()) > second,
+            "a number that somebody may have seen is not given again"
+        );
     }
 
     #[test]
@@ -80,10 +83,15 @@ mod tests {
         let mut d = Double::new(4, 1000, 0);
         let gone = d.submit(ask().held());
         let after = d.submit(ask().after(DependencyKind::AfterOk, gone));
-        let dropped = d.submit(ask().after(DependencyKind::AfterOk, gone).with(|r| r.kill_on_invalid_dep = true));
+        let dropped = d.submit(
+            ask().after(DependencyKind::AfterOk, gone).with(|r| r.kill_on_invalid_dep = true),
+        );
         withdraw(&mut d, gone);
         d.plan();
         assert_eq!(d.store.jobs[&dropped].run.state, JobState::Cancelled);
-        assert_eq!(d.core.view(after, d.now).map(|view| view.run.reason), Some(Reason::DependencyNeverSatisfied));
+        assert_eq!(
+            d.core.view(after, d.now).map(|view| view.run.reason),
+            Some(Reason::DependencyNeverSatisfied)
+        );
     }
 }

@@ -13,7 +13,12 @@ const MOST_NAMED: usize = 3;
 impl Core {
     /// What the first blocked job of its line waits for: `waits for 4 CPUs; job 12 holds 6 CPUs until 14:05 by its time
     /// limit`. `None`: it has another reason.
-    pub(super) fn waits_in_words(&self, record: &Record, reason: Reason, now: Timestamp) -> Option<String> {
+    pub(super) fn waits_in_words(
+        &self,
+        record: &Record,
+        reason: Reason,
+        now: Timestamp,
+    ) -> Option<String> {
         let (Reason::Resources | Reason::Exclusive) = reason else { return None };
         let (choice, _) = self.waits_in(record, now)?;
         self.words(now).comment(&self.shortage(&choice, None, now))
@@ -23,7 +28,8 @@ impl Core {
     /// for a job that is asked for alone.
     pub fn tell_who_is_before(&self, view: &mut JobView, now: Timestamp) {
         if view.run.reason == Reason::Priority && view.run.system_comment.is_none() {
-            view.run.system_comment = self.jobs.get(&view.id).and_then(|record| self.behind_in_words(record, now));
+            view.run.system_comment =
+                self.jobs.get(&view.id).and_then(|record| self.behind_in_words(record, now));
         }
     }
 
@@ -34,19 +40,28 @@ impl Core {
     }
 
     /// A blocker with its sentence, and what would end it.
-    pub(super) fn in_words(&self, record: &Record, reason: Reason, what: What, now: Timestamp) -> Blocker {
+    pub(super) fn in_words(
+        &self,
+        record: &Record,
+        reason: Reason,
+        what: What,
+        now: Timestamp,
+    ) -> Blocker {
         let job = &record.job;
         let text = match &what {
             What::Elsewhere { .. } => self.elsewhere_in_words(job),
             What::Node { since } => {
-                let why = self.start_trouble().map(|trouble| trouble.text.as_str()).unwrap_or_default();
+                let why =
+                    self.start_trouble().map(|trouble| trouble.text.as_str()).unwrap_or_default();
                 format!("the node starts no jobs since {}: {why}", self.words(now).at(*since))
             }
             What::Hold { by_admin: true } => match &job.run.system_comment {
                 Some(why) => format!("slotd holds it: {why}"),
                 None => "an administrator holds it".to_owned(),
             },
-            What::TooLarge { partition, needs, most } => self.too_large_in_words(job, reason, partition, needs, most),
+            What::TooLarge { partition, needs, most } => {
+                self.too_large_in_words(job, reason, partition, needs, most)
+            }
             other => self.words(now).text(job, other),
         };
         Blocker { reason, text, remedy: self.remedy(job, reason, &what), what }
@@ -57,18 +72,32 @@ impl Core {
     }
 
     fn elsewhere_in_words(&self, job: &Job) -> String {
-        let in_use = |choice: Choice| [self.gpus_in_use(&choice), self.cpus_in_use(&choice)].into_iter().flatten();
+        let in_use = |choice: Choice| {
+            [self.gpus_in_use(&choice), self.cpus_in_use(&choice)].into_iter().flatten()
+        };
         Choice::all(job, &self.config).flat_map(in_use).next().unwrap_or_default()
     }
 
-    fn too_large_in_words(&self, job: &Job, reason: Reason, partition: &str, needs: &Tres, most: &Tres) -> String {
+    fn too_large_in_words(
+        &self,
+        job: &Job,
+        reason: Reason,
+        partition: &str,
+        needs: &Tres,
+        most: &Tres,
+    ) -> String {
         let (tasks, most_tasks) = (job.request.task_count(), self.config.max_tasks);
         if tasks > most_tasks {
             return format!("it has {tasks} tasks, and SLOTD_MAX_TASKS_PER_NODE is {most_tasks}");
         }
         let needs = amounts(needs);
-        let model =
-            job.request.gpu.model.as_ref().map(|model| format!(" (GPUs of the model {model})")).unwrap_or_default();
+        let model = job
+            .request
+            .gpu
+            .model
+            .as_ref()
+            .map(|model| format!(" (GPUs of the model {model})"))
+            .unwrap_or_default();
         let most = Tres { gpus: if job.tres.gpus > 0 { most.gpus } else { 0 }, ..*most };
         match reason {
             Reason::ReqNodeNotAvail => format!(
@@ -77,7 +106,10 @@ impl Core {
                 self.why_out()
             ),
             _ => {
-                format!("it needs {needs}{model}; partition {partition} has {} in all", amounts_or_none(&most))
+                format!(
+                    "it needs {needs}{model}; partition {partition} has {} in all",
+                    amounts_or_none(&most)
+                )
             }
         }
     }
@@ -92,32 +124,49 @@ impl Core {
             What::Begin { .. } => update("StartTime=now"),
             What::ArrayLimit { limit, .. } => {
                 let array = job.array_job_id().unwrap_or(job.id);
-                Some(format!("scontrol update JobId={array} ArrayTaskThrottle={}", limit.saturating_add(1)))
+                Some(format!(
+                    "scontrol update JobId={array} ArrayTaskThrottle={}",
+                    limit.saturating_add(1)
+                ))
             }
             What::Partition { state: None, .. } => {
                 let known = self.config.partitions.iter().find(|partition| partition.is_default);
                 update(&format!("Partition={}", known.map_or("NAME", |known| known.name.as_str())))
             }
             What::Partition { opens: Some(_), .. } => None,
-            What::Partition { partition, .. } => Some(format!("scontrol update PartitionName={partition} State=UP")),
-            What::TimeLimit { most_secs, .. } => update(&format!("TimeLimit={}", limit_value((*most_secs)?))),
+            What::Partition { partition, .. } => {
+                Some(format!("scontrol update PartitionName={partition} State=UP"))
+            }
+            What::TimeLimit { most_secs, .. } => {
+                update(&format!("TimeLimit={}", limit_value((*most_secs)?)))
+            }
             What::TooLarge { .. } if reason == Reason::ReqNodeNotAvail => {
                 let parts = &self.config.host.drained;
                 let cpus = crate::model::node::ranges(&parts.cpus);
                 let gpus = crate::model::node::ranges(&parts.gpus);
-                let named = [("CPUs=", cpus), ("Gres=gpu:", gpus)].into_iter().filter(|(_, ids)| !ids.is_empty());
+                let named = [("CPUs=", cpus), ("Gres=gpu:", gpus)]
+                    .into_iter()
+                    .filter(|(_, ids)| !ids.is_empty());
                 let named: Vec<String> = named.map(|(key, ids)| format!(" {key}{ids}")).collect();
-                Some(format!("scontrol update NodeName={} State=RESUME{}", self.config.host.name, named.concat()))
+                Some(format!(
+                    "scontrol update NodeName={} State=RESUME{}",
+                    self.config.host.name,
+                    named.concat()
+                ))
             }
             What::TooLarge { needs, most, .. } if needs.cpus > most.cpus && most.cpus > 0 => {
                 update(&format!("NumCPUs={}", most.cpus))
             }
             What::Node { .. } => {
                 let is_ordered = self.start_trouble().is_some_and(|trouble| trouble.by.is_some());
-                is_ordered.then(|| format!("scontrol update NodeName={} State=RESUME", self.config.host.name))
+                is_ordered.then(|| {
+                    format!("scontrol update NodeName={} State=RESUME", self.config.host.name)
+                })
             }
             What::Limit { .. } | What::Elsewhere { .. } | What::TooLarge { .. } => None,
-            What::Shortage(Shortage { gap_secs: Some(gap), .. }) => update(&format!("TimeLimit={}", limit_value(*gap))),
+            What::Shortage(Shortage { gap_secs: Some(gap), .. }) => {
+                update(&format!("TimeLimit={}", limit_value(*gap)))
+            }
             What::Shortage(Shortage { behind: Some(_), lacks, .. }) if *lacks == Tres::ZERO => {
                 Some(format!("scontrol top {label}"))
             }
@@ -157,9 +206,14 @@ impl Words<'_> {
             What::ArrayLimit { limit, running } => {
                 format!("{running} tasks of its array run, and no more than {limit} may at once")
             }
-            What::Partition { partition, state: None, .. } => format!("there is no partition {partition} any more"),
+            What::Partition { partition, state: None, .. } => {
+                format!("there is no partition {partition} any more")
+            }
             What::Partition { partition, opens: Some(opens), .. } => {
-                format!("partition {partition} starts no jobs at this hour, and does again at {}", self.at(*opens))
+                format!(
+                    "partition {partition} starts no jobs at this hour, and does again at {}",
+                    self.at(*opens)
+                )
             }
             What::Partition { partition, state: Some(state), .. } => {
                 format!("partition {partition} is {}, and starts no jobs", state.name())
@@ -168,15 +222,22 @@ impl Words<'_> {
                 let most = most_secs.map(period).unwrap_or_default();
                 match asked_secs {
                     Some(asked) => {
-                        format!("its time limit is {}, and partition {partition} allows {most} at most", period(*asked))
+                        format!(
+                            "its time limit is {}, and partition {partition} allows {most} at most",
+                            period(*asked)
+                        )
                     }
-                    None => format!("it has no time limit, and partition {partition} allows {most} at most"),
+                    None => format!(
+                        "it has no time limit, and partition {partition} allows {most} at most"
+                    ),
                 }
             }
             What::Limit { limit, jobs, cpus } => {
                 let needs = count(job.tres.cpus, "CPU");
                 let (jobs, cpus) = (count(*jobs, "job"), count(*cpus, "CPU"));
-                format!("the limit \"{limit}\" is reached: {jobs} with {cpus} run, and it needs {needs}")
+                format!(
+                    "the limit \"{limit}\" is reached: {jobs} with {cpus} run, and it needs {needs}"
+                )
             }
             What::Shortage(shortage) => self.shortage(shortage, true),
             What::Hold { .. } => "its user holds it".to_owned(),
@@ -193,18 +254,28 @@ impl Words<'_> {
     fn shortage(&self, shortage: &Shortage, with_free: bool) -> String {
         let Shortage { free, lacks, holders, behind, gap_secs, .. } = shortage;
         if *lacks == Tres::ZERO {
-            let first = behind.as_ref().map(|first| format!("delay job {first}, which waits before it"));
+            let first =
+                behind.as_ref().map(|first| format!("delay job {first}, which waits before it"));
             let first = first.unwrap_or_else(|| "delay others, which wait before it".to_owned());
-            let gap =
-                gap_secs.filter(|_| with_free).map(|gap| format!("; it would not with a limit of {}", period(gap)));
-            return format!("there is room for it, and it would {first}{}", gap.unwrap_or_default());
+            let gap = gap_secs
+                .filter(|_| with_free)
+                .map(|gap| format!("; it would not with a limit of {}", period(gap)));
+            return format!(
+                "there is room for it, and it would {first}{}",
+                gap.unwrap_or_default()
+            );
         }
-        let behind = behind.as_ref().map(|first| format!("behind job {first} ")).unwrap_or_default();
+        let behind =
+            behind.as_ref().map(|first| format!("behind job {first} ")).unwrap_or_default();
         let free = with_free.then(|| format!(", of which {} free", are(&of_kind(free, lacks))));
         let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
         let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder)).collect();
         if !others.is_empty() {
-            words.push(format!("{} more ha{} to end", others.len(), if others.len() == 1 { "s" } else { "ve" }));
+            words.push(format!(
+                "{} more ha{} to end",
+                others.len(),
+                if others.len() == 1 { "s" } else { "ve" }
+            ));
         }
         let holders = words.iter().map(|word| format!("; {word}")).collect::<String>();
         format!("waits {behind}for {}{}{holders}", amounts(lacks), free.unwrap_or_default())
@@ -220,7 +291,9 @@ impl Words<'_> {
             Until::Suspended => "and is suspended".to_owned(),
             Until::Unknown => "and has no time limit".to_owned(),
             Until::ByLimit(end) => format!("until {} by its time limit", self.at(*end)),
-            Until::AsEarlier(end) => format!("until about {} if it takes as long as earlier ones", self.at(*end)),
+            Until::AsEarlier(end) => {
+                format!("until about {} if it takes as long as earlier ones", self.at(*end))
+            }
         }
     }
 
@@ -230,7 +303,11 @@ impl Words<'_> {
             (Some(state), None, _) => format!("it is {}", state.name()),
             (None, None, Some((ended, all))) => format!("{ended} of its {all} tasks have ended"),
             (None, None, None) if !jobs.is_empty() => {
-                format!("{} of its name before it: {}", count(jobs.len() as u32, "job"), named(jobs))
+                format!(
+                    "{} of its name before it: {}",
+                    count(jobs.len() as u32, "job"),
+                    named(jobs)
+                )
             }
             (None, None, None) => "it is over".to_owned(),
         };
@@ -245,7 +322,8 @@ impl Words<'_> {
 fn named(jobs: &[JobId]) -> String {
     let (first, others) = jobs.split_at(jobs.len().min(MOST_NAMED));
     let names: Vec<String> = first.iter().map(ToString::to_string).collect();
-    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    let more =
+        if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     format!("{}{more}", names.join(", "))
 }
 
@@ -285,5 +363,9 @@ fn period(secs: u64) -> String {
 
 /// A time limit as scontrol reads it.
 fn limit_value(secs: u64) -> String {
-    if secs.is_multiple_of(60) { (secs / 60).to_string() } else { format!("{}:{:02}", secs / 60, secs % 60) }
+    if secs.is_multiple_of(60) {
+        (secs / 60).to_string()
+    } else {
+        format!("{}:{:02}", secs / 60, secs % 60)
+    }
 }

@@ -98,7 +98,9 @@ impl Screen {
             None => !line.short.is_empty() && (!line.is_edit() || places.contains(&Place::Waiting)),
         };
         let mut lines: Vec<String> = Vec::new();
-        for word in keys::lines(spot).filter(is_of_use).map(|line| format!("{} {}", line.name, line.short)) {
+        for word in
+            keys::lines(spot).filter(is_of_use).map(|line| format!("{} {}", line.name, line.short))
+        {
             match lines.last_mut() {
                 Some(last) if last.len() + 2 + word.len() <= usize::from(self.size.0) => {
                     last.push_str("  ");
@@ -119,7 +121,8 @@ impl Screen {
         let none = Rect::default();
         let Some(page) = &self.page else { return ([none; 3], none) };
         let edges = 1 + self.foot_lines(Spot::Page);
-        let mut rest = Rect { x: 0, y: 1, width: self.size.0, height: self.size.1.saturating_sub(edges) };
+        let mut rest =
+            Rect { x: 0, y: 1, width: self.size.0, height: self.size.1.saturating_sub(edges) };
         if page.zoom {
             let mut parts = [none; 3];
             parts[page.part.index()] = rest;
@@ -127,7 +130,8 @@ impl Screen {
         }
         let height = (rest.height * 2 / 5).min(16);
         let series = self.picture.series(page.job);
-        let wanted = if series.iter().any(|one| one.series.has_gpus()) { PLOTS + GPU_PLOTS } else { PLOTS };
+        let wanted =
+            if series.iter().any(|one| one.series.has_gpus()) { PLOTS + GPU_PLOTS } else { PLOTS };
         let lines = if series.is_empty() { 0 } else { wanted.min(height / 3) };
         let details = cut(&mut rest, height - lines);
         let plots = cut(&mut rest, lines);

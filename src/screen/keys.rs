@@ -75,7 +75,13 @@ const fn line(
 /// All keys, the most needed first.
 pub const KEYS: &[Line] = &[
     line(BOTH, &[(letter('?'), Word::Help)], "?", "help", "this help"),
-    line(BOTH, &[(letter('q'), Word::Quit)], "q", "quit", "quit (Ctrl-C too; Ctrl-Z stops it until the shell's fg)"),
+    line(
+        BOTH,
+        &[(letter('q'), Word::Quit)],
+        "q",
+        "quit",
+        "quit (Ctrl-C too; Ctrl-Z stops it until the shell's fg)",
+    ),
     line(
         BOTH,
         &[
@@ -109,7 +115,13 @@ pub const KEYS: &[Line] = &[
         "open",
         "details and outputs of a job; the tasks of an array",
     ),
-    line(PAGE, &[(KeyCode::Esc, Word::Back)], "Esc", "back", "back to the lists; stops a search first"),
+    line(
+        PAGE,
+        &[(KeyCode::Esc, Word::Back)],
+        "Esc",
+        "back",
+        "back to the lists; stops a search first",
+    ),
     line(
         LISTS,
         &[(KeyCode::Tab, Word::NextPane), (KeyCode::BackTab, Word::PreviousPane)],
@@ -124,7 +136,13 @@ pub const KEYS: &[Line] = &[
         "next",
         "the next part; with Shift the one before",
     ),
-    line(LISTS, &[(letter('/'), Word::Filter)], "/", "filter", "show what has this text in it alone"),
+    line(
+        LISTS,
+        &[(letter('/'), Word::Filter)],
+        "/",
+        "filter",
+        "show what has this text in it alone",
+    ),
     line(PAGE, &[(letter('/'), Word::Search)], "/", "search", "search the output"),
     line(
         PAGE,
@@ -154,11 +172,23 @@ pub const KEYS: &[Line] = &[
     ),
     line(LISTS, &[(KeyCode::Esc, Word::Back)], "Esc", "clear", "no filter and no marks"),
     line(BOTH, &[(letter('c'), Word::Do(Deed::Cancel))], "c", "cancel", "cancel"),
-    line(BOTH, &[(letter('R'), Word::Do(Deed::Requeue))], "R", "requeue", "end it and put it back into the queue"),
+    line(
+        BOTH,
+        &[(letter('R'), Word::Do(Deed::Requeue))],
+        "R",
+        "requeue",
+        "end it and put it back into the queue",
+    ),
     line(BOTH, &[(letter('h'), Word::Do(Deed::Hold))], "h", "hold", "hold"),
     line(BOTH, &[(letter('r'), Word::Do(Deed::Release))], "r", "release", "release"),
     line(BOTH, &[(letter('t'), Word::Do(Deed::Top))], "t", "top", "to the top of the queue"),
-    line(BOTH, &[(letter('e'), Word::Edit)], "e", "edit", "edit the options and the script of a job that waits"),
+    line(
+        BOTH,
+        &[(letter('e'), Word::Edit)],
+        "e",
+        "edit",
+        "edit the options and the script of a job that waits",
+    ),
     line(
         BOTH,
         &[(letter('a'), Word::Do(Deed::Retry))],
@@ -202,7 +232,10 @@ pub fn word(spot: Spot, event: KeyEvent) -> Option<Word> {
     if event.modifiers.contains(KeyModifiers::CONTROL) {
         return None;
     }
-    lines(spot).flat_map(|line| line.keys).find(|(code, _)| *code == event.code).map(|(_, word)| *word)
+    lines(spot)
+        .flat_map(|line| line.keys)
+        .find(|(code, _)| *code == event.code)
+        .map(|(_, word)| *word)
 }
 
 #[cfg(test)]

@@ -87,7 +87,10 @@ impl Link {
             self.fresh.remove(id);
         }
         self.reasons_due |= changed.queue;
-        if changed.all || changed.queue || self.fresh_one.is_some_and(|id| changed.jobs.contains(&id)) {
+        if changed.all
+            || changed.queue
+            || self.fresh_one.is_some_and(|id| changed.jobs.contains(&id))
+        {
             self.fresh_one = None;
         }
         if changed.all || self.over_time.is_some_and(|(id, _)| changed.jobs.contains(&id)) {
@@ -166,28 +169,44 @@ impl Link {
     /// What is looked at more closely.
     fn closer(&mut self, picture: &Picture, looks: &Looks) -> Option<(Asked, Request)> {
         if std::mem::take(&mut self.reasons_due) {
-            let waits = |id: &JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Pending);
+            let waits = |id: &JobId| {
+                picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Pending)
+            };
             self.fresh.retain(|id| !waits(id));
         }
-        let wanted = looks.visible.iter().copied().chain(picture.running().map(|job| job.id).take(MOST_DETAILED));
+        let wanted = looks
+            .visible
+            .iter()
+            .copied()
+            .chain(picture.running().map(|job| job.id).take(MOST_DETAILED));
         // The chosen one is asked for by itself, and whole.
         let is_stale = |id: &JobId| !self.fresh.contains(id) && looks.chosen != Some(*id);
         let stale: BTreeSet<JobId> = wanted.filter(is_stale).take(MOST_DETAILED).collect();
         if !stale.is_empty() {
             let jobs = stale.iter().map(|id| named(picture, *id)).collect();
-            let query =
-                JobQuery { expected_starts: true, without_paths: true, without_steps: true, ..JobQuery::of(jobs) };
+            let query = JobQuery {
+                expected_starts: true,
+                without_paths: true,
+                without_steps: true,
+                ..JobQuery::of(jobs)
+            };
             // What changes from now on, before the answer comes, makes them stale again.
             self.fresh.extend(stale);
             return Some((Asked::Details, Request::Jobs(query)));
         }
         if let Some(id) = looks.chosen.filter(|id| self.fresh_one != Some(*id)) {
-            let query = JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![named(picture, id)]) };
+            let query = JobQuery {
+                expected_starts: true,
+                blockers: true,
+                ..JobQuery::of(vec![named(picture, id)])
+            };
             self.fresh_one = Some(id);
             self.fresh.insert(id);
             return Some((Asked::Details, Request::Jobs(query)));
         }
-        let is_running = |id: &&JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Running);
+        let is_running = |id: &&JobId| {
+            picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Running)
+        };
         let is_known = |id: &JobId| {
             let known = self.over_time.filter(|(known, _)| known == id);
             known.is_some_and(|(_, ticks)| ticks < OLD_SERIES || !is_running(&id))
@@ -197,16 +216,22 @@ impl Link {
             return Some((Asked::OverTime(id), Request::OverTime(vec![named(picture, id)])));
         }
         // Without a running job it does not change.
-        let node = picture.node.as_ref().filter(|_| looks.page.is_none() && picture.running().next().is_some());
+        let node = picture
+            .node
+            .as_ref()
+            .filter(|_| looks.page.is_none() && picture.running().next().is_some());
         if let Some(node) = node.filter(|_| self.host_use.is_none_or(|ticks| ticks >= OLD_HOST)) {
             self.host_use = Some(0);
             return Some((
                 Asked::Host,
-                Request::HostOverTime(Timestamp(node.now.0 - HOST_WINDOW.cast_signed() * 1_000_000)),
+                Request::HostOverTime(Timestamp(
+                    node.now.0 - HOST_WINDOW.cast_signed() * 1_000_000,
+                )),
             ));
         }
         if std::mem::take(&mut self.usage_due) {
-            let steps: Vec<JobRef> = looks.visible.iter().filter(is_running).map(|id| named(picture, *id)).collect();
+            let steps: Vec<JobRef> =
+                looks.visible.iter().filter(is_running).map(|id| named(picture, *id)).collect();
             if !steps.is_empty() {
                 return Some((Asked::Usage, Request::Usage(UsageAsk { steps, all_steps: true })));
             }

@@ -94,7 +94,10 @@ impl Turns {
     }
 
     pub fn of(turns: Vec<(Order, JobId)>) -> Turns {
-        Turns { orders: turns.iter().map(|(order, id)| (*id, order.clone())).collect(), all: Sorted::of(turns) }
+        Turns {
+            orders: turns.iter().map(|(order, id)| (*id, order.clone())).collect(),
+            all: Sorted::of(turns),
+        }
     }
 
     pub fn set(&mut self, id: JobId, turn: Option<(Order, JobId)>) {

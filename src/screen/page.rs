@@ -102,7 +102,8 @@ impl Screen {
     pub(super) fn page_key(&mut self, event: KeyEvent) -> Vec<Action> {
         let Some(word) = keys::word(Spot::Page, event) else { return Vec::new() };
         let Some(page) = &mut self.page else { return Vec::new() };
-        let lines = |screen: &Screen, part| i64::try_from(screen.part_lines(part)).unwrap_or(1).max(2) - 1;
+        let lines =
+            |screen: &Screen, part| i64::try_from(screen.part_lines(part)).unwrap_or(1).max(2) - 1;
         match word {
             Word::Back if page.searching.is_some() => return vec![Action::StopSearch],
             Word::Back => {
@@ -146,7 +147,8 @@ impl Screen {
     }
 
     fn move_page(&mut self, by: i64) -> Vec<Action> {
-        let most = self.details_text().lines().count().saturating_sub(self.part_lines(Part::Details));
+        let most =
+            self.details_text().lines().count().saturating_sub(self.part_lines(Part::Details));
         let Some(page) = &mut self.page else { return Vec::new() };
         if page.part == Part::Details {
             page.top = page.top.saturating_add_signed(isize::try_from(by).unwrap_or(0)).min(most);
@@ -157,7 +159,11 @@ impl Screen {
 
     fn jump(&mut self, to: Move) -> Vec<Action> {
         match self.part() {
-            Part::Details => self.move_page(if to == Move::Start { i64::from(i32::MIN) } else { i64::from(i32::MAX) }),
+            Part::Details => self.move_page(if to == Move::Start {
+                i64::from(i32::MIN)
+            } else {
+                i64::from(i32::MAX)
+            }),
             Part::Out | Part::Err => self.move_log(to),
         }
     }

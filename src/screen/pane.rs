@@ -132,7 +132,8 @@ impl Pane {
                 Some(array) => {
                     records.entry(array).or_default().push((entry.order.clone(), job.id));
                     let group = self.groups.entry(array).or_default();
-                    (group.tasks, group.cpus) = (group.tasks + entry.tasks, group.cpus + entry.cpus);
+                    (group.tasks, group.cpus) =
+                        (group.tasks + entry.tasks, group.cpus + entry.cpus);
                 }
                 None => heads.push((entry.order.clone(), Key::Job(job.id))),
             }
@@ -213,7 +214,11 @@ impl Pane {
     fn settle(&mut self, chosen: Option<Key>) {
         let opened = |array: &JobId| {
             let group = self.groups.get(array).filter(|group| group.records.len() > 1)?;
-            Some(Opened { at: self.heads.place(&head(*array, group)?)?, array: *array, rows: group.records.len() })
+            Some(Opened {
+                at: self.heads.place(&head(*array, group)?)?,
+                array: *array,
+                rows: group.records.len(),
+            })
         };
         let mut all: Vec<Opened> = self.open.iter().filter_map(opened).collect();
         all.sort_unstable_by_key(|opened| opened.at);
@@ -245,7 +250,12 @@ impl Pane {
     }
 
     fn row_of_head(&self, at: usize) -> usize {
-        at + self.opened.iter().take_while(|opened| opened.at < at).map(|opened| opened.rows).sum::<usize>()
+        at + self
+            .opened
+            .iter()
+            .take_while(|opened| opened.at < at)
+            .map(|opened| opened.rows)
+            .sum::<usize>()
     }
 
     pub fn row(&self, at: usize) -> Option<Row> {
@@ -256,7 +266,11 @@ impl Pane {
             }
             if head <= opened.at + opened.rows {
                 let (_, id) = self.groups.get(&opened.array)?.records.get(head - opened.at - 1)?;
-                return Some(Row { key: Key::Job(*id), is_inner: true, position: self.turns.position(*id) });
+                return Some(Row {
+                    key: Key::Job(*id),
+                    is_inner: true,
+                    position: self.turns.position(*id),
+                });
             }
             head -= opened.rows;
         }
@@ -274,7 +288,9 @@ impl Pane {
         let array = match self.row(self.at) {
             Some(Row { key: Key::Array(array), .. }) => array,
             Some(Row { key: Key::Job(id), is_inner: true, .. }) => {
-                let Some(array) = self.entries.get(&id).and_then(|entry| entry.array) else { return false };
+                let Some(array) = self.entries.get(&id).and_then(|entry| entry.array) else {
+                    return false;
+                };
                 array
             }
             _ => return false,

@@ -218,7 +218,8 @@ impl Picture {
     /// What running steps use now.
     pub fn take_usage(&mut self, list: &JobList) {
         for job in &list.jobs {
-            let steps: HashMap<StepId, Usage> = job.steps.iter().map(|step| (step.id, step.usage)).collect();
+            let steps: HashMap<StepId, Usage> =
+                job.steps.iter().map(|step| (step.id, step.usage)).collect();
             let known = self.usage.get(&job.id);
             let now = reading(known, list.now, steps);
             self.usage.insert(job.id, now);
@@ -254,17 +255,26 @@ fn reading(known: Option<&Now>, at: Timestamp, steps: HashMap<StepId, Usage>) ->
     let busy = |usage: &Usage| usage.user_us.saturating_add(usage.system_us);
     let cpus = known.and_then(|known| {
         let passed = at.since(known.at).as_micros();
-        let spent: u64 =
-            steps.iter().filter_map(|(id, now)| Some(busy(now).saturating_sub(busy(known.steps.get(id)?)))).sum();
+        let spent: u64 = steps
+            .iter()
+            .filter_map(|(id, now)| Some(busy(now).saturating_sub(busy(known.steps.get(id)?))))
+            .sum();
         (passed > 0 && !known.steps.is_empty()).then(|| spent as f64 / passed as f64)
     });
     let gpu = steps.iter().filter_map(|(id, usage)| {
-        let before = known.and_then(|known| known.steps.get(id)).map(|usage| usage.gpu).unwrap_or_default();
+        let before =
+            known.and_then(|known| known.steps.get(id)).map(|usage| usage.gpu).unwrap_or_default();
         let readings = usage.gpu.readings.saturating_sub(before.readings);
         usage.gpu.busy_sum.saturating_sub(before.busy_sum).checked_div(readings)
     });
     let gpu = gpu.max().or(known.and_then(|known| known.gpu));
-    Now { at, cpus, mem_kb: steps.values().map(|usage| usage.max_rss_kb).max().unwrap_or(0), gpu, steps }
+    Now {
+        at,
+        cpus,
+        mem_kb: steps.values().map(|usage| usage.max_rss_kb).max().unwrap_or(0),
+        gpu,
+        steps,
+    }
 }
 
 /// The name by which commands mean this record.

@@ -47,10 +47,17 @@ impl Plot {
     pub fn draw(&self, to: &mut Buffer, area: Rect, ascii: bool, style: Style) {
         // What is there at all is seen.
         let ticks = f64::from(area.height) * 8.0;
-        let of_top = |value: &f64| if self.top > 0.0 { (value / self.top * ticks).clamp(0.0, ticks) } else { 0.0 };
-        let tick = |value: &f64| if *value > 0.0 { of_top(value).round().max(1.0) as u64 } else { 0 };
+        let of_top = |value: &f64| {
+            if self.top > 0.0 { (value / self.top * ticks).clamp(0.0, ticks) } else { 0.0 }
+        };
+        let tick =
+            |value: &f64| if *value > 0.0 { of_top(value).round().max(1.0) as u64 } else { 0 };
         let set = if ascii { LETTERS } else { bar::NINE_LEVELS };
-        let bars = Sparkline::default().data(self.values.iter().map(tick)).max(ticks as u64).bar_set(set).style(style);
+        let bars = Sparkline::default()
+            .data(self.values.iter().map(tick))
+            .max(ticks as u64)
+            .bar_set(set)
+            .style(style);
         bars.render(area.intersection(to.area), to);
     }
 
@@ -74,7 +81,12 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
     let asked = has.mem_mb as f64 * f64::from(1 << 20);
     let mut plots = vec![
         Plot {
-            title: format!("CPUs in use: {:.2} of {}, at most {:.2}", mean(&cpus), has.cpus, most(&cpus)),
+            title: format!(
+                "CPUs in use: {:.2} of {}, at most {:.2}",
+                mean(&cpus),
+                has.cpus,
+                most(&cpus)
+            ),
             top: most(&cpus).max(f64::from(has.cpus)),
             values: cpus,
         },
@@ -85,7 +97,8 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
         },
     ];
     if series.has_gpus {
-        let (gpus, memory) = (series.column(|bin| bin.gpus), series.column(|bin| bin.gpu_mem_kb * 1024.0));
+        let (gpus, memory) =
+            (series.column(|bin| bin.gpus), series.column(|bin| bin.gpu_mem_kb * 1024.0));
         // A share of one is one that is seen.
         let all = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len()).max(1) as f64;
         plots.push(Plot {
@@ -96,7 +109,9 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
         let title = format!("GPU memory: at most {}", glance(most(&memory)));
         plots.push(Plot { title, top: most(&memory), values: memory });
     }
-    for (name, values) in [("Read", series.column(|bin| bin.read)), ("Written", series.column(|bin| bin.written))] {
+    for (name, values) in
+        [("Read", series.column(|bin| bin.read)), ("Written", series.column(|bin| bin.written))]
+    {
         if most(&values) >= SEEN {
             let title = format!("{name}: at most {} in a second", glance(most(&values)));
             plots.push(Plot { title, top: most(&values), values });
@@ -129,7 +144,14 @@ pub fn width(columns: u16) -> u16 {
 }
 
 /// Charts as text. What is nothing is seen as a little, so that it is told from what is not known.
-pub fn charts(all: &[Chart], from: Timestamp, to: Timestamp, width: u16, ascii: bool, ctx: &Ctx) -> String {
+pub fn charts(
+    all: &[Chart],
+    from: Timestamp,
+    to: Timestamp,
+    width: u16,
+    ascii: bool,
+    ctx: &Ctx,
+) -> String {
     let seen = |value: &Option<f64>| value.map_or(0.0, |value| value.max(f64::MIN_POSITIVE));
     let plot = |chart: &Chart| Plot {
         title: chart.title.clone(),
@@ -159,12 +181,18 @@ pub fn parts(all: &[Part], columns: u16, ascii: bool) -> String {
     let width = usize::from(columns.clamp(WIDTHS.0, WIDTHS.1)).saturating_sub(room).max(10);
     let most = all.iter().map(|one| one.whole).fold(0.0, f64::max);
     let (full, empty) = if ascii { ("#", ".") } else { ("█", "░") };
-    let cells = |amount: f64| if most > 0.0 { (amount / most * width as f64).round() as usize } else { 0 };
+    let cells =
+        |amount: f64| if most > 0.0 { (amount / most * width as f64).round() as usize } else { 0 };
     let line = |one: &Part| {
         let shown: String = one.name.chars().take(NAME).collect();
         let whole = cells(one.whole).min(width);
         let part = cells(one.part).min(whole);
-        format!("{shown:name$} {}{} {}\n", full.repeat(part), empty.repeat(whole - part), figures(one))
+        format!(
+            "{shown:name$} {}{} {}\n",
+            full.repeat(part),
+            empty.repeat(whole - part),
+            figures(one)
+        )
     };
     all.iter().map(line).collect()
 }
@@ -192,11 +220,18 @@ mod tests {
                 ..Span::default()
             });
         }
-        vec![StepSeries { step: StepKey { job: JobId(12), step: StepId::Batch }, start: at(60), series }]
+        vec![StepSeries {
+            step: StepKey { job: JobId(12), step: StepId::Batch },
+            start: at(60),
+            series,
+        }]
     }
 
     fn view() -> JobView {
-        job(12, "j").with(|j| j.tres = Tres { cpus: 2, mem_mb: 2048, ..Tres::ZERO }).running(60).build()
+        job(12, "j")
+            .with(|j| j.tres = Tres { cpus: 2, mem_mb: 2048, ..Tres::ZERO })
+            .running(60)
+            .build()
     }
 
     #[test]
@@ -216,31 +251,52 @@ mod tests {
     #[test]
     fn gpus_are_plotted_where_there_are_some() {
         let mut steps = steps();
-        let gpu = GpuSpan { ms: 40_000, busy_milli: 1500, mem_max_kb: 3 << 20, mem_mean_kb: 3 << 20 };
+        let gpu =
+            GpuSpan { ms: 40_000, busy_milli: 1500, mem_max_kb: 3 << 20, mem_mean_kb: 3 << 20 };
         steps[0].series.push(Span { ms: 40_000, gpu, ..Span::default() });
         let alloc = Allocation { gpu_ids: vec![0, 1], ..Allocation::default() };
         let view = JobView {
-            job: Job { run: RunState { alloc: Some(alloc.into()), ..view().job.run }, ..view().job },
+            job: Job {
+                run: RunState { alloc: Some(alloc.into()), ..view().job.run },
+                ..view().job
+            },
             ..view()
         };
         let shown = text(&view, &steps, 20, true, &ctx());
-        assert!(shown.contains("GPUs in use: 0.75 of 2, at most 1.50\n\n          ##########\n"), "{shown}");
+        assert!(
+            shown.contains("GPUs in use: 0.75 of 2, at most 1.50\n\n          ##########\n"),
+            "{shown}"
+        );
         assert!(shown.contains("\nGPU memory: at most 3G\n"), "{shown}");
     }
 
     #[test]
     fn a_gap_is_told_from_what_is_idle() {
-        let chart =
-            |values: Vec<Option<f64>>| Chart { name: "CPUs".to_owned(), title: "t".to_owned(), values, top: 4.0 };
-        let shown = charts(&[chart(vec![Some(4.0), Some(0.0), None, Some(2.0)])], at(60), at(0), 4, true, &ctx());
+        let chart = |values: Vec<Option<f64>>| Chart {
+            name: "CPUs".to_owned(),
+            title: "t".to_owned(),
+            values,
+            top: 4.0,
+        };
+        let shown = charts(
+            &[chart(vec![Some(4.0), Some(0.0), None, Some(2.0)])],
+            at(60),
+            at(0),
+            4,
+            true,
+            &ctx(),
+        );
         assert_eq!(shown, "t\n#\n#\n#  #\n#_ #\n2026-11-20T23:38:58 2026-11-20T23:39:58\n");
     }
 
     #[test]
     fn parts_are_as_long_as_their_wholes() {
         let part = |name: &str, part, whole| Part { name: name.to_owned(), part, whole };
-        let all =
-            [part("train", 5.0, 10.0), part("a-name-that-is-much-longer-than-most", 9.0, 5.0), part("x", 0.0, 0.0)];
+        let all = [
+            part("train", 5.0, 10.0),
+            part("a-name-that-is-much-longer-than-most", 9.0, 5.0),
+            part("x", 0.0, 0.0),
+        ];
         assert_eq!(
             parts(&all, 60, true),
             "train                    ###########.......... 5.00 of 10.00\n\
@@ -252,7 +308,8 @@ mod tests {
 
     #[test]
     fn what_is_there_at_all_is_seen_and_nothing_is_higher_than_the_top() {
-        let plot = Plot { title: "t".to_owned(), values: vec![0.0, 0.0001, 5.0, f64::INFINITY], top: 1.0 };
+        let plot =
+            Plot { title: "t".to_owned(), values: vec![0.0, 0.0001, 5.0, f64::INFINITY], top: 1.0 };
         assert_eq!(plot.text(4, true), "t\n  ##\n  ##\n  ##\n _##\n");
         let none = Plot { top: 0.0, values: vec![0.0; 4], ..plot };
         assert_eq!(none.text(4, true), "t\n\n\n\n\n");

@@ -344,7 +344,8 @@ impl Screen {
 
     fn list_key(&mut self, event: KeyEvent) -> Vec<Action> {
         let Some(word) = keys::word(Spot::Lists, event) else { return Vec::new() };
-        let lines = isize::try_from(self.lines(self.panes[self.focus].place)).unwrap_or(1).max(2) - 1;
+        let lines =
+            isize::try_from(self.lines(self.panes[self.focus].place)).unwrap_or(1).max(2) - 1;
         let pane = &mut self.panes[self.focus];
         match word {
             Word::Up => pane.step(-1),
@@ -354,7 +355,9 @@ impl Screen {
             Word::First => pane.at = 0,
             Word::Last => pane.step(isize::MAX),
             Word::NextPane => self.focus = (self.focus + 1) % self.panes.len(),
-            Word::PreviousPane => self.focus = (self.focus + self.panes.len() - 1) % self.panes.len(),
+            Word::PreviousPane => {
+                self.focus = (self.focus + self.panes.len() - 1) % self.panes.len()
+            }
             Word::Open => return self.open(),
             Word::Toggle => {
                 pane.toggle();
@@ -452,7 +455,9 @@ impl Screen {
         let text = match what {
             Deed::Requeue => format!("End {whom} and put it back into the queue? (y/n)"),
             Deed::Retry => format!("Submit {whom} again? (y/n)"),
-            Deed::Cancel | Deed::Hold | Deed::Release | Deed::Top => format!("Cancel {whom}? (y/n)"),
+            Deed::Cancel | Deed::Hold | Deed::Release | Deed::Top => {
+                format!("Cancel {whom}? (y/n)")
+            }
         };
         self.question = Some(Question { text, action: Action::Do { what, jobs } });
     }
@@ -466,9 +471,17 @@ impl Screen {
     fn edit(&mut self) -> Vec<Action> {
         match &self.targets()[..] {
             [] => {}
-            [one] if self.places().contains(&Place::Waiting) => return vec![Action::Edit(one.clone())],
-            [one] => self.message = Some(format!("job {one} does not wait: only what waits can be edited")),
-            [..] => self.message = Some("one job is edited at a time: Esc takes the marks away".to_owned()),
+            [one] if self.places().contains(&Place::Waiting) => {
+                return vec![Action::Edit(one.clone())];
+            }
+            [one] => {
+                self.message =
+                    Some(format!("job {one} does not wait: only what waits can be edited"))
+            }
+            [..] => {
+                self.message =
+                    Some("one job is edited at a time: Esc takes the marks away".to_owned())
+            }
         }
         Vec::new()
     }

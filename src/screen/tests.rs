@@ -11,7 +11,9 @@ use crate::model::query::JobQuery;
 use crate::model::series::{Series, Span, StepSeries};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobList, JobView};
-use crate::model::{ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres};
+use crate::model::{
+    ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres,
+};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::fixture::{at, ctx, job, node, now, step};
@@ -37,7 +39,10 @@ impl Daemon {
     fn jobs(&self, query: &JobQuery) -> JobList {
         let found = self.jobs.iter().filter(|view| query.matches(&view.job));
         match query.brief {
-            true => JobList { brief: found.map(|view| BriefJob::of(view)).collect(), ..JobList::at(now()) },
+            true => JobList {
+                brief: found.map(|view| BriefJob::of(view)).collect(),
+                ..JobList::at(now())
+            },
             false => {
                 let mut jobs: Vec<JobView> = found.cloned().collect();
                 if !query.expected_starts {
@@ -55,7 +60,13 @@ impl Daemon {
             let mut series = Series::default();
             for i in 1..=10u64 {
                 let kb = i * (view.tres.mem_mb << 10) / 20;
-                let used = Span { ms: 2000, cpu_us: 2_000_000, mem_max_kb: kb, mem_mean_kb: kb, ..Span::default() };
+                let used = Span {
+                    ms: 2000,
+                    cpu_us: 2_000_000,
+                    mem_max_kb: kb,
+                    mem_mean_kb: kb,
+                    ..Span::default()
+                };
                 series.push(used);
             }
             let step = StepKey { job: view.id, step: StepId::Batch };
@@ -67,23 +78,34 @@ impl Daemon {
     fn answer(&self, request: &Request) -> Answer {
         match request {
             Request::Jobs(query) => Answer::Jobs(self.jobs(query)),
-            Request::Usage(ask) => {
-                Answer::Usage { list: self.jobs(&JobQuery::of(ask.steps.clone())), processes: Vec::new() }
-            }
+            Request::Usage(ask) => Answer::Usage {
+                list: self.jobs(&JobQuery::of(ask.steps.clone())),
+                processes: Vec::new(),
+            },
             Request::OverTime(named) => Answer::OverTime(self.over_time(named)),
             Request::Node => {
                 let mut view = node(1);
                 view.allocated = Tres { cpus: 2, mem_mb: 2148, gpus: 1, ..Tres::ZERO };
-                view.host.gpus = vec![Gpu { id: 0, model: Some("nvidia_h100".to_owned()), ..Gpu::default() }];
+                view.host.gpus =
+                    vec![Gpu { id: 0, model: Some("nvidia_h100".to_owned()), ..Gpu::default() }];
                 Answer::Node(Box::new(view))
             }
             // Half of the hour before now, three of four CPUs.
             Request::HostOverTime(from) => {
                 let to = now().0 / 1000;
-                let span = HostSpan { from: to - 1_800_000, to, ms: 1_800_000, cpus: 4, ..HostSpan::default() };
+                let span = HostSpan {
+                    from: to - 1_800_000,
+                    to,
+                    ms: 1_800_000,
+                    cpus: 4,
+                    ..HostSpan::default()
+                };
                 assert_eq!((now().0 - from.0) / 1_000_000, 3600);
                 let spans = vec![HostSpan { cpu_us: 5_400_000_000, mem_mean_kb: 1 << 20, ..span }];
-                Answer::HostOverTime { now: now(), spans: if self.has_host_use { spans } else { Vec::new() } }
+                Answer::HostOverTime {
+                    now: now(),
+                    spans: if self.has_host_use { spans } else { Vec::new() },
+                }
             }
             other => panic!("asked {other:?}"),
         }
@@ -107,17 +129,27 @@ impl Daemon {
 
 /// A running array, a job with a GPU, some that wait for different reasons, and some that have ended.
 fn mixed() -> Vec<JobView> {
-    let spec = || Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..10).collect::<Vec<u32>>()), limit: None });
+    let spec = || {
+        Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..10).collect::<Vec<u32>>()), limit: None })
+    };
     let array = |id| job(id, "sweep").asks(|r| r.array = spec());
-    let done =
-        |id, task| array(id).task(20, task).ended(JobState::Completed, Reason::None, ExitCode::OK, 100, 40).build();
+    let done = |id, task| {
+        array(id)
+            .task(20, task)
+            .ended(JobState::Completed, Reason::None, ExitCode::OK, 100, 40)
+            .build()
+    };
     let failed = ExitCode { status: 3, signal: 0 };
     let mut jobs = vec![
         job(12, "train")
             .limit(3600)
             .with(|j| j.tres = Tres { cpus: 1, mem_mb: 2048, gpus: 1, ..Tres::ZERO })
             .running(1200)
-            .with(|j| j.run.alloc = Some(Allocation { tres: j.tres, gpu_ids: vec![0], ..Allocation::default() }.into()))
+            .with(|j| {
+                j.run.alloc = Some(
+                    Allocation { tres: j.tres, gpu_ids: vec![0], ..Allocation::default() }.into(),
+                )
+            })
             .with(|j| (j.std_out, j.std_err) = ("/w/out".to_owned(), "/w/err".to_owned()))
             .step(step(StepId::Batch, "batch", JobState::Running, ExitCode::OK, 1200, None))
             .build(),
@@ -126,11 +158,15 @@ fn mixed() -> Vec<JobView> {
         array(20).rest(&[4, 5, 6, 7, 8, 9], None).reason(Reason::Resources).build(),
         job(30, "wide")
             .with(|j| {
-                j.run.system_comment = Some("waits for 1 CPU; job 12 holds 1 CPU until 0:40:00".to_owned());
+                j.run.system_comment =
+                    Some("waits for 1 CPU; job 12 holds 1 CPU until 0:40:00".to_owned());
                 j.expected_start = Some(now().plus_secs(2400));
             })
             .build(),
-        job(31, "after\u{1b}[2J").reason(Reason::Dependency).with(|j| j.dependency = "afterok:30".to_owned()).build(),
+        job(31, "after\u{1b}[2J")
+            .reason(Reason::Dependency)
+            .with(|j| j.dependency = "afterok:30".to_owned())
+            .build(),
         job(32, "held").reason(Reason::JobHeldUser).build(),
         job(9, "broken").ended(JobState::Failed, Reason::NonZeroExitCode, failed, 300, 200).build(),
         done(18, 0),
@@ -142,7 +178,8 @@ fn mixed() -> Vec<JobView> {
 
 fn open(jobs: Vec<JobView>, size: (u16, u16)) -> (Daemon, Screen) {
     let mut daemon = Daemon { has_host_use: false, jobs, asked: Vec::new() };
-    let words = Words { signal: |signal| format!("signal {signal}"), user: |uid| format!("user {uid}") };
+    let words =
+        Words { signal: |signal| format!("signal {signal}"), user: |uid| format!("user {uid}") };
     let mut screen = Screen::new(ctx(), Theme { colour: false, ascii: true }, words, size);
     daemon.tell(&mut screen, Changed::everything());
     (daemon, screen)
@@ -172,7 +209,8 @@ fn press(screen: &mut Screen, keys: &str) -> Vec<Action> {
 }
 
 fn is_recorded(name: &str, shown: &str) {
-    expect_file![format!("{}/tests/recorded/top/{name}.txt", env!("CARGO_MANIFEST_DIR"))].assert_eq(shown);
+    expect_file![format!("{}/tests/recorded/top/{name}.txt", env!("CARGO_MANIFEST_DIR"))]
+        .assert_eq(shown);
 }
 
 #[test]
@@ -195,12 +233,19 @@ fn the_last_hour_of_the_host_is_shown_where_there_is_room_and_asked_for_now_and_
         daemon.asked.clear();
         screen.update(Input::Tick { now: now(), cpus: None });
         daemon.serve(&mut screen);
-        asked += daemon.asked.iter().filter(|request| matches!(request, Request::HostOverTime(_))).count();
+        asked += daemon
+            .asked
+            .iter()
+            .filter(|request| matches!(request, Request::HostOverTime(_)))
+            .count();
     }
     assert_eq!(asked, 1);
     let shown = text(&screen);
     let bars = |name: &str| {
-        let line = shown.lines().find(|line| line.starts_with(name) && line.contains("last hour ")).expect(&shown);
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(name) && line.contains("last hour "))
+            .expect(&shown);
         line.trim_end().chars().rev().take_while(|cell| !cell.is_whitespace()).count()
     };
     assert_eq!([bars("CPU"), bars("MEM")], [15, 15], "half an hour: {shown}");
@@ -223,14 +268,16 @@ fn the_help_and_the_page_of_a_job() {
         error: None,
         follows: true,
     };
-    screen.update(Input::Log(Side::Out, log("/w/out", &["epoch 1", " 10%\r 50%", "\u{1b}[31mred"])));
+    screen
+        .update(Input::Log(Side::Out, log("/w/out", &["epoch 1", " 10%\r 50%", "\u{1b}[31mred"])));
     screen.update(Input::Log(Side::Err, log("/w/err", &["a warning"])));
     is_recorded("job", &text(&screen));
     daemon.serve(&mut screen);
     // With what it used over time, once that is known.
     is_recorded("use", &text(&screen));
     let down = Action::Log { side: Side::Out, to: Move::Lines(1) };
-    let search = |back| Action::Log { side: Side::Err, to: Move::Search { text: "warn".to_owned(), back } };
+    let search =
+        |back| Action::Log { side: Side::Err, to: Move::Search { text: "warn".to_owned(), back } };
     assert_eq!(press(&mut screen, "j\t/warn\nN"), [down, search(false), search(true)]);
     assert_eq!(press(&mut screen, "\u{1b}"), [Action::CloseLogs]);
 }
@@ -259,7 +306,11 @@ fn an_array_is_a_row_that_opens() {
     assert!(text(&screen).contains("+ 20_(2)"), "{}", text(&screen));
     assert!(text(&screen).contains("2/10 done"), "{}", text(&screen));
     press(&mut screen, "j\n");
-    assert!(text(&screen).contains("- 20_(2)") && text(&screen).contains("  20_3"), "{}", text(&screen));
+    assert!(
+        text(&screen).contains("- 20_(2)") && text(&screen).contains("  20_3"),
+        "{}",
+        text(&screen)
+    );
     press(&mut screen, "j\u{1b}");
     screen.update(Input::Key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE)));
     assert!(!text(&screen).contains("  20_3"), "{}", text(&screen));
@@ -303,10 +354,14 @@ fn after_a_change_what_has_changed_is_asked_for_and_no_more() {
     let ended = daemon.jobs.iter_mut().find(|job| job.id == JobId(12)).unwrap();
     (ended.run.state, ended.run.end) = (JobState::Completed, Some(at(1)));
     daemon.jobs.retain(|job| job.id != JobId(32));
-    daemon.tell(&mut screen, Changed { jobs: [JobId(12), JobId(32)].into(), queue: true, ..Changed::default() });
+    daemon.tell(
+        &mut screen,
+        Changed { jobs: [JobId(12), JobId(32)].into(), queue: true, ..Changed::default() },
+    );
     assert_eq!(screen.picture.jobs[&JobId(12)].run.state, JobState::Completed);
     assert!(!screen.picture.jobs.contains_key(&JobId(32)));
-    let whole = |request: &&Request| matches!(request, Request::Jobs(query) if query.jobs.is_empty());
+    let whole =
+        |request: &&Request| matches!(request, Request::Jobs(query) if query.jobs.is_empty());
     assert_eq!(daemon.asked.iter().filter(whole).count(), 0, "{:?}", daemon.asked);
     daemon.tell(&mut screen, Changed { node: true, ..Changed::default() });
     assert!(matches!(daemon.asked[..], [Request::Node]), "{:?}", daemon.asked);
@@ -319,7 +374,10 @@ fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
     assert_eq!(screen.panes[1].len(), 10_000);
     for request in &daemon.asked {
         if let Request::Jobs(query) = request {
-            assert!(query.brief && query.jobs.is_empty() || (1..=24).contains(&query.jobs.len()), "{query:?}");
+            assert!(
+                query.brief && query.jobs.is_empty() || (1..=24).contains(&query.jobs.len()),
+                "{query:?}"
+            );
         }
     }
     // Keys and drawing order nothing, and a change what has changed.
@@ -328,7 +386,10 @@ fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
     text(&screen);
     assert_eq!(MADE.get(), 0);
     daemon.jobs[5000].job.priority = u32::MAX;
-    daemon.tell(&mut screen, Changed { jobs: [JobId(5001)].into(), queue: true, ..Changed::default() });
+    daemon.tell(
+        &mut screen,
+        Changed { jobs: [JobId(5001)].into(), queue: true, ..Changed::default() },
+    );
     assert!((1..10).contains(&MADE.get()), "{}", MADE.get());
     press(&mut screen, "g");
     assert!(text(&screen).contains("     1 5001 "), "{}", text(&screen));
@@ -339,7 +400,9 @@ fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
 
 #[test]
 fn thousands_of_arrays_cost_what_is_in_sight() {
-    let task = |id: u32| job(id, "many").task(10_000 + id.div_ceil(3), id).reason(Reason::Resources).build();
+    let task = |id: u32| {
+        job(id, "many").task(10_000 + id.div_ceil(3), id).reason(Reason::Resources).build()
+    };
     let (_, mut screen) = open((1..=9000).map(task).collect(), (80, 24));
     assert_eq!(screen.panes[1].len(), 3000);
     MADE.set(0);
@@ -370,7 +433,8 @@ fn keys_are_at_the_foot_where_they_mean_something() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     let foot = |screen: &Screen| screen.foot(Spot::Lists).join(" ");
     let has = |screen: &Screen| {
-        ["c cancel", "R requeue", "h hold", "e edit", "a again"].map(|key| foot(screen).contains(key))
+        ["c cancel", "R requeue", "h hold", "e edit", "a again"]
+            .map(|key| foot(screen).contains(key))
     };
     assert_eq!(has(&screen), [true, true, false, false, false]);
     press(&mut screen, "\t");
@@ -403,7 +467,10 @@ fn esc_and_a_key_that_come_together_are_both_heard() {
     press(&mut screen, "\n");
     let both = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::ALT);
     assert_eq!(screen.update(Input::Key(both)), [Action::CloseLogs]);
-    assert!(screen.page.is_none() && screen.question.is_some(), "the page is left, and it is asked");
+    assert!(
+        screen.page.is_none() && screen.question.is_some(),
+        "the page is left, and it is asked"
+    );
 }
 
 #[test]
@@ -413,7 +480,11 @@ fn a_search_is_seen_and_stopped() {
     daemon.serve(&mut screen);
     press(&mut screen, "/lost\n");
     screen.update(Input::Searching { done: 30 << 20, of: 100 << 20 });
-    assert!(text(&screen).contains("searching for lost: 30% of 104857600 bytes (Esc stops)"), "{}", text(&screen));
+    assert!(
+        text(&screen).contains("searching for lost: 30% of 104857600 bytes (Esc stops)"),
+        "{}",
+        text(&screen)
+    );
     assert_eq!(press(&mut screen, "\u{1b}"), [Action::StopSearch]);
     screen.update(Input::Searched(Some("it was stopped".to_owned())));
     assert!(text(&screen).contains("it was stopped"), "{}", text(&screen));

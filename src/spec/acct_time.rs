@@ -14,14 +14,16 @@ use jiff::tz::TimeZone;
 ///
 /// # Errors
 /// `Invalid time specification (pos=0): foo` (`sacct -S foo`).
-pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, is_end: bool) -> Result<Timestamp, SpecError> {
+pub fn parse(
+    text: &str,
+    now: Timestamp,
+    tz: &TimeZone,
+    is_end: bool,
+) -> Result<Timestamp, SpecError> {
     let toward = if is_end { Toward::PastEnd } else { Toward::PastStart };
     moment::parse(text, now, tz, toward).map_err(|pos| {
-        SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text))).with_hint(suggest::hint(
-            FORMS,
-            text,
-            moment::WORDS,
-        ))
+        SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text)))
+            .with_hint(suggest::hint(FORMS, text, moment::WORDS))
     })
 }
 
@@ -35,7 +37,10 @@ mod tests {
     #[test]
     fn a_malformed_time_is_refused_with_sacct_s_text() {
         let error = parse("foo", Timestamp(0), &TimeZone::UTC, false).expect_err("foo");
-        assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid time specification (pos=0): foo", 1));
+        assert_eq!(
+            (error.to_string().as_str(), error.exit_code()),
+            ("Invalid time specification (pos=0): foo", 1)
+        );
     }
 
     #[test]

@@ -17,7 +17,8 @@ const MAX_NAMED: u64 = 64 * (MAX_TASK_ID as u64 + 1);
 /// `Invalid job array specification: …`, as Slurm's controller refuses it.
 pub fn parse(text: &str) -> Result<ArraySpec, SpecError> {
     spec(text).ok_or_else(|| {
-        SpecError::submission(format!("Invalid job array specification: {}", shown(text))).with_hint(FORMS)
+        SpecError::submission(format!("Invalid job array specification: {}", shown(text)))
+            .with_hint(FORMS)
     })
 }
 
@@ -170,7 +171,10 @@ mod tests {
     #[test]
     fn the_largest_array_is_one_range() {
         let spec = parse("0-4000000%7").expect("four million and one tasks");
-        assert_eq!((spec.tasks.ranges().len(), spec.tasks.len(), spec.limit), (1, 4_000_001, Some(7)));
+        assert_eq!(
+            (spec.tasks.ranges().len(), spec.tasks.len(), spec.limit),
+            (1, 4_000_001, Some(7))
+        );
     }
 
     #[test]
@@ -180,7 +184,8 @@ mod tests {
         assert_eq!(spec.tasks.len(), 4_000_001);
         let text: Vec<String> = (2..10_000).map(|i| format!("0-4000000:{i}")).collect();
         assert!(parse(&text.join(",")).is_ok());
-        let text: Vec<String> = (0..10_000).map(|i| format!("{}-4000000:{}", i % 100, 100 + i / 100)).collect();
+        let text: Vec<String> =
+            (0..10_000).map(|i| format!("{}-4000000:{}", i % 100, 100 + i / 100)).collect();
         let _ = parse(&text.join(","));
     }
 
@@ -198,7 +203,8 @@ mod tests {
         text.split(',')
             .flat_map(|e| {
                 let (ids, step) = e.split_once(':').map_or((e, 1), |(ids, step)| (ids, n(step)));
-                let (a, b) = ids.split_once('-').map_or_else(|| (n(ids), n(ids)), |(a, b)| (n(a), n(b)));
+                let (a, b) =
+                    ids.split_once('-').map_or_else(|| (n(ids), n(ids)), |(a, b)| (n(a), n(b)));
                 (a..=b).step_by(step as usize)
             })
             .collect()

@@ -14,9 +14,15 @@ use jiff::tz::TimeZone;
 ///
 /// # Errors
 /// `Invalid --begin specification: …`, with the name of the `option`.
-pub fn parse_for(text: &str, option: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
-    moment::parse(text, now, tz, Toward::Future)
-        .map_err(|_| SpecError::invalid_option(option, text).with_hint(suggest::hint(FORMS, text, moment::WORDS)))
+pub fn parse_for(
+    text: &str,
+    option: &str,
+    now: Timestamp,
+    tz: &TimeZone,
+) -> Result<Timestamp, SpecError> {
+    moment::parse(text, now, tz, Toward::Future).map_err(|_| {
+        SpecError::invalid_option(option, text).with_hint(suggest::hint(FORMS, text, moment::WORDS))
+    })
 }
 
 /// The forms, as an error tells them.
@@ -46,7 +52,10 @@ mod tests {
     #[test]
     fn a_malformed_begin_is_refused_with_its_value() {
         let error = parse("foo", Timestamp(0), &TimeZone::UTC).expect_err("foo");
-        assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid --begin specification: foo", 255));
+        assert_eq!(
+            (error.to_string().as_str(), error.exit_code()),
+            ("Invalid --begin specification: foo", 255)
+        );
         let error = parse("tomorow", Timestamp(0), &TimeZone::UTC).expect_err("tomorow");
         assert_eq!(error.hint, Some(format!("{FORMS}; did you mean tomorrow?")));
         let error = parse_for("", "--deadline", Timestamp(0), &TimeZone::UTC).expect_err("empty");

@@ -31,7 +31,9 @@ pub fn parse(text: &str, most: u64) -> Option<Capacity> {
     };
     match (text.strip_prefix('-'), text.strip_suffix('%')) {
         (Some(back), _) => number(back).filter(|n| *n <= most).map(Capacity::KeptBack),
-        (None, Some(percent)) => number(percent).filter(|n| *n <= MAX_PERCENT).map(Capacity::Percent),
+        (None, Some(percent)) => {
+            number(percent).filter(|n| *n <= MAX_PERCENT).map(Capacity::Percent)
+        }
         (None, None) => number(text).filter(|n| *n <= most).map(Capacity::Amount),
     }
 }
@@ -50,7 +52,9 @@ impl Capacity {
     /// What is left of it where so much is still there and so much of it is lost. An amount is made of what is left first.
     pub fn of_rest(self, there: u64, lost: u64) -> u64 {
         match self {
-            Capacity::Amount(amount) => amount.min(amount.max(there.saturating_add(lost)).saturating_sub(lost)),
+            Capacity::Amount(amount) => {
+                amount.min(amount.max(there.saturating_add(lost)).saturating_sub(lost))
+            }
             Capacity::KeptBack(_) | Capacity::Percent(_) => self.of(there).unwrap_or(0),
         }
     }
@@ -74,9 +78,19 @@ mod tests {
     #[test]
     fn an_amount_what_is_kept_back_and_a_part() {
         let of = |text: &str, there| parse(text, 65_536).and_then(|capacity| capacity.of(there));
-        assert_eq!((of("32", 8), of("-2", 8), of("150%", 8), of("50%", 7)), (Some(32), Some(6), Some(12), Some(3)));
-        assert_eq!((of("-8", 8), of("-9", 8), of("10%", 8)), (None, None, None), "nothing would be left");
-        for text in ["", "0", "-0", "0%", "1001%", "65537", "-65537", "1.5", "+3", "--2", "-5%", "%", "8 ", "many"] {
+        assert_eq!(
+            (of("32", 8), of("-2", 8), of("150%", 8), of("50%", 7)),
+            (Some(32), Some(6), Some(12), Some(3))
+        );
+        assert_eq!(
+            (of("-8", 8), of("-9", 8), of("10%", 8)),
+            (None, None, None),
+            "nothing would be left"
+        );
+        for text in [
+            "", "0", "-0", "0%", "1001%", "65537", "-65537", "1.5", "+3", "--2", "-5%", "%", "8 ",
+            "many",
+        ] {
             assert_eq!(parse(text, 65_536), None, "{text:?}");
         }
     }

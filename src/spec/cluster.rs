@@ -9,13 +9,15 @@ use crate::spec::error::{SpecError, shown};
 /// `No cluster 'lab' known by database.` for any other name in the list: what is meant for another cluster must not be
 /// done to this one.
 pub fn parse(text: &str) -> Result<&'static str, SpecError> {
-    let is_this = |name: &str| name.eq_ignore_ascii_case(CLUSTER) || name.eq_ignore_ascii_case("all");
+    let is_this =
+        |name: &str| name.eq_ignore_ascii_case(CLUSTER) || name.eq_ignore_ascii_case("all");
     let mut names = text.split(',').map(str::trim);
     match names.find(|name| !is_this(name)) {
         None => Ok(CLUSTER),
         Some(other) => {
             let text = format!("No cluster '{}' known by database.", shown(other));
-            Err(SpecError::usage(text).with_hint(format!("there is one cluster, {CLUSTER}: leave --clusters out")))
+            Err(SpecError::usage(text)
+                .with_hint(format!("there is one cluster, {CLUSTER}: leave --clusters out")))
         }
     }
 }
@@ -33,7 +35,8 @@ mod tests {
 
     #[test]
     fn any_other_cluster_is_refused_also_beside_the_one() {
-        for (text, other) in [("nosuch", "nosuch"), ("slotd,lab", "lab"), ("slotd,", ""), ("", "")] {
+        for (text, other) in [("nosuch", "nosuch"), ("slotd,lab", "lab"), ("slotd,", ""), ("", "")]
+        {
             let error = parse(text).expect_err(text);
             assert_eq!(error.to_string(), format!("No cluster '{other}' known by database."));
         }

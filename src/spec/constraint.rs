@@ -7,7 +7,8 @@ use crate::spec::error::{SpecError, shown};
 const MAX_DEPTH: usize = 32;
 
 /// The forms, as an error tells them.
-const FORMS: &str = "features joined by & (all) or | (any), !FEATURE, and parentheses (gpu&!slow, gpu|(cpu&fast))";
+const FORMS: &str =
+    "features joined by & (all) or | (any), !FEATURE, and parentheses (gpu&!slow, gpu|(cpu&fast))";
 
 /// `a`, `a&b`, `a,b` (the same), `a|b`, `(a&b)|c`, `[a|b]`, `a*1`, `!a`. `&` and `,` bind more tightly than `|`.
 /// Square brackets ("all nodes alike") group on one host.
@@ -17,7 +18,8 @@ const FORMS: &str = "features joined by & (all) or | (any), !FEATURE, and parent
 pub fn parse(text: &str) -> Result<Constraint, SpecError> {
     let mut parser = Parser { text, pos: 0 };
     parser.any(0).filter(|_| parser.peek().is_none()).ok_or_else(|| {
-        SpecError::submission(format!("Invalid feature specification: {}", shown(text))).with_hint(FORMS)
+        SpecError::submission(format!("Invalid feature specification: {}", shown(text)))
+            .with_hint(FORMS)
     })
 }
 
@@ -148,9 +150,10 @@ mod tests {
 
     #[test]
     fn malformed_expressions_are_refused_as_by_the_controller() {
-        for text in
-            ["", "&", "a&", "a||b", "(a", "a)", "[a|b", "[a|b)", "a*", "a*0", "a*x", "a b", "!", "a,", "*2", "()"]
-        {
+        for text in [
+            "", "&", "a&", "a||b", "(a", "a)", "[a|b", "[a|b)", "a*", "a*0", "a*x", "a b", "!",
+            "a,", "*2", "()",
+        ] {
             let error = parse(text).expect_err(text);
             assert_eq!(error.to_string(), format!("Invalid feature specification: {text}"));
             assert!(error.submission);

@@ -10,7 +10,8 @@ pub const MAX: u32 = i32::MAX as u32;
 /// # Errors
 /// `Invalid numeric value "abc" for --ntasks.` with exit code 1, also for zero.
 pub fn parse(text: &str, option: &str) -> Result<u32, SpecError> {
-    parse_or_zero(text, option).and_then(|count| if count == 0 { Err(invalid(text, option)) } else { Ok(count) })
+    parse_or_zero(text, option)
+        .and_then(|count| if count == 0 { Err(invalid(text, option)) } else { Ok(count) })
 }
 
 /// As [`parse`] for an option that may be zero.
@@ -20,7 +21,9 @@ pub fn parse_or_zero(text: &str, option: &str) -> Result<u32, SpecError> {
     }
     match text.parse::<u32>() {
         Ok(count) if count <= MAX => Ok(count),
-        _ => Err(SpecError::value(format!("Numeric argument {} too big for {option}.", shown(text)))),
+        _ => {
+            Err(SpecError::value(format!("Numeric argument {} too big for {option}.", shown(text))))
+        }
     }
 }
 
@@ -37,7 +40,10 @@ mod tests {
     fn zero_and_words_are_refused_with_slurms_text() {
         for text in ["0", "abc", "", "-1", "+1", "1.0", "None", "1 ", "00"] {
             let error = parse(text, "--ntasks").expect_err(text);
-            assert_eq!(error.to_string(), format!("Invalid numeric value \"{text}\" for --ntasks."));
+            assert_eq!(
+                error.to_string(),
+                format!("Invalid numeric value \"{text}\" for --ntasks.")
+            );
             assert_eq!(error.exit_code(), 1);
         }
         assert_eq!(parse_or_zero("0", "--nice"), Ok(0));

@@ -95,7 +95,10 @@ pub(super) fn is_item(word: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-pub(super) fn list<T>(items: &[String], value: impl Fn(&str) -> Option<T>) -> Option<Vec<Repeated<T>>> {
+pub(super) fn list<T>(
+    items: &[String],
+    value: impl Fn(&str) -> Option<T>,
+) -> Option<Vec<Repeated<T>>> {
     items
         .iter()
         .map(|item| {
@@ -114,7 +117,9 @@ fn decimal(text: &str) -> Option<u32> {
 
 pub(super) fn number(text: &str) -> Option<u32> {
     let cpu = match text.strip_prefix("0x") {
-        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => u32::from_str_radix(hex, 16).ok(),
+        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            u32::from_str_radix(hex, 16).ok()
+        }
         Some(_) => None,
         None => decimal(text),
     };
@@ -164,9 +169,18 @@ mod tests {
             ("map_cpu:0,2", CpuBind::MapCpu(once(&[0, 2]))),
             ("v,map_cpu:0x1,10", CpuBind::MapCpu(once(&[1, 10]))),
             ("map_cpu:0,2,verbose", CpuBind::MapCpu(once(&[0, 2]))),
-            ("map_cpu:0,2*3", CpuBind::MapCpu(vec![Repeated { value: 0, times: 1 }, Repeated { value: 2, times: 3 }])),
+            (
+                "map_cpu:0,2*3",
+                CpuBind::MapCpu(vec![
+                    Repeated { value: 0, times: 1 },
+                    Repeated { value: 2, times: 3 },
+                ]),
+            ),
             ("mask_cpu:0x3,C", CpuBind::MaskCpu(once(&[vec![0, 1], vec![2, 3]]))),
-            ("mask_cpu:0x1,e0,ff", CpuBind::MaskCpu(once(&[vec![0], vec![5, 6, 7], (0..8).collect()]))),
+            (
+                "mask_cpu:0x1,e0,ff",
+                CpuBind::MaskCpu(once(&[vec![0], vec![5, 6, 7], (0..8).collect()])),
+            ),
         ] {
             assert_eq!(parse(text), Ok(bind), "{text}");
         }
@@ -229,10 +243,13 @@ mod tests {
 
     #[test]
     fn a_list_begins_anew_at_its_end() {
-        let CpuBind::MapCpu(list) = parse("map_cpu:7,2*3").expect("a list") else { panic!("no list") };
+        let CpuBind::MapCpu(list) = parse("map_cpu:7,2*3").expect("a list") else {
+            panic!("no list")
+        };
         let cpus: Vec<Option<u32>> = (0..9).map(|task| element_for(&list, task).copied()).collect();
         assert_eq!(cpus, [7, 2, 2, 2, 7, 2, 2, 2, 7].map(Some));
-        let CpuBind::MapCpu(list) = parse("map_cpu:0*4000000000,1*4000000000").expect("a list") else {
+        let CpuBind::MapCpu(list) = parse("map_cpu:0*4000000000,1*4000000000").expect("a list")
+        else {
             panic!("no list")
         };
         assert_eq!(element_for(&list, u32::MAX), Some(&1));
@@ -242,16 +259,22 @@ mod tests {
     fn bind() -> impl Strategy<Value = CpuBind> {
         let times = || prop_oneof![3 => Just(1u32), 1 => 2..=u32::MAX];
         let map = prop::collection::vec((0..=MAX_CPU, times()), 1..6).prop_map(|list| {
-            CpuBind::MapCpu(list.into_iter().map(|(value, times)| Repeated { value, times }).collect())
+            CpuBind::MapCpu(
+                list.into_iter().map(|(value, times)| Repeated { value, times }).collect(),
+            )
         });
         let mask =
-            prop::collection::vec((prop::collection::btree_set(0u32..300, 1..9), times()), 1..4).prop_map(|list| {
-                CpuBind::MaskCpu(
-                    list.into_iter()
-                        .map(|(cpus, times)| Repeated { value: cpus.into_iter().collect(), times })
-                        .collect(),
-                )
-            });
+            prop::collection::vec((prop::collection::btree_set(0u32..300, 1..9), times()), 1..4)
+                .prop_map(|list| {
+                    CpuBind::MaskCpu(
+                        list.into_iter()
+                            .map(|(cpus, times)| Repeated {
+                                value: cpus.into_iter().collect(),
+                                times,
+                            })
+                            .collect(),
+                    )
+                });
         let of_ldoms = (map.clone(), mask.clone(), any::<bool>()).prop_map(|both| match both {
             (CpuBind::MapCpu(list), _, true) => CpuBind::MapLdom(list),
             (_, CpuBind::MaskCpu(list), _) => CpuBind::MaskLdom(list),

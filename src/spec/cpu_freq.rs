@@ -4,7 +4,8 @@
 use crate::spec::error::{SpecError, shown};
 
 const FREQUENCIES: [&str; 4] = ["Low", "Medium", "High", "HighM1"];
-const GOVERNORS: [&str; 6] = ["Conservative", "OnDemand", "Performance", "PowerSave", "SchedUtil", "UserSpace"];
+const GOVERNORS: [&str; 6] =
+    ["Conservative", "OnDemand", "Performance", "PowerSave", "SchedUtil", "UserSpace"];
 
 /// `F`, a governor, or `F-F[:GOVERNOR]`, where `F` is kilohertz, `low`, `medium`, `high` or `highm1`. It comes back as Slurm
 /// spells it: `Low-High:OnDemand`.
@@ -16,20 +17,29 @@ pub fn parse(text: &str) -> Result<String, SpecError> {
         names.iter().find(|name| name.eq_ignore_ascii_case(word)).map(|name| (*name).to_owned())
     };
     let governor = |word: &str| one_of(&GOVERNORS, word);
-    let kilohertz = |word: &str| word.parse::<u32>().ok().filter(|khz| *khz > 0).map(|khz| khz.to_string());
+    let kilohertz =
+        |word: &str| word.parse::<u32>().ok().filter(|khz| *khz > 0).map(|khz| khz.to_string());
     let frequency = |word: &str| one_of(&FREQUENCIES, word).or_else(|| kilohertz(word));
     let range = |low: &str, rest: &str| match rest.split_once(':') {
         None => Some(format!("{}-{}", frequency(low)?, frequency(rest)?)),
-        Some((high, word)) => Some(format!("{}-{}:{}", frequency(low)?, frequency(high)?, governor(word)?)),
+        Some((high, word)) => {
+            Some(format!("{}-{}:{}", frequency(low)?, frequency(high)?, governor(word)?))
+        }
     };
     let read = match text.split_once('-') {
         None => frequency(text).or_else(|| governor(text)),
         Some((low, rest)) => range(low, rest),
     };
     let hint = || {
-        format!("kilohertz, {}, MIN-MAX[:GOVERNOR], or a governor: {}", FREQUENCIES.join(", "), GOVERNORS.join(", "))
+        format!(
+            "kilohertz, {}, MIN-MAX[:GOVERNOR], or a governor: {}",
+            FREQUENCIES.join(", "),
+            GOVERNORS.join(", ")
+        )
     };
-    read.ok_or_else(|| SpecError::usage(format!("Invalid --cpu-freq argument: {}", shown(text))).with_hint(hint()))
+    read.ok_or_else(|| {
+        SpecError::usage(format!("Invalid --cpu-freq argument: {}", shown(text))).with_hint(hint())
+    })
 }
 
 #[cfg(test)]
@@ -53,7 +63,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["foo", "", "0", "-", "low-", "low-foo", "low-high:foo", "Performance-low", "2.4GHz"] {
+        for text in
+            ["foo", "", "0", "-", "low-", "low-foo", "low-high:foo", "Performance-low", "2.4GHz"]
+        {
             assert_eq!(parse(text).expect_err(text).exit_code(), 255, "{text}");
         }
     }

@@ -28,8 +28,10 @@ pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     if text.is_empty() || text == "0" {
         return Ok(Dependency::default());
     }
-    dependency(text)
-        .ok_or_else(|| SpecError::submission(format!("Job dependency problem: {}", shown(text))).with_hint(hint(text)))
+    dependency(text).ok_or_else(|| {
+        SpecError::submission(format!("Job dependency problem: {}", shown(text)))
+            .with_hint(hint(text))
+    })
 }
 
 /// The forms, as an error tells them, and the kind that is nearest to one that is not known.
@@ -40,7 +42,8 @@ fn hint(text: &str) -> String {
     let mut names = names.iter().map(|(part, _)| part.split(':').next().unwrap_or_default());
     let known = || KINDS.into_iter().map(DependencyKind::name).chain(["singleton"]);
     let unknown = names.find(|name| {
-        !name.starts_with(|c: char| c.is_ascii_digit()) && !known().any(|known| known.eq_ignore_ascii_case(name))
+        !name.starts_with(|c: char| c.is_ascii_digit())
+            && !known().any(|known| known.eq_ignore_ascii_case(name))
     });
     suggest::hint(FORMS, unknown.unwrap_or_default(), known())
 }
@@ -70,7 +73,9 @@ fn dependency(text: &str) -> Option<Dependency> {
         }
     }
     let dependency = Dependency { any, terms };
-    let is_expand = |term: &&DependencyTerm| matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
+    let is_expand = |term: &&DependencyTerm| {
+        matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. })
+    };
     let expands = dependency.terms.iter().filter(is_expand).count();
     (expands == 0 || (expands == 1 && !dependency.any)).then_some(dependency)
 }
@@ -165,19 +170,27 @@ mod tests {
         let tasks = prop::option::of(
             prop::collection::btree_set(0u32..1000, 1..5)
                 // Every second id: what lies side by side would be printed as one range.
-                .prop_map(|ids| TaskSet::from_sorted(&ids.into_iter().map(|id| id * 2).collect::<Vec<_>>())),
+                .prop_map(|ids| {
+                    TaskSet::from_sorted(&ids.into_iter().map(|id| id * 2).collect::<Vec<_>>())
+                }),
         );
-        let on = (0usize..5, 1..=ids::MAX_JOB_ID, tasks, any::<u32>()).prop_map(|(kind, job, tasks, delay)| {
-            let kind = [
-                DependencyKind::After,
-                DependencyKind::AfterAny,
-                DependencyKind::AfterOk,
-                DependencyKind::AfterNotOk,
-                DependencyKind::AfterCorr,
-            ][kind];
-            let delay_minutes = if kind == DependencyKind::After { delay } else { 0 };
-            DependencyTerm::On { kind, job: JobRef { job: JobId(job), tasks, step: None }, delay_minutes }
-        });
+        let on = (0usize..5, 1..=ids::MAX_JOB_ID, tasks, any::<u32>()).prop_map(
+            |(kind, job, tasks, delay)| {
+                let kind = [
+                    DependencyKind::After,
+                    DependencyKind::AfterAny,
+                    DependencyKind::AfterOk,
+                    DependencyKind::AfterNotOk,
+                    DependencyKind::AfterCorr,
+                ][kind];
+                let delay_minutes = if kind == DependencyKind::After { delay } else { 0 };
+                DependencyTerm::On {
+                    kind,
+                    job: JobRef { job: JobId(job), tasks, step: None },
+                    delay_minutes,
+                }
+            },
+        );
         let term = prop_oneof![8 => on, 1 => Just(DependencyTerm::Singleton)];
         (prop::collection::vec(term, 0..6), any::<bool>())
             .prop_map(|(terms, any)| Dependency { any: any && terms.len() > 1, terms })

@@ -29,9 +29,11 @@ pub fn directives(script: &str) -> Result<Vec<Directive>, SpecError> {
         let line = i + 1;
         match text.strip_prefix(MAGIC) {
             Some(rest) => {
-                let words = words(rest)
-                    .map_err(|quote| SpecError::value(format!("line {line}: unmatched {quote} in: {}", shown(text))))?;
-                if let Some(word @ ("hetjob" | "packjob" | ":")) = words.first().map(String::as_str) {
+                let words = words(rest).map_err(|quote| {
+                    SpecError::value(format!("line {line}: unmatched {quote} in: {}", shown(text)))
+                })?;
+                if let Some(word @ ("hetjob" | "packjob" | ":")) = words.first().map(String::as_str)
+                {
                     return Err(SpecError::value(format!(
                         "line {line}: heterogeneous jobs need several hosts, which slotd has not: {word}"
                     )));
@@ -69,7 +71,11 @@ fn words(text: &str) -> Result<Vec<String>, char> {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match (quote, c) {
-            (None, '\\') if word.is_none() && chars.peek().is_none_or(|next| next.is_whitespace()) => break,
+            (None, '\\')
+                if word.is_none() && chars.peek().is_none_or(|next| next.is_whitespace()) =>
+            {
+                break;
+            }
             (_, '\\') => word.get_or_insert_default().extend(chars.next()),
             (Some(q), c) if q == c => quote = None,
             (None, '\'' | '"') => {
@@ -114,7 +120,10 @@ mod tests {
             echo hello\n\
             #SBATCH -J late\n";
         let strings = |words: &[&str]| words.iter().map(|w| w.to_string()).collect::<Vec<_>>();
-        assert_eq!(words_of(script), [(2, strings(&["-J", "early"])), (7, strings(&["--comment=still"]))]);
+        assert_eq!(
+            words_of(script),
+            [(2, strings(&["-J", "early"])), (7, strings(&["--comment=still"]))]
+        );
     }
 
     #[test]
@@ -126,7 +135,10 @@ mod tests {
         assert_eq!(one("#SBATCH --comment='single q'"), ["--comment=single q"]);
         assert_eq!(one("#SBATCH --comment=a\\ b\\#c\\\"d"), ["--comment=a b#c\"d"]);
         assert_eq!(one("#SBATCH --comment=\"it's #1\""), ["--comment=it's #1"]);
-        assert_eq!(one("#SBATCH --partition= --comment \"\" -n 1#x"), ["--partition=", "--comment", "", "-n", "1"]);
+        assert_eq!(
+            one("#SBATCH --partition= --comment \"\" -n 1#x"),
+            ["--partition=", "--comment", "", "-n", "1"]
+        );
     }
 
     #[test]
@@ -147,9 +159,15 @@ mod tests {
 
     #[test]
     fn other_comments_are_no_directives() {
-        for script in
-            ["#SBATCH", "##SBATCH -n 2", " #SBATCH -n 2", "#sbatch -n 2", "#SBATCH # -n 2", "#SBATCH# -n 2", ""]
-        {
+        for script in [
+            "#SBATCH",
+            "##SBATCH -n 2",
+            " #SBATCH -n 2",
+            "#sbatch -n 2",
+            "#SBATCH # -n 2",
+            "#SBATCH# -n 2",
+            "",
+        ] {
             assert_eq!(words_of(script), [], "{script}");
         }
     }
@@ -158,7 +176,12 @@ mod tests {
     fn a_quote_without_end_is_told_with_its_line() {
         let error = directives("#!/bin/sh\n\n#SBATCH -J \"x\n").expect_err("open quote");
         assert_eq!(error.to_string(), "line 3: unmatched \" in: #SBATCH -J \"x");
-        assert!(directives("#SBATCH hetjob\n").expect_err("hetjob").to_string().starts_with("line 1: heterogeneous"));
+        assert!(
+            directives("#SBATCH hetjob\n")
+                .expect_err("hetjob")
+                .to_string()
+                .starts_with("line 1: heterogeneous")
+        );
     }
 
     proptest! {

@@ -15,7 +15,11 @@ pub fn parse(text: &str) -> Result<Distribution, SpecError> {
     let words = ["block", "cyclic", "fcyclic", "plane", "pack", "nopack"];
     let unknown = || text.split([',', ':']).find(|word| !words.contains(word)).unwrap_or_default();
     read(&text.to_ascii_lowercase()).ok_or_else(|| {
-        SpecError::invalid_option("--distribution", text).with_hint(suggest::hint(FORMS, unknown(), words))
+        SpecError::invalid_option("--distribution", text).with_hint(suggest::hint(
+            FORMS,
+            unknown(),
+            words,
+        ))
     })
 }
 
@@ -42,7 +46,9 @@ fn read(text: &str) -> Option<Distribution> {
         "block" => Spread::Block,
         "cyclic" => Spread::Cyclic,
         "plane" => Spread::Plane(None),
-        plane => Spread::Plane(Some(plane.strip_prefix("plane=")?.parse().ok().filter(|size| *size > 0)?)),
+        plane => Spread::Plane(Some(
+            plane.strip_prefix("plane=")?.parse().ok().filter(|size| *size > 0)?,
+        )),
     };
     let mut dealing = || match words.next() {
         None | Some("*") => Some(None),
@@ -53,7 +59,8 @@ fn read(text: &str) -> Option<Distribution> {
     };
     let (sockets, cores) = (dealing()?, dealing()?);
     // Of a plane nothing more can be said.
-    let is_whole = words.next().is_none() && (!matches!(nodes, Spread::Plane(_)) || (sockets, cores) == (None, None));
+    let is_whole = words.next().is_none()
+        && (!matches!(nodes, Spread::Plane(_)) || (sockets, cores) == (None, None));
     is_whole.then_some(Distribution { nodes, sockets, cores, packs })
 }
 
@@ -64,11 +71,22 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_its_value() {
-        for text in
-            ["", "nonsense", "block:foo", "fcyclic", "plane=x", "plane=0", "block,foo", "block:a:b:c", "arbitrary"]
-        {
+        for text in [
+            "",
+            "nonsense",
+            "block:foo",
+            "fcyclic",
+            "plane=x",
+            "plane=0",
+            "block,foo",
+            "block:a:b:c",
+            "arbitrary",
+        ] {
             let error = parse(text).expect_err(text);
-            assert!(error.to_string().starts_with("Invalid --distribution specification"), "{text}: {error}");
+            assert!(
+                error.to_string().starts_with("Invalid --distribution specification"),
+                "{text}: {error}"
+            );
             assert_eq!(error.exit_code(), 255);
         }
     }

@@ -45,16 +45,19 @@ impl EnvFile {
                 continue;
             }
             let refused = |what| EnvFileError { line: text[..at].matches('\n').count() + 1, what };
-            let (name, _) = line.split_once('=').ok_or_else(|| refused(format!("no NAME=VALUE: {line}")))?;
+            let (name, _) =
+                line.split_once('=').ok_or_else(|| refused(format!("no NAME=VALUE: {line}")))?;
             let name = name.trim_end_matches(BLANKS);
             if !is_name(name) {
                 return Err(refused(format!("no NAME=VALUE: {line}")));
             }
             let start = at + text[at..].find('=').unwrap_or_default() + 1;
-            let (value, length) =
-                unquote(&text[start..]).ok_or_else(|| refused(format!("a quote of the value of {name} has no end")))?;
+            let (value, length) = unquote(&text[start..])
+                .ok_or_else(|| refused(format!("a quote of the value of {name} has no end")))?;
             if let Some(c) = value.chars().find(|c| is_forbidden(*c)) {
-                return Err(refused(format!("the value of {name} holds the control character {c:?}")));
+                return Err(refused(format!(
+                    "the value of {name} holds the control character {c:?}"
+                )));
             }
             assignments.push(Assignment { name: name.to_owned(), value, span: at..start + length });
             at = start + length;
@@ -64,12 +67,18 @@ impl EnvFile {
 
     /// The value of a variable: the last assignment counts.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.assignments.iter().rev().find(|assignment| assignment.name == name).map(|found| found.value.as_str())
+        self.assignments
+            .iter()
+            .rev()
+            .find(|assignment| assignment.name == name)
+            .map(|found| found.value.as_str())
     }
 
     /// All assignments in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.assignments.iter().map(|assignment| (assignment.name.as_str(), assignment.value.as_str()))
+        self.assignments
+            .iter()
+            .map(|assignment| (assignment.name.as_str(), assignment.value.as_str()))
     }
 
     pub fn text(&self) -> &str {
@@ -265,8 +274,14 @@ mod tests {
         assert_eq!(set.text(), "# mine\nA=\"a \\$b\"\nB=2\n; end");
         assert_eq!(set.with("C", "").unwrap().text(), "# mine\nA=\"a \\$b\"\nB=2\n; end\nC=\"\"\n");
         assert!(file.with("A", "\u{1b}").is_err());
-        assert_eq!(EnvFile::parse("B=1\\\n").unwrap().with("A", "2").unwrap().text(), "B=1\\\n\nA=\"2\"\n");
-        assert_eq!(EnvFile::parse("B=1\\").unwrap().with("A", "2").unwrap().text(), "B=1\\\n\nA=\"2\"\n");
+        assert_eq!(
+            EnvFile::parse("B=1\\\n").unwrap().with("A", "2").unwrap().text(),
+            "B=1\\\n\nA=\"2\"\n"
+        );
+        assert_eq!(
+            EnvFile::parse("B=1\\").unwrap().with("A", "2").unwrap().text(),
+            "B=1\\\n\nA=\"2\"\n"
+        );
     }
 
     proptest! {

@@ -52,7 +52,10 @@ impl SpecError {
     /// Adds the name that is meant, where one is near.
     #[must_use]
     pub fn with_hint_of(self, nearest: Option<&str>) -> Self {
-        SpecError { hint: nearest.map(|name| format!("did you mean {name}?")).or(self.hint), ..self }
+        SpecError {
+            hint: nearest.map(|name| format!("did you mean {name}?")).or(self.hint),
+            ..self
+        }
     }
 
     /// `Invalid --time specification: 1h`.

@@ -19,7 +19,8 @@ pub fn parse(text: &str) -> Result<ExportSpec, SpecError> {
         match item {
             Item { name, value: None } if name.is_empty() => {}
             Item { name, value: None } if name.eq_ignore_ascii_case("ALL") => spec.all = true,
-            Item { name, value: None } if ["NONE", "NIL"].iter().any(|none| name.eq_ignore_ascii_case(none)) => {}
+            Item { name, value: None }
+                if ["NONE", "NIL"].iter().any(|none| name.eq_ignore_ascii_case(none)) => {}
             Item { name, value: None } => spec.names.push(name),
             Item { name, value: Some(_) } if name.is_empty() => return Err(invalid()),
             Item { name, value: Some(value) } => spec.set.push((name, value)),
@@ -42,7 +43,9 @@ fn items(text: &str) -> Option<Vec<Item>> {
         match (quote, c) {
             (Some(q), c) if q == c => quote = None,
             (None, '\'' | '"') => quote = Some(c),
-            (None, ',') => items.push(std::mem::replace(&mut item, Item { name: String::new(), value: None })),
+            (None, ',') => {
+                items.push(std::mem::replace(&mut item, Item { name: String::new(), value: None }))
+            }
             // Also inside quotes, since no name has a `=`: `'NEW=a,b'`.
             (_, '=') if item.value.is_none() => item.value = Some(String::new()),
             (_, '\0') => return None,
@@ -66,9 +69,14 @@ pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
     let mut set = Vec::new();
     for (i, entry) in content.split(|&b| b == if by_nul { 0 } else { b'\n' }).enumerate() {
         let malformed = |entry: &str| {
-            SpecError::value(format!("--export-file entry {} is not NAME=VALUE: {}", i + 1, shown(entry)))
+            SpecError::value(format!(
+                "--export-file entry {} is not NAME=VALUE: {}",
+                i + 1,
+                shown(entry)
+            ))
         };
-        let entry = std::str::from_utf8(entry).map_err(|_| malformed(&String::from_utf8_lossy(entry)))?;
+        let entry =
+            std::str::from_utf8(entry).map_err(|_| malformed(&String::from_utf8_lossy(entry)))?;
         let pair = if by_nul {
             // `env -0 > file` and a newline typed after it.
             if entry.trim().is_empty() {
@@ -84,7 +92,9 @@ pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
             line.split_once('=').map(|(name, value)| (name, unquoted(value)))
         };
         match pair {
-            Some((name, value)) if !name.is_empty() => set.push((name.to_string(), value.to_string())),
+            Some((name, value)) if !name.is_empty() => {
+                set.push((name.to_string(), value.to_string()))
+            }
             _ => return Err(malformed(entry)),
         }
     }
@@ -109,7 +119,8 @@ mod tests {
     fn print(spec: &ExportSpec) -> String {
         let all = spec.all.then(|| "ALL".to_string());
         let names = spec.names.iter().map(|name| quoted(name));
-        let set = spec.set.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value)));
+        let set =
+            spec.set.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value)));
         let items: Vec<String> = all.into_iter().chain(names).chain(set).collect();
         if items.is_empty() { "NONE".to_string() } else { items.join(",") }
     }
@@ -141,17 +152,26 @@ mod tests {
         assert_eq!(parse("FOO,BAR"), spec(false, &["FOO", "BAR"], &[]));
         assert_eq!(parse("ALL,FOO=9"), spec(true, &[], &[("FOO", "9")]));
         assert_eq!(parse("NONE,FOO=9"), spec(false, &[], &[("FOO", "9")]));
-        assert_eq!(parse("FOO=bar,HELLO=world"), spec(false, &[], &[("FOO", "bar"), ("HELLO", "world")]));
+        assert_eq!(
+            parse("FOO=bar,HELLO=world"),
+            spec(false, &[], &[("FOO", "bar"), ("HELLO", "world")])
+        );
         assert_eq!(parse("FOO=9,NEW='a,b'"), spec(false, &[], &[("FOO", "9"), ("NEW", "a,b")]));
         assert_eq!(parse("ALL,'NEW=a,b'"), spec(true, &[], &[("NEW", "a,b")]));
-        assert_eq!(parse("A=x=y,B=,C=\"it's, so\""), spec(false, &[], &[("A", "x=y"), ("B", ""), ("C", "it's, so")]));
+        assert_eq!(
+            parse("A=x=y,B=,C=\"it's, so\""),
+            spec(false, &[], &[("A", "x=y"), ("B", ""), ("C", "it's, so")])
+        );
     }
 
     #[test]
     fn a_missing_name_or_an_open_quote_is_refused() {
         for text in ["=x", "A=1,=2", "A='b", "A=\"b,c", "A=\0"] {
             let error = parse(text).expect_err(text);
-            assert_eq!(error.to_string(), format!("Invalid --export specification: {}", shown(text)));
+            assert_eq!(
+                error.to_string(),
+                format!("Invalid --export specification: {}", shown(text))
+            );
         }
     }
 

@@ -95,7 +95,8 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
             }
             'A' => out.push_str(&format!("{:0width$}", vars.array_job)),
             'a' | 'b' => match vars.array_task {
-                Some(task) => out.push_str(&format!("{:0width$}", if letter == 'a' { task } else { task % 10 })),
+                Some(task) => out
+                    .push_str(&format!("{:0width$}", if letter == 'a' { task } else { task % 10 })),
                 None => out.push_str(written),
             },
             'n' => out.push_str(&format!("{:0width$}", vars.node_id)),
@@ -140,7 +141,8 @@ fn pieces(pattern: &str) -> impl Iterator<Item = Piece<'_>> {
             return Some(Piece::Text(std::mem::take(&mut rest)));
         };
         // A number too large to read is wider than any.
-        let width = rest[1..=digits].parse::<usize>().unwrap_or(if digits == 0 { 0 } else { MAX_WIDTH });
+        let width =
+            rest[1..=digits].parse::<usize>().unwrap_or(if digits == 0 { 0 } else { MAX_WIDTH });
         let (written, after) = rest.split_at(1 + digits + letter.len_utf8());
         rest = after;
         Some(Piece::Token { letter, width: width.min(MAX_WIDTH), written })
@@ -187,8 +189,15 @@ mod tests {
 
     #[test]
     fn a_name_cannot_lead_out_of_the_directory_that_was_named() {
-        for (name, path) in [("../../etc/x", "logs/.._.._etc_x.out"), ("a/b", "logs/a_b.out"), ("..", "logs/__.out")] {
-            assert_eq!(expand("logs/%x.out", &FilenameVars { name: name.to_string(), ..batch() }), path);
+        for (name, path) in [
+            ("../../etc/x", "logs/.._.._etc_x.out"),
+            ("a/b", "logs/a_b.out"),
+            ("..", "logs/__.out"),
+        ] {
+            assert_eq!(
+                expand("logs/%x.out", &FilenameVars { name: name.to_string(), ..batch() }),
+                path
+            );
         }
     }
 

@@ -11,7 +11,9 @@ const MAX_ITEMS: usize = 65_536;
 /// # Errors
 /// `Invalid --gpu-bind argument: gpu:…` with exit code 255.
 pub fn parse(text: &str) -> Result<GpuBind, SpecError> {
-    read(text).ok_or_else(|| SpecError::usage(format!("Invalid --gpu-bind argument: gpu:{}", shown(text))))
+    read(text).ok_or_else(|| {
+        SpecError::usage(format!("Invalid --gpu-bind argument: gpu:{}", shown(text)))
+    })
 }
 
 impl TryFrom<String> for GpuBind {
@@ -24,7 +26,8 @@ impl TryFrom<String> for GpuBind {
 
 fn read(text: &str) -> Option<GpuBind> {
     let lower = text.to_ascii_lowercase();
-    let kind = ["verbose,", "v,"].into_iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
+    let kind =
+        ["verbose,", "v,"].into_iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
     let count = |value: &str| value.parse::<u32>().ok().filter(|n| *n > 0);
     Some(match kind.split_once(':') {
         None => match kind {
@@ -77,7 +80,10 @@ mod tests {
     #[test]
     fn a_map_counts_places_in_the_step_and_begins_anew() {
         assert_eq!(seen("map_gpu:1,0", &[4, 7], 3), [Some(vec![7]), Some(vec![4]), Some(vec![7])]);
-        assert_eq!(seen("map_gpu:0*2,1", &[4, 7], 3), [Some(vec![4]), Some(vec![4]), Some(vec![7])]);
+        assert_eq!(
+            seen("map_gpu:0*2,1", &[4, 7], 3),
+            [Some(vec![4]), Some(vec![4]), Some(vec![7])]
+        );
         assert_eq!(seen("mask_gpu:0x3,2", &[4, 7], 2), [Some(vec![4, 7]), Some(vec![7])]);
     }
 
@@ -85,7 +91,10 @@ mod tests {
     fn a_place_beyond_the_step_is_found_where_a_task_uses_it() {
         let outside = |text: &str, gpus, tasks| parse(text).unwrap().outside(gpus, tasks);
         assert_eq!((outside("map_gpu:0,2", 2, 2), outside("map_gpu:0,2", 2, 1)), (Some(2), None));
-        assert_eq!((outside("mask_gpu:0x1,0x4", 2, 2), outside("mask_gpu:3", 2, 4)), (Some(2), None));
+        assert_eq!(
+            (outside("mask_gpu:0x1,0x4", 2, 2), outside("mask_gpu:3", 2, 4)),
+            (Some(2), None)
+        );
         assert_eq!((outside("map_gpu:9", 0, 1), outside("single:1", 1, 4)), (None, None));
     }
 
@@ -105,7 +114,8 @@ mod tests {
 
     #[test]
     fn a_printed_binding_reads_back() {
-        for text in ["closest", "none", "single:3", "per_task:2", "map_gpu:0*2,1", "mask_gpu:0x3,c"] {
+        for text in ["closest", "none", "single:3", "per_task:2", "map_gpu:0*2,1", "mask_gpu:0x3,c"]
+        {
             let bind = parse(text).unwrap();
             assert_eq!(parse(&bind.to_string()), Ok(bind), "{text}");
         }
@@ -113,7 +123,16 @@ mod tests {
 
     #[test]
     fn what_is_no_binding_is_refused() {
-        for text in ["", "single:0", "single:x", "map_gpu:", "map_gpu:1*0", "mask_gpu:0", "slice:1", "0*99999999"] {
+        for text in [
+            "",
+            "single:0",
+            "single:x",
+            "map_gpu:",
+            "map_gpu:1*0",
+            "mask_gpu:0",
+            "slice:1",
+            "0*99999999",
+        ] {
             assert!(parse(text).is_err(), "{text:?}");
         }
     }

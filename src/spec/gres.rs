@@ -55,7 +55,10 @@ pub fn parse(text: &str) -> Result<Option<GresAsk>, SpecError> {
     }
     let mut asked = GresAsk::default();
     for element in text.split(',') {
-        let element = element.strip_prefix("gres:").or_else(|| element.strip_prefix("gres/")).unwrap_or(element);
+        let element = element
+            .strip_prefix("gres:")
+            .or_else(|| element.strip_prefix("gres/"))
+            .unwrap_or(element);
         add(&mut asked, element).ok_or_else(|| invalid(text).maybe_hint(hint(element)))?;
     }
     if asked.shards.is_some() && (asked.mem_mb.is_some() || asked.gpus.is_some()) {
@@ -78,7 +81,9 @@ fn hint(element: &str) -> Option<&'static str> {
 /// Adds one element of a list; `None` where it is none.
 fn add(asked: &mut GresAsk, element: &str) -> Option<()> {
     match element.split_once([':', '=']) {
-        Some(("gpu", rest)) => asked.gpus = sum([asked.gpus.take(), Some(ask(rest)?)].into_iter().flatten().map(Some))?,
+        Some(("gpu", rest)) => {
+            asked.gpus = sum([asked.gpus.take(), Some(ask(rest)?)].into_iter().flatten().map(Some))?
+        }
         None if element == "gpu" => return add(asked, "gpu:1"),
         Some(("gpumem", size)) if asked.mem_mb.is_none() => {
             asked.mem_mb = Some(mem::megabytes(size).filter(|mb| *mb > 0)?);
@@ -111,7 +116,9 @@ fn invalid(text: &str) -> SpecError {
 fn ask(text: &str) -> Option<GpuAsk> {
     let (model, count) = match text.rsplit_once([':', '=']) {
         Some((model, count)) => (Some(model), number(count)?),
-        None if text.starts_with(|c: char| c.is_ascii_digit()) && number(text).is_some() => (None, number(text)?),
+        None if text.starts_with(|c: char| c.is_ascii_digit()) && number(text).is_some() => {
+            (None, number(text)?)
+        }
         None => (Some(text), 1),
     };
     let is_name = |model: &str| {
@@ -198,7 +205,11 @@ mod tests {
             ("shard:1,gpumem:1G", "not both"),
         ] {
             let error = parse(text).expect_err(text);
-            assert!(error.hint.as_deref().is_some_and(|told| told.contains(hint)), "{text}: {:?}", error.hint);
+            assert!(
+                error.hint.as_deref().is_some_and(|told| told.contains(hint)),
+                "{text}: {:?}",
+                error.hint
+            );
             assert!(error.to_string().ends_with(text), "{error}");
         }
     }
@@ -230,7 +241,10 @@ mod tests {
             "gpu:a 1",
         ] {
             let error = parse(text).expect_err(text);
-            assert_eq!(error.to_string(), format!("Invalid generic resource (gres) specification: {text}"));
+            assert_eq!(
+                error.to_string(),
+                format!("Invalid generic resource (gres) specification: {text}")
+            );
             assert_eq!((error.exit_code(), error.submission), (1, false));
         }
         for text in ["", "-1", "a100:", ":2", "1 5", "2,", "1.5", "0.5:1"] {

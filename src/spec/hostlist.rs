@@ -36,7 +36,9 @@ impl TryFrom<String> for HostList {
 
 fn hosts(text: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
-    for (element, _) in crate::spec::ids::split_outside_brackets(text, |c| c == ',' || c.is_whitespace()) {
+    for (element, _) in
+        crate::spec::ids::split_outside_brackets(text, |c| c == ',' || c.is_whitespace())
+    {
         if element.is_empty() {
             continue;
         }
@@ -53,7 +55,9 @@ fn hosts(text: &str) -> Option<Vec<String>> {
             }
             names = names
                 .iter()
-                .flat_map(|name| numbers.iter().map(move |number| format!("{name}{before}{number}")))
+                .flat_map(|name| {
+                    numbers.iter().map(move |number| format!("{name}{before}{number}"))
+                })
                 .collect();
             if after.is_empty() {
                 rest = "";
@@ -64,7 +68,10 @@ fn hosts(text: &str) -> Option<Vec<String>> {
             }
             rest = after;
         }
-        if rest.len() > MAX_NAME_LEN || rest.contains([']', '[']) || element.chars().any(char::is_control) {
+        if rest.len() > MAX_NAME_LEN
+            || rest.contains([']', '['])
+            || element.chars().any(char::is_control)
+        {
             return None;
         }
         names.iter_mut().for_each(|name| name.push_str(rest));
@@ -139,7 +146,10 @@ mod tests {
             "n[1]]",
             "n[[1]]",
         ] {
-            assert_eq!(expand(text).map_err(|e| e.to_string()), Err(format!("Invalid hostlist: {text}")));
+            assert_eq!(
+                expand(text).map_err(|e| e.to_string()),
+                Err(format!("Invalid hostlist: {text}"))
+            );
         }
         assert!(expand(&format!("{}[1-60000]", "n".repeat(100_000))).is_err());
         assert!(expand(&"n[1-60000]".repeat(100)).is_err());

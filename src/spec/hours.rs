@@ -11,10 +11,14 @@ const MINUTES_OF_DAY: u16 = 24 * 60;
 pub fn parse(text: &str) -> Option<Hours> {
     let minute = |text: &str| -> Option<u16> {
         let (hours, minutes) = text.trim().split_once(':')?;
-        let digits = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-        let (hours, minutes): (u16, u16) =
-            (hours.parse().ok().filter(|_| digits(hours))?, minutes.parse().ok().filter(|_| minutes.len() == 2)?);
-        (minutes < 60 && hours * 60 + minutes <= MINUTES_OF_DAY).then_some((hours * 60 + minutes) % MINUTES_OF_DAY)
+        let digits =
+            |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        let (hours, minutes): (u16, u16) = (
+            hours.parse().ok().filter(|_| digits(hours))?,
+            minutes.parse().ok().filter(|_| minutes.len() == 2)?,
+        );
+        (minutes < 60 && hours * 60 + minutes <= MINUTES_OF_DAY)
+            .then_some((hours * 60 + minutes) % MINUTES_OF_DAY)
     };
     let (from, until) = text.split_once('-')?;
     let hours = Hours { from: minute(from)?, until: minute(until)? };
@@ -41,7 +45,8 @@ impl Zone {
     /// Whether it is one of these hours.
     pub fn is_within(&self, hours: Hours, now: Timestamp) -> bool {
         let Some(now) = self.at(now) else { return true };
-        let minute = u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).unwrap_or(0);
+        let minute =
+            u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).unwrap_or(0);
         match hours.from < hours.until {
             true => (hours.from..hours.until).contains(&minute),
             false => minute >= hours.from || minute < hours.until,
@@ -81,19 +86,33 @@ mod tests {
         let at = |hour: i64, minute: i64| Timestamp::from_secs(day + hour * 3600 + minute * 60);
         let night = parse("18:00-08:00").unwrap();
         let within = |hours, hour, minute| zone.is_within(hours, at(hour, minute));
-        assert_eq!([within(night, 17, 59), within(night, 18, 0), within(night, 0, 0)], [false, true, true]);
+        assert_eq!(
+            [within(night, 17, 59), within(night, 18, 0), within(night, 0, 0)],
+            [false, true, true]
+        );
         assert_eq!([within(night, 7, 59), within(night, 8, 0)], [true, false]);
         assert_eq!(zone.next_begin(night, at(9, 0)), Some(at(18, 0)));
         assert_eq!(zone.next_begin(night, at(18, 0)), Some(at(42, 0)));
         let noon = parse("9:30-24:00").unwrap();
-        assert_eq!([within(noon, 9, 29), within(noon, 23, 59), within(noon, 0, 0)], [false, true, false]);
+        assert_eq!(
+            [within(noon, 9, 29), within(noon, 23, 59), within(noon, 0, 0)],
+            [false, true, false]
+        );
     }
 
     #[test]
     fn hours_that_make_no_sense_are_refused() {
-        for text in
-            ["", "18:00", "18-8", "8:00-8:00", "25:00-8:00", "18:60-8:00", "24:01-8:00", "18:0-8:00", "a:00-b:00"]
-        {
+        for text in [
+            "",
+            "18:00",
+            "18-8",
+            "8:00-8:00",
+            "25:00-8:00",
+            "18:60-8:00",
+            "24:01-8:00",
+            "18:0-8:00",
+            "a:00-b:00",
+        ] {
             assert_eq!(parse(text), None, "{text:?}");
         }
     }

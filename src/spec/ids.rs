@@ -29,7 +29,11 @@ pub fn parse_job_list(text: &str) -> Result<Vec<JobRef>, SpecError> {
         .filter(|element| !element.is_empty())
         .map(parse_job)
         .collect::<Result<Vec<_>, _>>()?;
-    if refs.is_empty() { Err(SpecError::value(format!("Invalid job id {}", shown(text)))) } else { Ok(refs) }
+    if refs.is_empty() {
+        Err(SpecError::value(format!("Invalid job id {}", shown(text))))
+    } else {
+        Ok(refs)
+    }
 }
 
 pub(crate) fn job_ref(text: &str) -> Option<JobRef> {
@@ -71,7 +75,10 @@ fn step_id(text: &str) -> Option<StepId> {
 }
 
 /// The parts of `text` between separators that are not inside `[…]`, each with the separator before it.
-pub(crate) fn split_outside_brackets(text: &str, is_separator: impl Fn(char) -> bool) -> Vec<(&str, Option<char>)> {
+pub(crate) fn split_outside_brackets(
+    text: &str,
+    is_separator: impl Fn(char) -> bool,
+) -> Vec<(&str, Option<char>)> {
     let mut parts = Vec::new();
     let (mut start, mut before, mut inside) = (0, None, false);
     for (i, c) in text.char_indices() {
@@ -156,19 +163,23 @@ mod tests {
         let refs = parse_job_list("12,13.0,15_3,12_[1,50-99],").expect("a list");
         let texts: Vec<String> = refs.iter().map(JobRef::to_string).collect();
         assert_eq!(texts, ["12", "13.0", "15_3", "12_[1,50-99]"]);
-        assert_eq!(parse_job_list("12,1x").map_err(|e| e.to_string()), Err("Invalid job id 1x".to_string()));
+        assert_eq!(
+            parse_job_list("12,1x").map_err(|e| e.to_string()),
+            Err("Invalid job id 1x".to_string())
+        );
         assert!(parse_job_list("").is_err() && parse_job_list(",").is_err());
     }
 
     fn job_ref_strategy() -> impl Strategy<Value = JobRef> {
         let tasks = prop::collection::btree_set(0u32..200, 1..20)
             .prop_map(|ids| TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>()));
-        let step = prop_oneof![Just(StepId::Batch), Just(StepId::Interactive), any::<u32>().prop_map(StepId::Num)];
-        (1..=MAX_JOB_ID, prop::option::of(tasks), prop::option::of(step)).prop_map(|(job, tasks, step)| JobRef {
-            job: JobId(job),
-            tasks,
-            step,
-        })
+        let step = prop_oneof![
+            Just(StepId::Batch),
+            Just(StepId::Interactive),
+            any::<u32>().prop_map(StepId::Num)
+        ];
+        (1..=MAX_JOB_ID, prop::option::of(tasks), prop::option::of(step))
+            .prop_map(|(job, tasks, step)| JobRef { job: JobId(job), tasks, step })
     }
 
     proptest! {

@@ -16,7 +16,8 @@ pub fn parse_mb_for(text: &str, option: &str) -> Result<u64, SpecError> {
 }
 
 /// The forms, as an error tells them.
-const FORMS: &str = "a whole number of megabytes, or one with K, M, G or T: 4000, 512M, 8G; 0 is all of it";
+const FORMS: &str =
+    "a whole number of megabytes, or one with K, M, G or T: 4000, 512M, 8G; 0 is all of it";
 
 /// Megabytes of the same forms.
 pub fn megabytes(text: &str) -> Option<u64> {

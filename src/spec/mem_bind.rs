@@ -8,8 +8,7 @@ use crate::spec::suggest;
 const NAMES: [&str; 8] = ["none", "local", "rank", "prefer", "sort", "nosort", "quiet", "verbose"];
 
 /// The forms, as an error tells them.
-const FORMS: &str =
-    "[quiet|verbose,][prefer,][sort|nosort,] and none, local, rank, map_mem:NODE,... or mask_mem:MASK,...";
+const FORMS: &str = "[quiet|verbose,][prefer,][sort|nosort,] and none, local, rank, map_mem:NODE,... or mask_mem:MASK,...";
 
 /// The binding that `text` asks for. Of several kinds the last one counts, as in Slurm.
 ///
@@ -70,7 +69,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_its_value() {
-        for text in ["", "nonsense", "map_mem:", "map_mem:x", "mask_mem:0", "local,", "map_cpu:0", "0"] {
+        for text in
+            ["", "nonsense", "map_mem:", "map_mem:x", "mask_mem:0", "local,", "map_cpu:0", "0"]
+        {
             let error = parse(text).expect_err(text);
             assert_eq!(error.to_string(), format!("unrecognized --mem-bind argument \"{text}\""));
             assert_eq!(error.exit_code(), 255);
@@ -80,7 +81,12 @@ mod tests {
     #[test]
     fn tasks_are_told_as_slurm_tells_them() {
         let told = |text: &str| -> Vec<String> {
-            parse(text).unwrap().variables().into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+            parse(text)
+                .unwrap()
+                .variables()
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect()
         };
         let lines = |all: &str, list: &str, kind: &str, said: &str| {
             vec![

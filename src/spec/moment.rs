@@ -10,7 +10,8 @@ use jiff::civil::{Date, Time};
 use jiff::tz::{Disambiguation, TimeZone};
 
 /// The words of the grammar.
-pub const WORDS: [&str; 8] = ["now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"];
+pub const WORDS: [&str; 8] =
+    ["now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"];
 
 /// Which way an incomplete time points, and which instant a wall time that occurs twice or never stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +28,20 @@ pub enum Toward {
 ///
 /// # Errors
 /// The position, in bytes, of the first thing that was not understood.
-pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, toward: Toward) -> Result<Timestamp, usize> {
+pub fn parse(
+    text: &str,
+    now: Timestamp,
+    tz: &TimeZone,
+    toward: Toward,
+) -> Result<Timestamp, usize> {
     // What lies outside jiff's years (-9999 to 9999) can't be shown as a date later.
-    let in_range = |secs: i64| jiff::Timestamp::from_second(secs).is_ok().then(|| Timestamp::from_secs(secs));
+    let in_range =
+        |secs: i64| jiff::Timestamp::from_second(secs).is_ok().then(|| Timestamp::from_secs(secs));
     if let Some(secs) = epoch_seconds(text) {
         return in_range(secs).ok_or(0);
     }
-    let present = jiff::Timestamp::from_second(now.as_secs()).map_err(|_| 0usize)?.to_zoned(tz.clone());
+    let present =
+        jiff::Timestamp::from_second(now.as_secs()).map_err(|_| 0usize)?.to_zoned(tz.clone());
     let mut reader = Reader { text, pos: 0 };
     let mut day: Option<Date> = None;
     let mut clock: Option<Time> = None;
@@ -64,7 +72,9 @@ pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, toward: Toward) -> Resul
     }
     match (instant, day, clock) {
         (Some(instant), None, None) => Ok(instant),
-        (None, Some(day), clock) => resolve(day, clock.unwrap_or(Time::midnight()), tz, toward).ok_or(0),
+        (None, Some(day), clock) => {
+            resolve(day, clock.unwrap_or(Time::midnight()), tz, toward).ok_or(0)
+        }
         (None, None, Some(clock)) => {
             let today = resolve(present.date(), clock, tz, toward).ok_or(0usize)?;
             // The seconds of `now` count: at 16:00:00 sharp, `16:00` is tomorrow's, as in Slurm.
@@ -122,7 +132,8 @@ impl<'a> Reader<'a> {
         let mut skip = 0;
         for (i, c) in rest.char_indices() {
             // `T` parts a date from a time; `tomorrow` and `today` and `teatime` begin with one.
-            let parts = matches!(c, 'T' | 't') && rest[i + 1..].starts_with(|c: char| c.is_ascii_digit());
+            let parts =
+                matches!(c, 'T' | 't') && rest[i + 1..].starts_with(|c: char| c.is_ascii_digit());
             if !(c == ' ' || c == '\t' || c == '-' || parts) {
                 break;
             }
@@ -209,7 +220,8 @@ impl<'a> Reader<'a> {
     fn date(&mut self, today: Date, toward: Toward) -> Result<Date, usize> {
         let start = self.pos;
         let date = |year: i64, month: i64, day: i64| {
-            let (year, month, day) = (i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+            let (year, month, day) =
+                (i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?);
             Date::new(year, month, day).ok()
         };
         if self.rest().as_bytes().get(4) == Some(&b'-') {
@@ -251,7 +263,8 @@ impl<'a> Reader<'a> {
             return Ok((month, day, year));
         }
         let month = self.digits(1, 2).ok_or(start)?;
-        let separator = ['/', '.'].into_iter().find(|separator| self.take(*separator)).ok_or(start)?;
+        let separator =
+            ['/', '.'].into_iter().find(|separator| self.take(*separator)).ok_or(start)?;
         let day = self.digits(1, 2).ok_or(start)?;
         if !self.take(separator) {
             return Ok((month, day, None));
@@ -266,7 +279,11 @@ impl<'a> Reader<'a> {
     }
 
     fn end_of_number(&self, start: usize) -> Result<(), usize> {
-        if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '/' || c == '.') { Err(start) } else { Ok(()) }
+        if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '/' || c == '.') {
+            Err(start)
+        } else {
+            Ok(())
+        }
     }
 
     /// What stands after `now`: nothing, or a sign and a length of time. Seconds, negative for the past.
@@ -282,7 +299,9 @@ impl<'a> Reader<'a> {
         };
         while self.take(' ') {}
         let rest = self.rest();
-        let length = rest.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '-')).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '-'))
+            .unwrap_or(rest.len());
         let (number, after) = rest.split_at(length);
         let secs = if number.bytes().all(|b| b.is_ascii_digit()) {
             let unit = after.trim_start_matches(' ');
@@ -452,7 +471,10 @@ mod tests {
     fn a_skipped_wall_time_is_moved_and_a_repeated_one_is_the_first() {
         // Clocks go from 02:00 to 03:00 on 2026-03-29 and from 03:00 back to 02:00 on 2026-10-25.
         let now = date(2026, 3, 1).at(0, 0, 0, 0);
-        assert_eq!(local("2026-03-29T02:30", now, Toward::Future), Ok("2026-03-29T03:30:00".to_string()));
+        assert_eq!(
+            local("2026-03-29T02:30", now, Toward::Future),
+            Ok("2026-03-29T03:30:00".to_string())
+        );
         let tz = berlin();
         let first = at(&tz, date(2026, 10, 25).at(1, 30, 0, 0)).plus_secs(3600);
         let read = |toward| parse("2026-10-25T02:30", Timestamp(0), &tz, toward);

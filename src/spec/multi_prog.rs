@@ -14,7 +14,12 @@ use std::iter::Peekable;
 /// # Errors
 /// A line without a program, unreadable ranks, a rank that there is not, one with two lines or none: in Slurm's words,
 /// with the number of the line.
-pub fn parse(text: &str, file: &str, ntasks: u32, args: &[String]) -> Result<Vec<Vec<String>>, SpecError> {
+pub fn parse(
+    text: &str,
+    file: &str,
+    ntasks: u32,
+    args: &[String],
+) -> Result<Vec<Vec<String>>, SpecError> {
     let mut commands: Vec<Option<Vec<String>>> = vec![None; ntasks as usize];
     let mut rest_is_given = false;
     for (number, line) in lines(text) {
@@ -22,12 +27,16 @@ pub fn parse(text: &str, file: &str, ntasks: u32, args: &[String]) -> Result<Vec
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let invalid =
-            |why: String| SpecError::value(format!("{why}\nLine {number} of configuration file {file} invalid"));
+        let invalid = |why: String| {
+            SpecError::value(format!("{why}\nLine {number} of configuration file {file} invalid"))
+        };
         let (ranks, program) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         let taken = if ranks == "*" {
             rest_is_given = true;
-            (0u32..ntasks).map(|rank| (rank, rank)).filter(|(_, rank)| commands[*rank as usize].is_none()).collect()
+            (0u32..ntasks)
+                .map(|rank| (rank, rank))
+                .filter(|(_, rank)| commands[*rank as usize].is_none())
+                .collect()
         } else if rest_is_given {
             return Err(invalid("Task range specification with asterisk must be last".to_owned()));
         } else {
@@ -42,16 +51,27 @@ pub fn parse(text: &str, file: &str, ntasks: u32, args: &[String]) -> Result<Vec
                 ))
             })?;
             if words.is_empty() {
-                return Err(invalid(format!("No executable program specified for the task range ({})", shown(ranks))));
+                return Err(invalid(format!(
+                    "No executable program specified for the task range ({})",
+                    shown(ranks)
+                )));
             }
             match commands.get_mut(rank as usize) {
-                Some(slot @ None) => *slot = Some(words.into_iter().chain(args.iter().cloned()).collect()),
+                Some(slot @ None) => {
+                    *slot = Some(words.into_iter().chain(args.iter().cloned()).collect())
+                }
                 _ => return Err(invalid(format!("Duplicate record for task {rank}"))),
             }
         }
     }
-    let missing = |rank| SpecError::value(format!("Configuration file {file} invalid, no record for task id {rank}"));
-    commands.into_iter().enumerate().map(|(rank, command)| command.ok_or_else(|| missing(rank))).collect()
+    let missing = |rank| {
+        SpecError::value(format!("Configuration file {file} invalid, no record for task id {rank}"))
+    };
+    commands
+        .into_iter()
+        .enumerate()
+        .map(|(rank, command)| command.ok_or_else(|| missing(rank)))
+        .collect()
 }
 
 /// The lines with their continuations, and the number of the last line of each.
@@ -145,7 +165,12 @@ mod tests {
     fn each_rank_gets_its_program() {
         assert_eq!(
             commands("# ranks\n1,0 echo zero %o\n3 echo task:%t\n* echo rest %o\n", 4).unwrap(),
-            [vec!["echo", "zero", "1"], vec!["echo", "zero", "0"], vec!["echo", "rest", "2"], vec!["echo", "task:3"]]
+            [
+                vec!["echo", "zero", "1"],
+                vec!["echo", "zero", "0"],
+                vec!["echo", "rest", "2"],
+                vec!["echo", "task:3"]
+            ]
         );
         assert_eq!(commands("*\techo a \\\n  b\n\n* echo c", 1).unwrap(), [["echo", "a", "b"]]);
     }
@@ -153,7 +178,10 @@ mod tests {
     #[test]
     fn words_of_the_command_line_follow_those_of_the_file() {
         let args = ["two words", "%t"].map(str::to_owned);
-        assert_eq!(parse("* echo %t", "m.conf", 1, &args).unwrap(), [["echo", "0", "two words", "%t"]]);
+        assert_eq!(
+            parse("* echo %t", "m.conf", 1, &args).unwrap(),
+            [["echo", "0", "two words", "%t"]]
+        );
     }
 
     #[test]
@@ -169,13 +197,19 @@ mod tests {
             ("%%t %%%t 'a'%t'%t' \"a b\"", &["t", "0", "a0%t", "\"a", "b\""]),
             ("a # b;  ", &["a", "#", "b;"]),
         ] {
-            assert_eq!(commands(&format!("* ./args {text}\n"), 1).unwrap()[0][1..], *words, "{text}");
+            assert_eq!(
+                commands(&format!("* ./args {text}\n"), 1).unwrap()[0][1..],
+                *words,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_wrong_is_said_with_the_line() {
-        let line = |number: u32, why: &str| format!("{why}\nLine {number} of configuration file m.conf invalid");
+        let line = |number: u32, why: &str| {
+            format!("{why}\nLine {number} of configuration file m.conf invalid")
+        };
         for (text, error) in [
             ("0 a\n0 b\n1 c\n", line(2, "Duplicate record for task 0")),
             ("0,0 a\n", line(1, "Duplicate record for task 0")),
@@ -192,7 +226,11 @@ mod tests {
         ] {
             assert_eq!(commands(text, 2), Err(error), "{text}");
         }
-        assert!(commands("* echo 'a\n", 1).unwrap_err().ends_with("Line 1 of configuration file m.conf invalid"));
+        assert!(
+            commands("* echo 'a\n", 1)
+                .unwrap_err()
+                .ends_with("Line 1 of configuration file m.conf invalid")
+        );
     }
 
     proptest! {

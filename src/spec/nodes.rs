@@ -37,7 +37,8 @@ fn number(text: &str) -> Result<u32, SpecError> {
         Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
         _ => (text, 1),
     };
-    let count = if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u32>().ok() } else { None };
+    let count =
+        if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u32>().ok() } else { None };
     count
         .and_then(|count| count.checked_mul(unit))
         .filter(|&count| count <= i32::MAX as u32)

@@ -28,11 +28,23 @@ const KEYS: [Key; 13] = [
     Key("memory", "Memory", AMOUNT, |p, text| put(&mut p.max_mem_mb, megabytes(text))),
     Key("max_cpus_per_node", "MaxCPUsPerNode", COUNT, |p, text| put(&mut p.max_cpus, count(text))),
     Key("max_gpus", "MaxGPUs", COUNT, |p, text| put(&mut p.max_gpus, count(text))),
-    Key("max_time", "MaxTime", LIMITS, |p, text| put(&mut p.max_time_secs, time::parse_limit(text).ok())),
-    Key("default_time", "DefaultTime", "minutes, hours:minutes:seconds, days-hours or NONE", |p, text| {
-        put(&mut p.default_time_secs, if is(text, "none") { Some(None) } else { time::parse_limit(text).ok() })
+    Key("max_time", "MaxTime", LIMITS, |p, text| {
+        put(&mut p.max_time_secs, time::parse_limit(text).ok())
     }),
-    Key("def_mem_per_cpu", "DefMemPerCPU", AMOUNT, |p, text| put(&mut p.def_mem_per_cpu_mb, megabytes(text))),
+    Key(
+        "default_time",
+        "DefaultTime",
+        "minutes, hours:minutes:seconds, days-hours or NONE",
+        |p, text| {
+            put(
+                &mut p.default_time_secs,
+                if is(text, "none") { Some(None) } else { time::parse_limit(text).ok() },
+            )
+        },
+    ),
+    Key("def_mem_per_cpu", "DefMemPerCPU", AMOUNT, |p, text| {
+        put(&mut p.def_mem_per_cpu_mb, megabytes(text))
+    }),
     Key("priority_tier", "PriorityTier", "a whole number from 0 to 65533", |p, text| {
         put(&mut p.priority_tier, text.parse().ok().filter(|tier| *tier <= 65_533).map(Some))
     }),
@@ -42,9 +54,17 @@ const KEYS: [Key; 13] = [
         "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n, n from 1 to 1000",
         |p, text| put(&mut p.over_subscribe, over_subscribe(text)),
     ),
-    Key("allowed_hours", "AllowedHours", "two times of the day that differ, such as 18:00-08:00, or ALL", |p, text| {
-        put(&mut p.allowed_hours, if is(text, "all") { Some(None) } else { hours::parse(text).map(Some) })
-    }),
+    Key(
+        "allowed_hours",
+        "AllowedHours",
+        "two times of the day that differ, such as 18:00-08:00, or ALL",
+        |p, text| {
+            put(
+                &mut p.allowed_hours,
+                if is(text, "all") { Some(None) } else { hours::parse(text).map(Some) },
+            )
+        },
+    ),
     Key("state", "State", "UP, DOWN, DRAIN or INACTIVE", |p, text| {
         put(&mut p.state, PartitionState::ALL.into_iter().find(|state| is(text, state.name())))
     }),
@@ -69,9 +89,15 @@ pub enum PartitionError {
 ///
 /// # Errors
 /// The key is not known, or the value makes no sense.
-pub fn set(partition: &mut Partition, key: &str, value: &str, written: Written) -> Result<(), PartitionError> {
+pub fn set(
+    partition: &mut Partition,
+    key: &str,
+    value: &str,
+    written: Written,
+) -> Result<(), PartitionError> {
     let plain = |key: &str| key.replace('_', "").to_ascii_lowercase();
-    let Some(Key(_, _, forms, put)) = KEYS.iter().find(|Key(name, ..)| plain(name) == plain(key)) else {
+    let Some(Key(_, _, forms, put)) = KEYS.iter().find(|Key(name, ..)| plain(name) == plain(key))
+    else {
         let names = KEYS.iter().map(|Key(in_file, of_slurm, ..)| match written {
             Written::InFile => *in_file,
             Written::ToScontrol => *of_slurm,
@@ -125,7 +151,9 @@ const DEFAULT_JOBS: u32 = 4;
 
 fn over_subscribe(text: &str) -> Option<OverSubscribe> {
     let (word, jobs) = match text.split_once(':') {
-        Some((word, jobs)) => (word, Some(jobs.parse().ok().filter(|jobs| (1..=1000).contains(jobs))?)),
+        Some((word, jobs)) => {
+            (word, Some(jobs.parse().ok().filter(|jobs| (1..=1000).contains(jobs))?))
+        }
         None => (text, None),
     };
     match (word.to_ascii_lowercase().as_str(), jobs) {
@@ -158,9 +186,15 @@ mod tests {
         assert_eq!(with("MaxTime", "2:00:00"), with("max_time", "2:00:00"));
         assert_eq!(with("cpus", "0-2,5").unwrap().cpus, Some([0, 1, 2, 5].into()));
         assert_eq!(with("memory", "8G").unwrap().max_mem_mb, Some(8192));
-        assert_eq!(with("OverSubscribe", "force:2").unwrap().over_subscribe, OverSubscribe::Force(2));
+        assert_eq!(
+            with("OverSubscribe", "force:2").unwrap().over_subscribe,
+            OverSubscribe::Force(2)
+        );
         assert_eq!(with("State", "drain").unwrap().state, PartitionState::Drain);
-        assert_eq!(with("allowed_hours", "18:00-08:00").unwrap().allowed_hours.unwrap().to_string(), "18:00-08:00");
+        assert_eq!(
+            with("allowed_hours", "18:00-08:00").unwrap().allowed_hours.unwrap().to_string(),
+            "18:00-08:00"
+        );
         let open = Partition { max_cpus: Some(4), ..Partition::default() };
         let mut partition = open;
         set(&mut partition, "MaxCPUsPerNode", "UNLIMITED", Written::ToScontrol).unwrap();
@@ -185,7 +219,10 @@ mod tests {
         ] {
             assert!(matches!(with(key, value), Err(PartitionError::Expected(_))), "{key}={value}");
         }
-        assert_eq!(with("max_tme", "1"), Err(PartitionError::UnknownKey("did you mean max_time?".to_owned())));
+        assert_eq!(
+            with("max_tme", "1"),
+            Err(PartitionError::UnknownKey("did you mean max_time?".to_owned()))
+        );
     }
 
     #[test]
@@ -206,7 +243,11 @@ mod tests {
         };
         assert_eq!(limits(Some(60), Some(60)), Ok(()));
         assert_eq!((limits(None, Some(60)), limits(Some(60), None)), (Ok(()), Ok(())));
-        assert!(limits(Some(61), Some(60)).unwrap_err().starts_with("DefaultTime 61 s is more than MaxTime 60 s"));
+        assert!(
+            limits(Some(61), Some(60))
+                .unwrap_err()
+                .starts_with("DefaultTime 61 s is more than MaxTime 60 s")
+        );
     }
 
     proptest! {

@@ -3,7 +3,8 @@
 use crate::spec::error::SpecError;
 use crate::spec::suggest;
 
-const NAMES: [&str; 10] = ["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
+const NAMES: [&str; 10] =
+    ["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
 
 /// The names of the limits: `ALL` (also nothing at all), `NONE`, or names, in any case and with `RLIMIT_` before them
 /// or not.
@@ -22,7 +23,8 @@ pub fn parse(text: &str) -> Result<Vec<&'static str>, SpecError> {
         _ => {
             let names = text.split(',').map(|word| known(word).ok_or(word));
             names.collect::<Result<_, _>>().map_err(|word: &str| {
-                let forms = suggest::one_of("ALL, NONE, or of these, separated by commas", word, NAMES);
+                let forms =
+                    suggest::one_of("ALL, NONE, or of these, separated by commas", word, NAMES);
                 SpecError::invalid_option("--propagate", text).with_hint(forms)
             })
         }
@@ -40,7 +42,10 @@ mod tests {
         assert_eq!(parse("none"), Ok(vec![]));
         assert_eq!(parse("core,RLIMIT_NOFILE"), Ok(vec!["CORE", "NOFILE"]));
         for text in ["CORES", "CORE,", "ALL,CORE", "CORE,NONE"] {
-            assert_eq!(parse(text).unwrap_err().to_string(), format!("Invalid --propagate specification: {text}"));
+            assert_eq!(
+                parse(text).unwrap_err().to_string(),
+                format!("Invalid --propagate specification: {text}")
+            );
         }
     }
 }

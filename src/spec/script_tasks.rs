@@ -35,13 +35,14 @@ const RANK: [&str; 2] = ["SLURM_PROCID", "SLURM_LOCALID"];
 const COUNT: [&str; 3] = ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"];
 
 /// Words after which a command follows in the same place.
-const RESERVED: [&str; 12] = ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done"];
+const RESERVED: [&str; 12] =
+    ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done"];
 
 /// Commands that run the command among their arguments, or in a quoted one.
 const WRAPPERS: [&str; 28] = [
-    "time", "exec", "command", "builtin", "eval", "nohup", "nice", "ionice", "env", "timeout", "stdbuf", "setsid",
-    "xargs", "taskset", "numactl", "sudo", "strace", "trap", "sh", "bash", "dash", "zsh", "ksh", "flock", "xvfb-run",
-    "coproc", "watch", "find",
+    "time", "exec", "command", "builtin", "eval", "nohup", "nice", "ionice", "env", "timeout",
+    "stdbuf", "setsid", "xargs", "taskset", "numactl", "sudo", "strace", "trap", "sh", "bash",
+    "dash", "zsh", "ksh", "flock", "xvfb-run", "coproc", "watch", "find",
 ];
 
 /// The arguments of find before which no command stands.
@@ -70,12 +71,20 @@ pub fn script_tasks(script: &str) -> ScriptTasks {
     let (calls, code, foreign) = match first.strip_prefix("#!") {
         Some(line) if !names_a_shell(line) => {
             let is_code = |line: &&str| !line.trim_start().starts_with('#');
-            let code: String = script.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect();
+            let code: String =
+                script.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect();
             (quoted_call(&code), String::new(), code)
         }
         _ => {
             let Scanned { commands, code, foreign } = scan(script);
-            (commands.iter().find_map(|command| call(command, 0)).or_else(|| quoted_call(&foreign)), code, foreign)
+            (
+                commands
+                    .iter()
+                    .find_map(|command| call(command, 0))
+                    .or_else(|| quoted_call(&foreign)),
+                code,
+                foreign,
+            )
         }
     };
     let is_read = |name: &&&str| {
@@ -105,7 +114,9 @@ fn launcher(word: &str) -> Option<&'static str> {
     let is_one = |name: &&str| match word.strip_prefix(*name) {
         Some("") => true,
         Some(rest) => {
-            VARIED.contains(name) && rest.starts_with(['.', '_']) && !NO_PROGRAM.iter().any(|end| rest.ends_with(end))
+            VARIED.contains(name)
+                && rest.starts_with(['.', '_'])
+                && !NO_PROGRAM.iter().any(|end| rest.ends_with(end))
         }
         None => false,
     };
@@ -135,7 +146,9 @@ fn looked_for(words: &[Word]) -> Option<&str> {
 fn reads_of<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     code.lines()
-        .flat_map(move |line| line.match_indices(name).map(move |(at, _)| (&line[..at], &line[at + name.len()..])))
+        .flat_map(move |line| {
+            line.match_indices(name).map(move |(at, _)| (&line[..at], &line[at + name.len()..]))
+        })
         .filter(move |(before, after)| !before.ends_with(in_name) && !after.starts_with(in_name))
         .map(|(before, _)| before)
 }
@@ -144,20 +157,27 @@ fn reads_of<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
 fn in_shell(before: &str) -> bool {
     let sign = before.strip_suffix(['#', '!']).unwrap_or(before);
     let dollar = before.strip_suffix('$').or_else(|| sign.strip_suffix("${"));
-    let in_arithmetic = || before.rsplit_once("((").is_some_and(|(_, inside)| !inside.contains("))"));
+    let in_arithmetic =
+        || before.rsplit_once("((").is_some_and(|(_, inside)| !inside.contains("))"));
     dollar.map_or_else(in_arithmetic, |before| !before.ends_with('\\'))
 }
 
 /// `environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}`, `printenv NAME`.
 fn in_lookup(before: &str) -> bool {
     let bare = before.trim_end_matches(['"', '\'', '\\']);
-    (bare.len() < before.len() && bare.ends_with(['[', '('])) || bare.ends_with("ENV{") || before.ends_with("printenv ")
+    (bare.len() < before.len() && bare.ends_with(['[', '(']))
+        || bare.ends_with("ENV{")
+        || before.ends_with("printenv ")
 }
 
 /// A launcher that begins a quoted text.
 fn quoted_call(code: &str) -> Option<&'static str> {
     let starts = code.match_indices(['"', '\'', '`']).map(|(at, _)| &code[at + 1..]);
-    starts.filter_map(|text| launcher(text.split(|c: char| c.is_whitespace() || "\"'`".contains(c)).next()?)).next()
+    starts
+        .filter_map(|text| {
+            launcher(text.split(|c: char| c.is_whitespace() || "\"'`".contains(c)).next()?)
+        })
+        .next()
 }
 
 /// The launcher that a simple command runs.
@@ -182,7 +202,9 @@ fn call(words: &[Word], depth: usize) -> Option<&'static str> {
         return Some(name);
     }
     if DECLARATIONS.contains(&name) {
-        return rest.iter().find_map(|word| launcher(assigned(&word.text)?.split_whitespace().next()?));
+        return rest
+            .iter()
+            .find_map(|word| launcher(assigned(&word.text)?.split_whitespace().next()?));
     }
     let as_module = || {
         let pairs = rest.windows(2).filter(|pair| pair[0].text == "-m");
@@ -194,7 +216,9 @@ fn call(words: &[Word], depth: usize) -> Option<&'static str> {
         return as_module();
     }
     let inside = |word: &Word| match launcher(&word.text) {
-        None if word.quoted && depth < MAX_DEPTH => scan(&word.text).commands.iter().find_map(|c| call(c, depth + 1)),
+        None if word.quoted && depth < MAX_DEPTH => {
+            scan(&word.text).commands.iter().find_map(|c| call(c, depth + 1))
+        }
         found => found,
     };
     let of_find = |word: &Word| name == "find" && !FIND_ACTIONS.contains(&word.text.as_str());
@@ -293,7 +317,8 @@ struct Scanner<'a> {
 
 fn scan(text: &str) -> Scanned {
     let (now, outer) = (Open::default(), Vec::new());
-    let mut scanner = Scanner { text, at: 0, scanned: Scanned::default(), now, outer, heredocs: Vec::new() };
+    let mut scanner =
+        Scanner { text, at: 0, scanned: Scanned::default(), now, outer, heredocs: Vec::new() };
     while let Some(c) = scanner.rest().chars().next() {
         let from = scanner.at;
         if c == '#' && scanner.now.word.is_none() && !scanner.now.in_quotes {
@@ -324,7 +349,8 @@ impl<'a> Scanner<'a> {
 
     /// A command inside the one that is open.
     fn open(&mut self, end: char) {
-        self.outer.push(std::mem::replace(&mut self.now, Open { end: Some(end), ..Open::default() }));
+        self.outer
+            .push(std::mem::replace(&mut self.now, Open { end: Some(end), ..Open::default() }));
     }
 
     fn end_command(&mut self) {
@@ -337,7 +363,8 @@ impl<'a> Scanner<'a> {
         self.end_command();
         self.now = self.outer.pop().unwrap_or_default();
         let last = self.scanned.commands[before..].last();
-        if let (Some(word), Some(name)) = (&mut self.now.word, last.and_then(|words| looked_for(words)))
+        if let (Some(word), Some(name)) =
+            (&mut self.now.word, last.and_then(|words| looked_for(words)))
             && let Some(start) = word.text.strip_suffix('$')
         {
             word.text = format!("{start}{name}");
@@ -415,7 +442,10 @@ impl<'a> Scanner<'a> {
         } else if c == '<' && rest.starts_with('<') {
             self.now.end_word();
             let line = rest[1..].trim_start_matches(['-', ' ']);
-            let end: String = line.chars().take_while(|c| !c.is_whitespace() && !";|&<>()".contains(*c)).collect();
+            let end: String = line
+                .chars()
+                .take_while(|c| !c.is_whitespace() && !";|&<>()".contains(*c))
+                .collect();
             let bare = end.replace(['"', '\'', '\\'], "");
             let reader = reader(&self.now.words, bare != end);
             self.heredocs.push(HereDoc { end: bare, reader });
@@ -425,7 +455,12 @@ impl<'a> Scanner<'a> {
             self.open(')');
         } else {
             // `2>file`: the number belongs to the redirection.
-            if self.now.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
+            if self
+                .now
+                .word
+                .as_ref()
+                .is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit()))
+            {
                 self.now.word = None;
             }
             self.now.end_word();
@@ -442,7 +477,8 @@ impl<'a> Scanner<'a> {
                 return;
             }
             let lines = self.rest().split_inclusive('\n');
-            let lines = lines.take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
+            let lines = lines
+                .take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
             let body = &self.rest()[..lines.map(str::len).sum()];
             match reader {
                 Reader::Interpreter => self.scanned.foreign.push_str(body),
@@ -459,8 +495,9 @@ impl<'a> Scanner<'a> {
 /// Who reads the here-document of a command that begins so.
 fn reader(words: &[Word], is_quoted: bool) -> Reader {
     let mut names = words.iter().map(|word| base(&word.text));
-    let is_interpreter =
-        |name: &str| INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'));
+    let is_interpreter = |name: &str| {
+        INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
+    };
     match names.find(|name| SHELLS.contains(name) || is_interpreter(name)) {
         Some(name) if SHELLS.contains(&name) => Reader::Shell,
         Some(_) => Reader::Interpreter,
@@ -555,7 +592,10 @@ mod tests {
             assert!(calls(script), "{script}");
         }
         for name in LAUNCHERS {
-            assert_eq!(script_tasks(&format!("#!/bin/sh\n{name} x\n")), ScriptTasks::Calls(name.to_owned()));
+            assert_eq!(
+                script_tasks(&format!("#!/bin/sh\n{name} x\n")),
+                ScriptTasks::Calls(name.to_owned())
+            );
         }
     }
 
@@ -608,13 +648,22 @@ mod tests {
     #[test]
     fn in_another_language_a_launcher_counts_at_the_beginning_of_a_quoted_text() {
         let python = |line: &str| script_tasks(&format!("#!/usr/bin/env python3\n{line}\n"));
-        for line in ["subprocess.run([\"srun\", \"x\"])", "os.system('/usr/bin/mpirun x')", "exec(`torchrun`)"] {
+        for line in [
+            "subprocess.run([\"srun\", \"x\"])",
+            "os.system('/usr/bin/mpirun x')",
+            "exec(`torchrun`)",
+        ] {
             assert!(matches!(python(line), ScriptTasks::Calls(_)), "{line}");
         }
-        for line in ["srun_count = 1; mysrun(); x = 'srun-like.srun.py'", "import ray", "# \"srun\""] {
+        for line in
+            ["srun_count = 1; mysrun(); x = 'srun-like.srun.py'", "import ray", "# \"srun\""]
+        {
             assert_eq!(python(line), ScriptTasks::Silent, "{line}");
         }
-        assert_eq!(python("r = os.environ['SLURM_PROCID']"), ScriptTasks::ReadsRank("SLURM_PROCID".to_owned()));
+        assert_eq!(
+            python("r = os.environ['SLURM_PROCID']"),
+            ScriptTasks::ReadsRank("SLURM_PROCID".to_owned())
+        );
     }
 
     #[test]
@@ -636,7 +685,10 @@ mod tests {
             ("cat <<EOF\n$SLURM_LOCALID\nEOF", rank("SLURM_LOCALID")),
             ("bash <<EOF\necho $SLURM_LOCALID\nEOF", rank("SLURM_LOCALID")),
             ("python -c 'import os; print(os.environ[\"SLURM_PROCID\"])'", rank("SLURM_PROCID")),
-            ("python -c \"import os; print(os.getenv(\\\"SLURM_PROCID\\\"))\"", rank("SLURM_PROCID")),
+            (
+                "python -c \"import os; print(os.getenv(\\\"SLURM_PROCID\\\"))\"",
+                rank("SLURM_PROCID"),
+            ),
             ("Rscript - <<'EOF'\nSys.getenv('SLURM_PROCID')\nEOF", rank("SLURM_PROCID")),
             ("perl -e 'print $ENV{SLURM_PROCID}'", rank("SLURM_PROCID")),
             ("#!/usr/bin/perl\nprint $ENV{SLURM_PROCID};", rank("SLURM_PROCID")),
@@ -655,7 +707,13 @@ mod tests {
 
     #[test]
     fn a_shell_is_known_by_its_name() {
-        for head in ["#!/bin/bash", "#!/bin/sh -e", "#! /usr/bin/env bash", "#!/usr/bin/env -S A=1 zsh -e", ""] {
+        for head in [
+            "#!/bin/bash",
+            "#!/bin/sh -e",
+            "#! /usr/bin/env bash",
+            "#!/usr/bin/env -S A=1 zsh -e",
+            "",
+        ] {
             assert!(calls(&format!("{head}\nsrun hostname\n")), "{head}");
             assert!(!calls(&format!("{head}\necho 'srun' # srun\n")), "{head}");
         }
@@ -679,7 +737,8 @@ mod tests {
 
     #[test]
     fn deep_nesting_is_read_in_one_pass() {
-        for piece in ["$(", "(", "`", "\"${", "\"$(", "((", "<(", "'", "<<", "{", "${'", "sh -c \""] {
+        for piece in ["$(", "(", "`", "\"${", "\"$(", "((", "<(", "'", "<<", "{", "${'", "sh -c \""]
+        {
             let _ = script_tasks(&piece.repeat(100_000));
         }
     }

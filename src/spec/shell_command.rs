@@ -1,7 +1,8 @@
 //! Where a command line that starts a shell has the shell's commands.
 
 /// The shells whose scripts are read as shell.
-pub const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
+pub const SHELLS: [&str; 9] =
+    ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
 
 /// Shells with a language of their own.
 const OTHER_SHELLS: [&str; 3] = ["fish", "csh", "tcsh"];

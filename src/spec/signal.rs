@@ -17,9 +17,9 @@ const RTMIN: i32 = 34;
 const RTMAX: i32 = 64;
 
 const NAMES: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
-    "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
-    "PWR", "SYS",
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
 /// The number of a signal: `USR1`, `SIGUSR1` or `10`, in any case; also `RTMIN+2` and `RTMAX-1`.
@@ -27,13 +27,19 @@ const NAMES: [&str; 31] = [
 /// # Errors
 /// `Unknown job signal: FOO`, also for numbers that Linux does not have.
 pub fn parse(text: &str) -> Result<i32, SpecError> {
-    number(text)
-        .ok_or_else(|| SpecError::value(format!("Unknown job signal: {}", shown(text))).with_hint(hint("", text)))
+    number(text).ok_or_else(|| {
+        SpecError::value(format!("Unknown job signal: {}", shown(text))).with_hint(hint("", text))
+    })
 }
 
 /// What is understood, and the name that is nearest to what was written for one.
 fn hint(form: &str, text: &str) -> String {
-    let name = text.rsplit(':').next().and_then(|text| text.split('@').next()).unwrap_or_default().to_ascii_uppercase();
+    let name = text
+        .rsplit(':')
+        .next()
+        .and_then(|text| text.split('@').next())
+        .unwrap_or_default()
+        .to_ascii_uppercase();
     let forms = format!("{form}a signal is a number or a name such as TERM or USR1");
     suggest::hint(&forms, name.strip_prefix("SIG").unwrap_or(&name), NAMES)
 }
@@ -43,14 +49,17 @@ fn hint(form: &str, text: &str) -> String {
 /// # Errors
 /// `Invalid --signal specification: …`.
 pub fn parse_warn(text: &str) -> Result<WarnSignal, SpecError> {
-    warn(text)
-        .ok_or_else(|| SpecError::invalid_option("--signal", text).with_hint(hint("[B:]SIGNAL[@SECONDS], ", text)))
+    warn(text).ok_or_else(|| {
+        SpecError::invalid_option("--signal", text).with_hint(hint("[B:]SIGNAL[@SECONDS], ", text))
+    })
 }
 
 fn warn(text: &str) -> Option<WarnSignal> {
     let (batch_only, text) = match text.split_once(':') {
         Some((letters, rest)) => {
-            if letters.is_empty() || !letters.bytes().all(|b| matches!(b, b'B' | b'b' | b'R' | b'r')) {
+            if letters.is_empty()
+                || !letters.bytes().all(|b| matches!(b, b'B' | b'b' | b'R' | b'r'))
+            {
                 return None;
             }
             (letters.contains(['B', 'b']), rest)
@@ -58,7 +67,9 @@ fn warn(text: &str) -> Option<WarnSignal> {
         None => (false, text),
     };
     let (signal, before_secs) = match text.split_once('@') {
-        Some((signal, secs)) => (signal, array::number(secs).filter(|&secs| secs <= MAX_BEFORE_SECS)?),
+        Some((signal, secs)) => {
+            (signal, array::number(secs).filter(|&secs| secs <= MAX_BEFORE_SECS)?)
+        }
         None => (text, DEFAULT_BEFORE_SECS),
     };
     Some(WarnSignal { signal: number(signal)?, before_secs, batch_only })
@@ -85,8 +96,12 @@ fn number(text: &str) -> Option<i32> {
         "IOT" => number("ABRT"),
         "CLD" => number("CHLD"),
         _ => match (short.strip_prefix("RTMIN"), short.strip_prefix("RTMAX")) {
-            (Some(offset), _) if offset.is_empty() || offset.starts_with('+') => real_time(RTMIN, offset),
-            (_, Some(offset)) if offset.is_empty() || offset.starts_with('-') => real_time(RTMAX, offset),
+            (Some(offset), _) if offset.is_empty() || offset.starts_with('+') => {
+                real_time(RTMIN, offset)
+            }
+            (_, Some(offset)) if offset.is_empty() || offset.starts_with('-') => {
+                real_time(RTMAX, offset)
+            }
             _ => None,
         },
     }
@@ -137,23 +152,50 @@ mod tests {
 
     #[test]
     fn unknown_signals_are_refused_with_scancels_text() {
-        for text in ["FOO", "", "0", "99", "-9", "32", "SIG", "RTMIN+31", "RTMAX+1", "RTMINX", "SIGSIGUSR1", "USR1 "] {
-            assert_eq!(parse(text).map_err(|e| e.to_string()), Err(format!("Unknown job signal: {text}")));
+        for text in [
+            "FOO",
+            "",
+            "0",
+            "99",
+            "-9",
+            "32",
+            "SIG",
+            "RTMIN+31",
+            "RTMAX+1",
+            "RTMINX",
+            "SIGSIGUSR1",
+            "USR1 ",
+        ] {
+            assert_eq!(
+                parse(text).map_err(|e| e.to_string()),
+                Err(format!("Unknown job signal: {text}"))
+            );
         }
     }
 
     #[test]
     fn a_warning_names_signal_target_and_time() {
-        let warn = |signal, before_secs, batch_only| Ok(WarnSignal { signal, before_secs, batch_only });
+        let warn =
+            |signal, before_secs, batch_only| Ok(WarnSignal { signal, before_secs, batch_only });
         assert_eq!(parse_warn("USR1"), warn(10, 60, false));
         assert_eq!(parse_warn("USR2@90"), warn(12, 90, false));
         assert_eq!(parse_warn("B:USR1@300"), warn(10, 300, true));
         assert_eq!(parse_warn("RB:10@5"), warn(10, 5, true));
         assert_eq!(parse_warn("R:TERM"), warn(15, 60, false));
         assert_eq!(parse_warn("INT@0"), warn(2, 0, false));
-        for text in
-            ["FOO@10", "", "@10", "USR1@", "USR1@x", "USR1@65536", "X:USR1", ":USR1", "B:", "B:R:USR1", "USR1@1@2"]
-        {
+        for text in [
+            "FOO@10",
+            "",
+            "@10",
+            "USR1@",
+            "USR1@x",
+            "USR1@65536",
+            "X:USR1",
+            ":USR1",
+            "B:",
+            "B:R:USR1",
+            "USR1@1@2",
+        ] {
             let error = parse_warn(text).expect_err(text);
             assert_eq!(error.to_string(), format!("Invalid --signal specification: {text}"));
             assert_eq!(error.exit_code(), 255);

@@ -86,7 +86,9 @@ pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
         let is = |name: &str| word.eq_ignore_ascii_case(name);
         if is("all") {
             all = true;
-        } else if let Some(state) = JobState::ALL.into_iter().find(|state| is(state.name()) || is(state.code())) {
+        } else if let Some(state) =
+            JobState::ALL.into_iter().find(|state| is(state.name()) || is(state.code()))
+        {
             if !states.contains(&state) {
                 states.push(state);
             }
@@ -102,8 +104,11 @@ pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
 }
 
 fn unknown(word: &str) -> SpecError {
-    SpecError::value(format!("Invalid job state specified: {}\nValid job states include: {VALID_NAMES}", shown(word)))
-        .with_hint_of(suggest::nearest(word, VALID_NAMES.split(',').chain(["all"])))
+    SpecError::value(format!(
+        "Invalid job state specified: {}\nValid job states include: {VALID_NAMES}",
+        shown(word)
+    ))
+    .with_hint_of(suggest::nearest(word, VALID_NAMES.split(',').chain(["all"])))
 }
 
 #[cfg(test)]
@@ -115,7 +120,10 @@ mod tests {
     fn names_and_codes_are_read_in_any_case() {
         use JobState::*;
         assert_eq!(parse_list("pd,running"), Ok(StateFilter::Some(vec![Pending, Running])));
-        assert_eq!(parse_list("CD,F,CA"), Ok(StateFilter::Some(vec![Completed, Failed, Cancelled])));
+        assert_eq!(
+            parse_list("CD,F,CA"),
+            Ok(StateFilter::Some(vec![Completed, Failed, Cancelled]))
+        );
         assert_eq!(parse_list("R,r,RUNNING,"), Ok(StateFilter::Some(vec![Running])));
         assert_eq!(parse_list("out_of_memory"), Ok(StateFilter::Some(vec![OutOfMemory])));
         assert_eq!(parse_list("All"), Ok(StateFilter::All));
@@ -124,7 +132,8 @@ mod tests {
 
     #[test]
     fn no_state_of_slotd_is_among_those_that_it_never_has() {
-        let has = |word| JobState::ALL.iter().any(|state| state.name() == word || state.code() == word);
+        let has =
+            |word| JobState::ALL.iter().any(|state| state.name() == word || state.code() == word);
         assert!(!ABSENT.iter().any(|(name, code)| has(*name) || has(*code)));
     }
 
@@ -140,7 +149,9 @@ mod tests {
     #[test]
     fn an_unknown_state_is_named_and_the_valid_ones_listed() {
         let text = parse_list("R,bogus").expect_err("bogus").to_string();
-        assert!(text.starts_with("Invalid job state specified: bogus\nValid job states include: PENDING,RUNNING,"));
+        assert!(text.starts_with(
+            "Invalid job state specified: bogus\nValid job states include: PENDING,RUNNING,"
+        ));
         assert!(parse_list("").is_err());
     }
 

@@ -23,7 +23,10 @@ pub fn parse_limit(text: &str) -> Result<Option<u64>, SpecError> {
 
 /// As [`parse_limit`], for the named option.
 pub fn parse_limit_for(text: &str, option: &str) -> Result<Option<u64>, SpecError> {
-    if text == "-1" || text.eq_ignore_ascii_case("unlimited") || text.eq_ignore_ascii_case("infinite") {
+    if text == "-1"
+        || text.eq_ignore_ascii_case("unlimited")
+        || text.eq_ignore_ascii_case("infinite")
+    {
         return Ok(None);
     }
     let invalid = || SpecError::invalid_option(option, text).with_hint(hint(text));
@@ -163,10 +166,18 @@ mod tests {
         }
         let hint = |text: &str| parse_limit(text).expect_err(text).hint.expect("a hint");
         assert!(hint("x").starts_with("minutes, ") && !hint("x").contains("did you mean"));
-        for (text, meant) in
-            [("1h", "1:00:00"), ("90m", "90"), ("2d", "2-0"), ("30s", "0:30"), ("unlimted", "UNLIMITED")]
-        {
-            assert!(hint(text).ends_with(&format!("; did you mean {meant}?")), "{text}: {}", hint(text));
+        for (text, meant) in [
+            ("1h", "1:00:00"),
+            ("90m", "90"),
+            ("2d", "2-0"),
+            ("30s", "0:30"),
+            ("unlimted", "UNLIMITED"),
+        ] {
+            assert!(
+                hint(text).ends_with(&format!("; did you mean {meant}?")),
+                "{text}: {}",
+                hint(text)
+            );
             assert!(parse_limit(meant).is_ok());
         }
         assert_eq!(

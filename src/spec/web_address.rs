@@ -64,9 +64,16 @@ mod tests {
             assert_eq!((address.to_string().as_str(), address.whole()), (shown, text));
             assert_eq!(format!("{address:?}"), shown);
         }
-        for text in
-            ["", "example.org", "ftp://x/", "http://", "https:///path", "http://a b/", "http://x\r\n", "https://me@"]
-        {
+        for text in [
+            "",
+            "example.org",
+            "ftp://x/",
+            "http://",
+            "https:///path",
+            "http://a b/",
+            "http://x\r\n",
+            "https://me@",
+        ] {
             assert_eq!(WebAddress::parse(text), None, "{text:?}");
         }
     }

@@ -82,7 +82,10 @@ impl Reader {
 
     /// All records that answer the question, by number, and before them the earlier runs that do.
     #[cfg(test)]
-    pub fn accounting_with_runs(&mut self, filter: &JobQuery) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
+    pub fn accounting_with_runs(
+        &mut self,
+        filter: &JobQuery,
+    ) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
         let ids = self.candidates(&JobQuery { duplicates: true, ..filter.clone() })?;
         self.records_with_runs(&ids, filter)
     }
@@ -118,20 +121,29 @@ fn keys(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Key>, Stor
     }
     let mut found = rows.into_iter().map(load::key).collect::<Result<Vec<_>, _>>()?;
     if filter.duplicates {
-        let ran_before: Vec<JobRef> = runs::jobs_since(conn, filter.since)?.into_iter().map(JobRef::job).collect();
+        let ran_before: Vec<JobRef> =
+            runs::jobs_since(conn, filter.since)?.into_iter().map(JobRef::job).collect();
         found.extend(load::named_keys(conn, &ran_before)?);
     }
     Ok(found)
 }
 
-fn present(conn: &mut SqliteConnection, ids: &[JobId], filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
+fn present(
+    conn: &mut SqliteConnection,
+    ids: &[JobId],
+    filter: &JobQuery,
+) -> Result<Vec<Job>, StoreError> {
     let (mut jobs, _) = load::assemble(conn, ids)?;
     // The rows are candidates; the rules of the model decide.
     jobs.retain(|job| filter.matches(job));
     Ok(jobs)
 }
 
-fn earlier(conn: &mut SqliteConnection, ids: &[JobId], filter: &JobQuery) -> Result<Vec<EarlierRun>, StoreError> {
+fn earlier(
+    conn: &mut SqliteConnection,
+    ids: &[JobId],
+    filter: &JobQuery,
+) -> Result<Vec<EarlierRun>, StoreError> {
     // What was ended for the requeue is in no state that can be asked for but those that it was in before.
     let mut of_requeued = filter.clone();
     of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
@@ -152,12 +164,14 @@ fn earlier(conn: &mut SqliteConnection, ids: &[JobId], filter: &JobQuery) -> Res
     Ok(found)
 }
 
-type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, KeyColumns>, Sqlite>;
+type Candidates<'a> =
+    IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, KeyColumns>, Sqlite>;
 
 /// Jobs that have not ended, which have an index of their own; `None` where none of them can answer.
 fn live(filter: &JobQuery) -> Option<Candidates<'_>> {
     let states = wanted_states(filter, false);
-    (!states.is_empty()).then(|| candidates(filter).filter(jobs::end_us.is_null().and(jobs::state.eq_any(states))))
+    (!states.is_empty())
+        .then(|| candidates(filter).filter(jobs::end_us.is_null().and(jobs::state.eq_any(states))))
 }
 
 /// Jobs that have ended, by the time they did; `None` where none of them can answer.
@@ -168,7 +182,8 @@ fn ended(filter: &JobQuery) -> Option<Candidates<'_>> {
     }
     // The first end of all where none is named: the index has none but records that have one.
     let since = filter.since.map_or(i64::MIN, |since| since.0);
-    let mut query = candidates(filter).filter(jobs::end_us.ge(since).and(jobs::state.eq_any(states)));
+    let mut query =
+        candidates(filter).filter(jobs::end_us.ge(since).and(jobs::state.eq_any(states)));
     if let Some(until) = filter.until.filter(|_| filter.states_then && only_terminal(filter)) {
         query = query.filter(jobs::end_us.le(until.0));
     }
@@ -176,7 +191,8 @@ fn ended(filter: &JobQuery) -> Option<Candidates<'_>> {
 }
 
 fn candidates(filter: &JobQuery) -> Candidates<'_> {
-    let mut query = jobs::table.inner_join(requests::table).select(load::key_columns()).into_boxed();
+    let mut query =
+        jobs::table.inner_join(requests::table).select(load::key_columns()).into_boxed();
     if let Some(until) = filter.until {
         query = query.filter(jobs::submit_us.le(until.0));
     }
@@ -192,7 +208,8 @@ fn candidates(filter: &JobQuery) -> Candidates<'_> {
     }
     if !filter.partitions.is_empty() {
         // A job that never started may have named several.
-        query = query.filter(jobs::partition.eq_any(&filter.partitions).or(jobs::partition.like("%,%")));
+        query = query
+            .filter(jobs::partition.eq_any(&filter.partitions).or(jobs::partition.like("%,%")));
     }
     query
 }
@@ -205,7 +222,12 @@ fn wanted_states(filter: &JobQuery, terminal: bool) -> Vec<&'static str> {
         Some(states) if filter.states_then && !only_terminal(filter) => !states.is_empty(),
         Some(states) => states.contains(state),
     };
-    JobState::ALL.into_iter().filter(|s| s.is_terminal() == terminal).filter(asked).map(JobState::name).collect()
+    JobState::ALL
+        .into_iter()
+        .filter(|s| s.is_terminal() == terminal)
+        .filter(asked)
+        .map(JobState::name)
+        .collect()
 }
 
 /// Only states are asked for in which a job stays.
@@ -224,11 +246,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_filter() -> impl Strategy<Value = JobQuery> {
-        let words = |from: &'static [&'static str]| vec(proptest::sample::select(from).prop_map(str::to_owned), 0..2);
+        let words = |from: &'static [&'static str]| {
+            vec(proptest::sample::select(from).prop_map(str::to_owned), 0..2)
+        };
         let tasks = (0u32..60, 0u32..60, 1u32..4).prop_map(|(first, last, step)| {
             TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
         });
-        let named = (1u32..12, option::of(tasks)).prop_map(|(id, tasks)| JobRef { tasks, ..JobRef::job(JobId(id)) });
+        let named = (1u32..12, option::of(tasks))
+            .prop_map(|(id, tasks)| JobRef { tasks, ..JobRef::job(JobId(id)) });
         let states = option::of(vec(proptest::sample::select(&JobState::ALL[..]), 0..3));
         let time = || option::of((0i64..20).prop_map(Timestamp));
         (
@@ -242,20 +267,22 @@ mod tests {
             time(),
             any::<bool>(),
         )
-            .prop_map(|(jobs, names, users, partitions, accounts, states, since, until, states_then)| {
-                JobQuery {
-                    jobs,
-                    names,
-                    users,
-                    partitions,
-                    accounts,
-                    states,
-                    since,
-                    until,
-                    states_then,
-                    ..JobQuery::default()
-                }
-            })
+            .prop_map(
+                |(jobs, names, users, partitions, accounts, states, since, until, states_then)| {
+                    JobQuery {
+                        jobs,
+                        names,
+                        users,
+                        partitions,
+                        accounts,
+                        states,
+                        since,
+                        until,
+                        states_then,
+                        ..JobQuery::default()
+                    }
+                },
+            )
     }
 
     proptest! {
@@ -283,7 +310,8 @@ mod tests {
     }
 
     fn plan(conn: &mut SqliteConnection, sql: &str) -> Vec<String> {
-        let plan: Vec<Detail> = diesel::sql_query(format!("EXPLAIN QUERY PLAN {sql}")).load(conn).unwrap();
+        let plan: Vec<Detail> =
+            diesel::sql_query(format!("EXPLAIN QUERY PLAN {sql}")).load(conn).unwrap();
         plan.into_iter().map(|row| row.detail).collect()
     }
 
@@ -299,8 +327,19 @@ mod tests {
             JobQuery { since, ..JobQuery::default() },
             JobQuery { since, until: since, ..JobQuery::default() },
             JobQuery { since, states: Some(vec![JobState::Failed]), ..JobQuery::default() },
-            JobQuery { since, states: Some(vec![JobState::Running]), states_then: true, ..JobQuery::default() },
-            JobQuery { since, names: word(), users: word(), partitions: word(), ..JobQuery::default() },
+            JobQuery {
+                since,
+                states: Some(vec![JobState::Running]),
+                states_then: true,
+                ..JobQuery::default()
+            },
+            JobQuery {
+                since,
+                names: word(),
+                users: word(),
+                partitions: word(),
+                ..JobQuery::default()
+            },
             JobQuery { names: word(), ..JobQuery::default() },
         ];
         for filter in windows {
@@ -310,8 +349,12 @@ mod tests {
             }
         }
         let in_window = JobQuery { since, ..JobQuery::default() };
-        let by_end = plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window).unwrap()).to_string());
-        assert!(by_end.contains(&"SEARCH jobs USING INDEX jobs_by_end (end_us>?)".to_owned()), "{by_end:#?}");
+        let by_end =
+            plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window).unwrap()).to_string());
+        assert!(
+            by_end.contains(&"SEARCH jobs USING INDEX jobs_by_end (end_us>?)".to_owned()),
+            "{by_end:#?}"
+        );
     }
 
     #[test]
@@ -353,11 +396,15 @@ mod tests {
             role: ArrayRole::Task { array_job: JobId(10), task },
             ..ended_job(id, JobState::Completed, 1, 2)
         };
-        let rest = Job { role: ArrayRole::Rest { tasks: TaskSet::one(9), limit: Some(1) }, ..job(10) };
+        let rest =
+            Job { role: ArrayRole::Rest { tasks: TaskSet::one(9), limit: Some(1) }, ..job(10) };
         put(&mut store, [rest, task(11, 0), task(12, 1), job(13)].iter().map(insert).collect());
         let mut reader = place.reader();
         let mut ids = |tasks: Option<TaskSet>, job: u32| -> Vec<u32> {
-            let filter = JobQuery { jobs: vec![JobRef { tasks, ..JobRef::job(JobId(job)) }], ..JobQuery::default() };
+            let filter = JobQuery {
+                jobs: vec![JobRef { tasks, ..JobRef::job(JobId(job)) }],
+                ..JobQuery::default()
+            };
             reader.accounting(&filter).unwrap().iter().map(|job| job.id.0).collect()
         };
         assert_eq!(ids(None, 10), [10, 11, 12]);

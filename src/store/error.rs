@@ -25,7 +25,9 @@ pub enum StoreError {
     #[error("cannot bring the database {} up to date: {message}", path.display())]
     Migration { path: PathBuf, message: String },
     /// A column holds what no version of this program writes there.
-    #[error("the database is damaged: {table}.{column} holds \"{value}\", which means nothing there")]
+    #[error(
+        "the database is damaged: {table}.{column} holds \"{value}\", which means nothing there"
+    )]
     Column { table: &'static str, column: &'static str, value: String },
     /// A value of the model does not fit into its column.
     #[error("cannot store {value} in {table}.{column}")]
@@ -71,7 +73,11 @@ impl StoreError {
     pub(crate) fn sql(doing: &'static str) -> impl Fn(diesel::result::Error) -> StoreError {
         move |error| {
             let message = error.to_string();
-            if is_conflict(&error) { StoreError::Conflict { doing, message } } else { failure(doing, message) }
+            if is_conflict(&error) {
+                StoreError::Conflict { doing, message }
+            } else {
+                failure(doing, message)
+            }
         }
     }
 
@@ -100,7 +106,9 @@ impl StoreError {
     /// The file itself is damaged: a copy of it is needed.
     pub fn is_damage(&self) -> bool {
         match self {
-            StoreError::NotADatabase { .. } | StoreError::Column { .. } | StoreError::Missing { .. } => true,
+            StoreError::NotADatabase { .. }
+            | StoreError::Column { .. }
+            | StoreError::Missing { .. } => true,
             StoreError::Migration { message, .. }
             | StoreError::Sql { message, .. }
             | StoreError::Open { message, .. } => {
@@ -136,7 +144,10 @@ fn is_conflict(error: &diesel::result::Error) -> bool {
     matches!(
         error,
         Error::DatabaseError(
-            Kind::UniqueViolation | Kind::ForeignKeyViolation | Kind::NotNullViolation | Kind::CheckViolation,
+            Kind::UniqueViolation
+                | Kind::ForeignKeyViolation
+                | Kind::NotNullViolation
+                | Kind::CheckViolation,
             _
         )
     )

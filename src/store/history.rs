@@ -115,7 +115,8 @@ impl Reader {
             let needed = named_by_pending(conn)?;
             let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array)| *array), before)?;
             let may_go = |(id, array): &(i64, Option<i64>)| {
-                let is_named = needed.contains(id) || array.is_some_and(|array| needed.contains(&array));
+                let is_named =
+                    needed.contains(id) || array.is_some_and(|array| needed.contains(&array));
                 !is_named && array.is_none_or(|array| whole.contains(&array))
             };
             let (spare, needed): (Vec<_>, Vec<_>) = rows.into_iter().partition(may_go);
@@ -142,7 +143,10 @@ impl Reader {
                 .map_err(StoreError::sql("look for old environments"))?;
             let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array)| *array), before)?;
             let is_over = |array: &Option<i64>| array.is_none_or(|array| whole.contains(&array));
-            rows.into_iter().filter(|(_, array)| is_over(array)).map(|(id, _)| job_id("launches", id)).collect()
+            rows.into_iter()
+                .filter(|(_, array)| is_over(array))
+                .map(|(id, _)| job_id("launches", id))
+                .collect()
         })
     }
 
@@ -226,9 +230,10 @@ fn whole_arrays(
             continue;
         }
         let is_young = not(jobs::state.eq_any(ended())).or(jobs::end_us.ge(before.0));
-        let has_young: bool = select(exists(jobs::table.filter(jobs::array_job_id.eq(array)).filter(is_young)))
-            .get_result(conn)
-            .map_err(StoreError::sql("look whether an array has ended"))?;
+        let has_young: bool =
+            select(exists(jobs::table.filter(jobs::array_job_id.eq(array)).filter(is_young)))
+                .get_result(conn)
+                .map_err(StoreError::sql("look whether an array has ended"))?;
         whole.insert(array, !has_young);
     }
     Ok(whole.into_iter().filter(|(_, is_whole)| *is_whole).map(|(array, _)| array).collect())
@@ -305,15 +310,20 @@ fn remove_some(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<usize, Stor
     let failed = StoreError::sql("remove old jobs");
     let ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
     let old = jobs::table.filter(jobs::job_id.eq_any(ids).and(jobs::state.eq_any(ended())));
-    let rows: Vec<(i64, Option<i64>, i64)> =
-        old.select((jobs::job_id, jobs::array_job_id, jobs::request_id)).load(conn).map_err(&failed)?;
+    let rows: Vec<(i64, Option<i64>, i64)> = old
+        .select((jobs::job_id, jobs::array_job_id, jobs::request_id))
+        .load(conn)
+        .map_err(&failed)?;
     let gone: Vec<i64> = rows.iter().map(|(id, ..)| *id).collect();
     let Some(last) = gone.iter().max() else { return Ok(0) };
     insert_into(history::table)
         .values((history::id.eq(1), history::last_job_id.eq(*last)))
         .on_conflict(history::id)
         .do_update()
-        .set(history::last_job_id.eq(diesel::dsl::sql::<BigInt>("max(last_job_id, excluded.last_job_id)")))
+        .set(
+            history::last_job_id
+                .eq(diesel::dsl::sql::<BigInt>("max(last_job_id, excluded.last_job_id)")),
+        )
         .execute(conn)
         .map_err(&failed)?;
     delete(jobs::table.filter(jobs::job_id.eq_any(&gone))).execute(conn).map_err(&failed)?;
@@ -326,7 +336,10 @@ fn remove_some(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<usize, Stor
     Ok(gone.len())
 }
 
-fn remove_unused_requests(conn: &mut SqliteConnection, ids: impl Iterator<Item = i64>) -> Result<(), StoreError> {
+fn remove_unused_requests(
+    conn: &mut SqliteConnection,
+    ids: impl Iterator<Item = i64>,
+) -> Result<(), StoreError> {
     let ids: BTreeSet<i64> = ids.collect();
     let is_used = exists(jobs::table.filter(jobs::request_id.eq(requests::request_id)));
     delete(requests::table.filter(requests::request_id.eq_any(ids)).filter(not(is_used)))
@@ -335,7 +348,10 @@ fn remove_unused_requests(conn: &mut SqliteConnection, ids: impl Iterator<Item =
     Ok(())
 }
 
-fn remove_unused_launches(conn: &mut SqliteConnection, submissions: &BTreeSet<i64>) -> Result<(), StoreError> {
+fn remove_unused_launches(
+    conn: &mut SqliteConnection,
+    submissions: &BTreeSet<i64>,
+) -> Result<(), StoreError> {
     let failed = StoreError::sql("remove what launched old jobs");
     let own = exists(jobs::table.filter(jobs::job_id.eq(launches::job_id)));
     let of_array = exists(jobs::table.filter(jobs::array_job_id.eq(launches::job_id.nullable())));
@@ -348,7 +364,10 @@ fn remove_unused_launches(conn: &mut SqliteConnection, submissions: &BTreeSet<i6
         .map_err(&failed)?;
     let ids: Vec<i64> = unused.iter().map(|(id, ..)| *id).collect();
     delete(launches::table.filter(launches::job_id.eq_any(ids))).execute(conn).map_err(&failed)?;
-    remove_unused_texts(conn, unused.into_iter().flat_map(|(_, script, env)| [Some(script), env]).flatten())
+    remove_unused_texts(
+        conn,
+        unused.into_iter().flat_map(|(_, script, env)| [Some(script), env]).flatten(),
+    )
 }
 
 pub(super) fn remove_unused_texts(
@@ -359,7 +378,8 @@ pub(super) fn remove_unused_texts(
     let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
     let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));
     let as_summary = exists(source_rows::table.filter(source_rows::summary_id.eq(texts::text_id)));
-    let as_diff = exists(source_rows::table.filter(source_rows::diff_id.eq(texts::text_id.nullable())));
+    let as_diff =
+        exists(source_rows::table.filter(source_rows::diff_id.eq(texts::text_id.nullable())));
     let of_launches = not(as_script).and(not(as_env));
     delete(
         texts::table
@@ -384,7 +404,10 @@ mod tests {
     use std::sync::Arc;
 
     fn count(store: &mut Store, table: &str) -> i64 {
-        diesel::sql_query(format!("SELECT count(*) AS n FROM {table}")).get_result::<Number>(&mut store.conn).unwrap().n
+        diesel::sql_query(format!("SELECT count(*) AS n FROM {table}"))
+            .get_result::<Number>(&mut store.conn)
+            .unwrap()
+            .n
     }
 
     fn ids(jobs: &[Job]) -> Vec<u32> {
@@ -408,15 +431,22 @@ mod tests {
         let place = Place::new();
         let mut store = place.store();
         let failed = ended_job(3, JobState::Failed, 1, 300);
-        put(&mut store, [done(1, 400), done(2, 100), failed, done(4, 200), job(5)].iter().map(insert).collect());
+        put(
+            &mut store,
+            [done(1, 400), done(2, 100), failed, done(4, 200), job(5)].iter().map(insert).collect(),
+        );
         let mut reader = place.reader();
         assert_eq!(ids(&reader.completed_last(2).unwrap()), [4, 1]);
         assert_eq!(ids(&reader.completed_last(9).unwrap()), [2, 4, 1]);
         let query = completed_by_end().limit(1);
-        let sql = format!("EXPLAIN QUERY PLAN {}", diesel::debug_query::<diesel::sqlite::Sqlite, _>(&query));
+        let sql = format!(
+            "EXPLAIN QUERY PLAN {}",
+            diesel::debug_query::<diesel::sqlite::Sqlite, _>(&query)
+        );
         let plan: Vec<Plan> = diesel::sql_query(sql).load(&mut store.conn).unwrap();
         assert!(
-            plan.iter().all(|step| step.detail.contains("USING") && step.detail.contains("jobs_by_end")),
+            plan.iter()
+                .all(|step| step.detail.contains("USING") && step.detail.contains("jobs_by_end")),
             "{plan:?}"
         );
     }
@@ -431,11 +461,18 @@ mod tests {
     fn only_what_ended_long_ago_and_is_not_needed_may_go() {
         let place = Place::new();
         let mut store = place.store();
-        let on =
-            |id| DependencyTerm::On { kind: DependencyKind::AfterOk, job: JobRef::job(JobId(id)), delay_minutes: 0 };
+        let on = |id| DependencyTerm::On {
+            kind: DependencyKind::AfterOk,
+            job: JobRef::job(JobId(id)),
+            delay_minutes: 0,
+        };
         let dependency = Dependency { terms: vec![on(3), on(20)], any: false };
-        let waits = Job { request: Arc::new(JobRequest { dependency, ..JobRequest::default() }), ..job(5) };
-        let other = |id, array: u32| Job { role: ArrayRole::Task { array_job: JobId(array), task: 0 }, ..done(id, 9) };
+        let waits =
+            Job { request: Arc::new(JobRequest { dependency, ..JobRequest::default() }), ..job(5) };
+        let other = |id, array: u32| Job {
+            role: ArrayRole::Task { array_job: JobId(array), task: 0 },
+            ..done(id, 9)
+        };
         let young = task(12, 1, 30);
         let jobs = [
             done(1, 10),
@@ -450,8 +487,12 @@ mod tests {
         ];
         put(&mut store, jobs.iter().map(insert).collect());
         let mut reader = place.reader();
-        let mut old =
-            |secs| reader.ended_before(Timestamp::from_secs(secs)).map(|old| [old.spare, old.needed]).unwrap();
+        let mut old = |secs| {
+            reader
+                .ended_before(Timestamp::from_secs(secs))
+                .map(|old| [old.spare, old.needed])
+                .unwrap()
+        };
         assert_eq!(old(20).map(|ids| numbers(&ids)), [vec![1, 30], vec![3, 10, 21]]);
         assert_eq!(old(31).map(|ids| numbers(&ids)), [vec![1, 2, 10, 12, 30], vec![3, 21]]);
         assert_eq!(reader.end_beyond(2).unwrap(), Some(Timestamp::from_secs(10)));
@@ -465,14 +506,26 @@ mod tests {
         let mut store = place.store();
         let shared = done(1, 10).request;
         let jobs = [done(1, 10), Job { request: shared, ..done(2, 10) }, done(3, 10), job(4)];
-        put(&mut store, jobs.iter().map(|job| insert_with(job, b"script", format!("{}", job.id).as_bytes())).collect());
-        put(&mut store, vec![Change::PutStep { job: JobId(1), step: Box::new(step(StepId::Num(0))) }]);
+        put(
+            &mut store,
+            jobs.iter()
+                .map(|job| insert_with(job, b"script", format!("{}", job.id).as_bytes()))
+                .collect(),
+        );
+        put(
+            &mut store,
+            vec![Change::PutStep { job: JobId(1), step: Box::new(step(StepId::Num(0))) }],
+        );
         assert_eq!(store.remove(&[JobId(1), JobId(3), JobId(4)]).unwrap(), 2, "4 has not ended");
         assert_eq!(ids(&all(&mut store)), [2, 4]);
-        let counts = ["requests", "launches", "texts", "steps"].map(|table| count(&mut store, table));
+        let counts =
+            ["requests", "launches", "texts", "steps"].map(|table| count(&mut store, table));
         assert_eq!(counts, [2, 2, 3, 0]);
         store.remove(&[JobId(2)]).unwrap();
-        assert_eq!(["requests", "launches", "texts"].map(|table| count(&mut store, table)), [1, 1, 2]);
+        assert_eq!(
+            ["requests", "launches", "texts"].map(|table| count(&mut store, table)),
+            [1, 1, 2]
+        );
         // What was removed is written anew when it is needed again.
         put(&mut store, vec![insert_with(&jobs[0], b"script", b"1")]);
         assert_eq!(ids(&all(&mut store)), [1, 4]);
@@ -482,7 +535,8 @@ mod tests {
     fn the_texts_of_an_array_stay_as_long_as_one_of_its_tasks() {
         let place = Place::new();
         let mut store = place.store();
-        let rest = Job { role: ArrayRole::Rest { tasks: TaskSet::one(3), limit: None }, ..done(10, 10) };
+        let rest =
+            Job { role: ArrayRole::Rest { tasks: TaskSet::one(3), limit: None }, ..done(10, 10) };
         put(&mut store, vec![insert_with(&rest, b"script", b"env"), insert(&task(11, 0, 10))]);
         store.remove(&[JobId(10)]).unwrap();
         assert_eq!(store.launch_texts(JobId(11)).unwrap().unwrap().script, b"script");
@@ -508,7 +562,9 @@ mod tests {
         let jobs = [done(1, 10), done(2, 30), job(3)];
         put(
             &mut store,
-            jobs.iter().map(|job| insert_with(job, b"script", &[&env, &[job.id.0 as u8][..]].concat())).collect(),
+            jobs.iter()
+                .map(|job| insert_with(job, b"script", &[&env, &[job.id.0 as u8][..]].concat()))
+                .collect(),
         );
         let mut reader = place.reader();
         let old = reader.environments_before(Timestamp::from_secs(20)).unwrap();
@@ -521,7 +577,10 @@ mod tests {
         assert_eq!((texts.script.as_slice(), texts.env.len()), (&b"script"[..], 0));
         drop((store, reader));
         let bytes = std::fs::read(place.path()).unwrap();
-        assert!(!bytes.windows(11).any(|bytes| bytes == b"very-secret"), "the text is still in the file");
+        assert!(
+            !bytes.windows(11).any(|bytes| bytes == b"very-secret"),
+            "the text is still in the file"
+        );
     }
 
     #[test]
@@ -529,7 +588,10 @@ mod tests {
         let place = Place::new();
         let mut store = place.store();
         let jobs: Vec<Job> = (1..200).map(|id| done(id, 10)).collect();
-        put(&mut store, jobs.iter().map(|job| insert_with(job, &[job.id.0 as u8; 9000], b"")).collect());
+        put(
+            &mut store,
+            jobs.iter().map(|job| insert_with(job, &[job.id.0 as u8; 9000], b"")).collect(),
+        );
         store.remove(&jobs.iter().map(|job| job.id).collect::<Vec<_>>()).unwrap();
         while store.shrink().unwrap() {}
         drop(store);

@@ -82,14 +82,21 @@ impl Interned {
     }
 
     /// The row of the request; written now if there is no equal one of late.
-    pub fn request_row(&mut self, conn: &mut SqliteConnection, request: &Arc<JobRequest>) -> Result<i64, StoreError> {
+    pub fn request_row(
+        &mut self,
+        conn: &mut SqliteConnection,
+        request: &Arc<JobRequest>,
+    ) -> Result<i64, StoreError> {
         if let Some((_, id)) = self.held.get(&key(request)) {
             return Ok(*id);
         }
         let body = to_json("requests", "body", &**request)?;
         let hash = hash(body.as_bytes());
-        let newest =
-            || requests::table.select((requests::hash, requests::request_id)).order(requests::request_id.desc());
+        let newest = || {
+            requests::table
+                .select((requests::hash, requests::request_id))
+                .order(requests::request_id.desc())
+        };
         let likely = self.requests.find(hash, || newest().limit(RECENT as i64).load(conn))?;
         let id = match likely {
             Some(id) if is_request(conn, id, &body)? => id,
@@ -101,9 +108,14 @@ impl Interned {
     }
 
     /// The row of a script or an environment; written now if there is no equal one of late.
-    pub fn text_row(&mut self, conn: &mut SqliteConnection, body: &[u8]) -> Result<i64, StoreError> {
+    pub fn text_row(
+        &mut self,
+        conn: &mut SqliteConnection,
+        body: &[u8],
+    ) -> Result<i64, StoreError> {
         let hash = hash(body);
-        let newest = || texts::table.select((texts::hash, texts::text_id)).order(texts::text_id.desc());
+        let newest =
+            || texts::table.select((texts::hash, texts::text_id)).order(texts::text_id.desc());
         let likely = self.texts.find(hash, || newest().limit(RECENT as i64).load(conn))?;
         let id = match likely {
             Some(id) if is_text(conn, id, body)? => id,
@@ -145,7 +157,12 @@ fn is_text(conn: &mut SqliteConnection, id: i64, body: &[u8]) -> Result<bool, St
         .map_err(StoreError::sql("look for a text"))
 }
 
-fn insert_request(conn: &mut SqliteConnection, request: &JobRequest, hash: i64, body: &str) -> Result<i64, StoreError> {
+fn insert_request(
+    conn: &mut SqliteConnection,
+    request: &JobRequest,
+    hash: i64,
+    body: &str,
+) -> Result<i64, StoreError> {
     diesel::insert_into(requests::table)
         .values(NewRequestRow {
             hash,
@@ -162,9 +179,9 @@ fn insert_request(conn: &mut SqliteConnection, request: &JobRequest, hash: i64, 
 
 /// FNV-1a, 64 bits. The standard library's hashes may change with the compiler; a stored one may not.
 fn hash(bytes: &[u8]) -> i64 {
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     hash.cast_signed()
 }
 

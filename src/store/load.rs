@@ -22,15 +22,28 @@ pub(super) type Requests = HashMap<i64, Arc<JobRequest>>;
 
 /// The names of the states of jobs that have ended, or of the others.
 fn state_names(terminal: bool) -> Vec<&'static str> {
-    JobState::ALL.into_iter().filter(|state| state.is_terminal() == terminal).map(JobState::name).collect()
+    JobState::ALL
+        .into_iter()
+        .filter(|state| state.is_terminal() == terminal)
+        .map(JobState::name)
+        .collect()
 }
 
 /// The records with these numbers, with requests and steps, by number, and the requests of them all.
-pub(super) fn assemble(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<(Vec<Job>, Requests), StoreError> {
+pub(super) fn assemble(
+    conn: &mut SqliteConnection,
+    ids: &[JobId],
+) -> Result<(Vec<Job>, Requests), StoreError> {
     let mut rows: Vec<JobRow> = Vec::with_capacity(ids.len());
     for ids in ids.chunks(CHUNK) {
-        let of_these = jobs::table.filter(jobs::job_id.eq_any(ids.iter().map(|id| i64::from(id.0))));
-        rows.extend(of_these.select(JobRow::as_select()).load(conn).map_err(StoreError::sql("read jobs"))?);
+        let of_these =
+            jobs::table.filter(jobs::job_id.eq_any(ids.iter().map(|id| i64::from(id.0))));
+        rows.extend(
+            of_these
+                .select(JobRow::as_select())
+                .load(conn)
+                .map_err(StoreError::sql("read jobs"))?,
+        );
     }
     rows.sort_unstable_by_key(|row| row.job_id);
     assemble_rows(conn, rows)
@@ -47,9 +60,12 @@ pub(super) fn assemble_rows(
     let with_parts = rows.into_iter().map(|row| {
         let (id, request_id) = (row.job_id, row.request_id);
         let missing = || StoreError::Missing { what: format!("request {request_id} of job {id}") };
-        let request =
-            requests.get(&request_id).cloned().ok_or_else(|| bad_requests.remove(&request_id).unwrap_or_else(missing));
-        let steps = bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
+        let request = requests
+            .get(&request_id)
+            .cloned()
+            .ok_or_else(|| bad_requests.remove(&request_id).unwrap_or_else(missing));
+        let steps =
+            bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
         (row, request, steps)
     });
     let jobs = on_all_cpus(with_parts.collect(), |(row, request, steps)| {
@@ -97,7 +113,8 @@ fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) ->
     }
     let part = items.len().div_ceil(cpus);
     let mut items = items.into_iter();
-    let mut parts: Vec<Part<T, U>> = (0..cpus).map(|_| Part::Given(items.by_ref().take(part).collect())).collect();
+    let mut parts: Vec<Part<T, U>> =
+        (0..cpus).map(|_| Part::Given(items.by_ref().take(part).collect())).collect();
     let do_all = |part: &mut Part<T, U>| {
         if let Part::Given(items) = part {
             *part = Part::Done(std::mem::take(items).into_iter().map(&work).collect());
@@ -131,7 +148,10 @@ enum Part<T, U> {
 /// What cannot be read of a table, by the number that it belongs to.
 type Unread = HashMap<i64, StoreError>;
 
-fn load_requests(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(Requests, Unread), StoreError> {
+fn load_requests(
+    conn: &mut SqliteConnection,
+    rows: &[JobRow],
+) -> Result<(Requests, Unread), StoreError> {
     let mut ids: Vec<i64> = rows.iter().map(|row| row.request_id).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -155,7 +175,10 @@ fn load_requests(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(Reques
     Ok((loaded, unread))
 }
 
-fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(HashMap<i64, Vec<Step>>, Unread), StoreError> {
+fn load_steps(
+    conn: &mut SqliteConnection,
+    rows: &[JobRow],
+) -> Result<(HashMap<i64, Vec<Step>>, Unread), StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.job_id).collect();
     let mut loaded: HashMap<i64, Vec<Step>> = HashMap::new();
     let mut unread = Unread::new();
@@ -179,7 +202,10 @@ fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(HashMap<i
 }
 
 /// Every live job and every job that ended at `ended_since` or later, by number.
-pub(super) fn live_rows(conn: &mut SqliteConnection, ended_since: Timestamp) -> Result<Vec<JobRow>, StoreError> {
+pub(super) fn live_rows(
+    conn: &mut SqliteConnection,
+    ended_since: Timestamp,
+) -> Result<Vec<JobRow>, StoreError> {
     let mut rows: Vec<JobRow> = jobs::table
         .filter(jobs::end_us.is_null().and(jobs::state.eq_any(state_names(false))))
         .select(JobRow::as_select())
@@ -220,7 +246,10 @@ pub(super) fn key((id, array, task): Columns) -> Result<Key, StoreError> {
 }
 
 /// The keys of the records that these names mean, each once.
-pub(super) fn named_keys(conn: &mut SqliteConnection, named: &[JobRef]) -> Result<Vec<Key>, StoreError> {
+pub(super) fn named_keys(
+    conn: &mut SqliteConnection,
+    named: &[JobRef],
+) -> Result<Vec<Key>, StoreError> {
     let failed = StoreError::sql("read named jobs");
     let mut rows: Vec<Columns> = Vec::new();
     let all = || jobs::table.select(key_columns());
@@ -228,14 +257,25 @@ pub(super) fn named_keys(conn: &mut SqliteConnection, named: &[JobRef]) -> Resul
         // A record has the number itself; of an array, that is the compact record, or the last task.
         let own: Vec<i64> = some.iter().map(|r| i64::from(r.job.0)).collect();
         rows.extend(all().filter(jobs::job_id.eq_any(own)).load::<Columns>(conn).map_err(&failed)?);
-        let arrays: Vec<i64> = some.iter().filter(|r| r.tasks.is_none()).map(|r| i64::from(r.job.0)).collect();
-        rows.extend(all().filter(jobs::array_job_id.eq_any(arrays)).load::<Columns>(conn).map_err(&failed)?);
+        let arrays: Vec<i64> =
+            some.iter().filter(|r| r.tasks.is_none()).map(|r| i64::from(r.job.0)).collect();
+        rows.extend(
+            all()
+                .filter(jobs::array_job_id.eq_any(arrays))
+                .load::<Columns>(conn)
+                .map_err(&failed)?,
+        );
     }
     for name in named {
         let Some(tasks) = &name.tasks else { continue };
         let of_array = jobs::array_job_id.eq(i64::from(name.job.0));
         // Compact records, which stand for several tasks.
-        rows.extend(all().filter(of_array.and(jobs::array_task_id.is_null())).load::<Columns>(conn).map_err(&failed)?);
+        rows.extend(
+            all()
+                .filter(of_array.and(jobs::array_task_id.is_null()))
+                .load::<Columns>(conn)
+                .map_err(&failed)?,
+        );
         for range in tasks.ranges() {
             let within = jobs::array_task_id.between(i64::from(range.first), i64::from(range.last));
             rows.extend(all().filter(of_array.and(within)).load::<Columns>(conn).map_err(&failed)?);
@@ -248,7 +288,10 @@ pub(super) fn named_keys(conn: &mut SqliteConnection, named: &[JobRef]) -> Resul
 }
 
 /// Script and environment of a job; `None` where it has none (an allocation).
-pub(super) fn launch_texts(conn: &mut SqliteConnection, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
+pub(super) fn launch_texts(
+    conn: &mut SqliteConnection,
+    job: JobId,
+) -> Result<Option<LaunchTexts>, StoreError> {
     let Some((script_id, env_id)) = launch_row(conn, job)? else { return Ok(None) };
     let mut text = |id: i64| {
         texts::table
@@ -257,11 +300,17 @@ pub(super) fn launch_texts(conn: &mut SqliteConnection, job: JobId) -> Result<Op
             .first::<Vec<u8>>(conn)
             .map_err(StoreError::sql("read a script or an environment"))
     };
-    Ok(Some(LaunchTexts { script: text(script_id)?, env: env_id.map(text).transpose()?.unwrap_or_default() }))
+    Ok(Some(LaunchTexts {
+        script: text(script_id)?,
+        env: env_id.map(text).transpose()?.unwrap_or_default(),
+    }))
 }
 
 /// The texts' rows: the job's own, else those of its array.
-pub(super) fn launch_row(conn: &mut SqliteConnection, job: JobId) -> Result<Option<(i64, Option<i64>)>, StoreError> {
+pub(super) fn launch_row(
+    conn: &mut SqliteConnection,
+    job: JobId,
+) -> Result<Option<(i64, Option<i64>)>, StoreError> {
     let of = |conn: &mut SqliteConnection, id: i64| {
         launches::table
             .find(id)

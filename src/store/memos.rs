@@ -6,7 +6,11 @@ use crate::store::schema::memos;
 use crate::store::{Store, StoreError};
 use diesel::prelude::*;
 
-pub(super) fn put(conn: &mut SqliteConnection, key: MemoKey, body: &MemoBody) -> Result<(), StoreError> {
+pub(super) fn put(
+    conn: &mut SqliteConnection,
+    key: MemoKey,
+    body: &MemoBody,
+) -> Result<(), StoreError> {
     let (topic, number) = key.parts();
     let body = to_json("memos", "body", body)?;
     diesel::replace_into(memos::table)
@@ -34,16 +38,21 @@ impl Store {
         let rows: Vec<(String, i64, String)> =
             memos::table.load(&mut self.conn).map_err(StoreError::sql("read what was counted"))?;
         let memos = rows.into_iter().filter_map(|(topic, number, body)| {
-            let key = u32::try_from(number).ok().and_then(|number| MemoKey::of_parts(&topic, number));
+            let key =
+                u32::try_from(number).ok().and_then(|number| MemoKey::of_parts(&topic, number));
             let body = from_json("memos", "body", &body);
             match (key, body) {
                 (Some(key), Ok(body)) => Some((key, body)),
                 (None, _) => {
-                    log::error!("what was counted of {topic} {number} means nothing, and is left out");
+                    log::error!(
+                        "what was counted of {topic} {number} means nothing, and is left out"
+                    );
                     None
                 }
                 (_, Err(e)) => {
-                    log::error!("what was counted of {topic} {number} cannot be read, and is left out: {e}");
+                    log::error!(
+                        "what was counted of {topic} {number} cannot be read, and is left out: {e}"
+                    );
                     None
                 }
             }
@@ -67,7 +76,10 @@ mod tests {
         let put = |key, body| Change::PutMemo { key, body };
         let (queue, link) = (MemoKey::Queue, MemoKey::Link(JobId(7)));
         commit(&mut place.store(), vec![put(queue, tally(1)), put(link, MemoBody::Link(JobId(3)))]);
-        commit(&mut place.store(), vec![put(queue, tally(2)), put(MemoKey::Link(JobId(8)), MemoBody::Link(JobId(3)))]);
+        commit(
+            &mut place.store(),
+            vec![put(queue, tally(2)), put(MemoKey::Link(JobId(8)), MemoBody::Link(JobId(3)))],
+        );
         let gone = Change::DropMemo { key: MemoKey::Link(JobId(8)) };
         commit(&mut place.store(), vec![gone.clone(), gone]);
         let mut store = place.store();

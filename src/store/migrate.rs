@@ -34,9 +34,10 @@ struct Name {
 /// # Errors
 /// Whatever SQLite says, for instance that the file is no database.
 pub(super) fn shape(conn: &mut SqliteConnection) -> QueryResult<Shape> {
-    let tables: Vec<Name> =
-        diesel::sql_query("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-            .load(conn)?;
+    let tables: Vec<Name> = diesel::sql_query(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+    )
+    .load(conn)?;
     if tables.is_empty() {
         return Ok(Shape::Empty);
     }
@@ -44,9 +45,11 @@ pub(super) fn shape(conn: &mut SqliteConnection) -> QueryResult<Shape> {
         return Ok(Shape::Foreign);
     }
     let run: Vec<Name> =
-        diesel::sql_query(format!("SELECT version AS name FROM {RECORD} ORDER BY version")).load(conn)?;
+        diesel::sql_query(format!("SELECT version AS name FROM {RECORD} ORDER BY version"))
+            .load(conn)?;
     let known = known_versions();
-    let newer: Vec<String> = run.into_iter().map(|v| v.name).filter(|v| !known.contains(v)).collect();
+    let newer: Vec<String> =
+        run.into_iter().map(|v| v.name).filter(|v| !known.contains(v)).collect();
     Ok(if newer.is_empty() { Shape::Known } else { Shape::Newer(newer) })
 }
 
@@ -58,13 +61,16 @@ pub(super) fn is_older(conn: &mut SqliteConnection) -> QueryResult<bool> {
     if shape(conn)? != Shape::Known {
         return Ok(false);
     }
-    let run: Vec<Name> = diesel::sql_query(format!("SELECT version AS name FROM {RECORD}")).load(conn)?;
+    let run: Vec<Name> =
+        diesel::sql_query(format!("SELECT version AS name FROM {RECORD}")).load(conn)?;
     Ok(known_versions().iter().any(|known| !run.iter().any(|version| version.name == *known)))
 }
 
 fn known_versions() -> Vec<String> {
     let all: Vec<Box<dyn Migration<Sqlite>>> = MIGRATIONS.migrations().unwrap_or_default();
-    all.iter().map(|migration| MigrationVersion::as_owned(&migration.name().version()).to_string()).collect()
+    all.iter()
+        .map(|migration| MigrationVersion::as_owned(&migration.name().version()).to_string())
+        .collect()
 }
 
 /// Runs the migrations that are still missing, all of them or none.
@@ -81,19 +87,23 @@ mod tests {
     use crate::model::run::{Run, RunState};
     use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
     use crate::model::{
-        ArrayRole, BootId, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
+        ArrayRole, BootId, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId,
+        Timestamp, Tres,
     };
     use crate::store::row::{JobRow, RunRow, StepRow};
-    use crate::store::schema::{history, jobs, launches, memos, notices, requests, runs, steps, texts};
+    use crate::store::schema::{
+        history, jobs, launches, memos, notices, requests, runs, steps, texts,
+    };
     use crate::store::testing::{Place, all};
     use diesel::connection::SimpleConnection;
     use std::sync::Arc;
 
     fn schema(conn: &mut SqliteConnection) -> Vec<String> {
-        let all: Vec<Name> =
-            diesel::sql_query("SELECT coalesce(sql, '') AS name FROM sqlite_master ORDER BY type, name")
-                .load(conn)
-                .unwrap();
+        let all: Vec<Name> = diesel::sql_query(
+            "SELECT coalesce(sql, '') AS name FROM sqlite_master ORDER BY type, name",
+        )
+        .load(conn)
+        .unwrap();
         all.into_iter().map(|row| row.name).collect()
     }
 
@@ -103,7 +113,10 @@ mod tests {
         bring_up_to_date(conn).unwrap();
         let first = schema(conn);
         conn.revert_all_migrations(MIGRATIONS).unwrap();
-        assert_eq!(schema(conn).iter().filter(|sql| !sql.is_empty() && !sql.contains(RECORD)).count(), 0);
+        assert_eq!(
+            schema(conn).iter().filter(|sql| !sql.is_empty() && !sql.contains(RECORD)).count(),
+            0
+        );
         assert_eq!(shape(conn).unwrap(), Shape::Known);
         bring_up_to_date(conn).unwrap();
         assert_eq!(schema(conn), first);
@@ -130,11 +143,18 @@ mod tests {
         assert!(runs::table.select(RunRow::as_select()).load(conn).unwrap().is_empty());
         let mut columns = |table: &str| -> Vec<String> {
             let sql = format!("SELECT name FROM pragma_table_xinfo('{table}') ORDER BY cid");
-            diesel::sql_query(sql).load::<Name>(conn).unwrap().into_iter().map(|row| row.name).collect()
+            diesel::sql_query(sql)
+                .load::<Name>(conn)
+                .unwrap()
+                .into_iter()
+                .map(|row| row.name)
+                .collect()
         };
         let selected = |sql: String| -> Vec<String> {
             let list = sql.trim_start_matches("SELECT ").split(" FROM ").next().unwrap_or_default();
-            list.split(", ").map(|column| column.rsplit('.').next().unwrap_or_default().replace('`', "")).collect()
+            list.split(", ")
+                .map(|column| column.rsplit('.').next().unwrap_or_default().replace('`', ""))
+                .collect()
         };
         macro_rules! compare {
             ($($table:ident)*) => {$(
@@ -231,7 +251,9 @@ mod tests {
             suspended_us: 9,
             derived_exit: ExitCode::status(3),
             restarts: 1,
-            alloc: Some(Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }.into()),
+            alloc: Some(
+                Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }.into(),
+            ),
             usage: usage(70, 80, 90, TaskUsage { pages: SPREAD, ..TaskUsage::default() }),
             system_comment: Some("it's \"quoted\"".to_owned()),
             ..RunState::default()
@@ -248,7 +270,11 @@ mod tests {
             submit: Timestamp(10),
             ..Job::default()
         };
-        let ranges = [(0, 3, 1), (7, 7, 1), (10, 20, 5)].map(|(first, last, step)| TaskRange { first, last, step });
+        let ranges = [(0, 3, 1), (7, 7, 1), (10, 20, 5)].map(|(first, last, step)| TaskRange {
+            first,
+            last,
+            step,
+        });
         let rest = ArrayRole::Rest { tasks: TaskSet::from_ranges(ranges.to_vec()), limit: Some(2) };
         let part = ArrayRole::Part { array_job: JobId(2), tasks: TaskSet::from_sorted(&[8, 9]) };
         let cancelled = RunState {
@@ -306,15 +332,23 @@ mod tests {
             let records = reader.accounting(&JobQuery::default()).unwrap();
             let all = JobQuery { duplicates: true, ..JobQuery::default() };
             let earlier = reader.accounting_with_runs(&all).unwrap().0.remove(0);
-            (records, Run { requeued: earlier.requeued, run: earlier.record.run, steps: earlier.record.steps })
+            (
+                records,
+                Run {
+                    requeued: earlier.requeued,
+                    run: earlier.record.run,
+                    steps: earlier.record.steps,
+                },
+            )
         };
         assert_eq!(all(&mut place.store()), records());
         assert_eq!(read(), (records(), earlier_run()));
 
         // Back to the columns, and once more to bodies.
         while conn.revert_last_migration(MIGRATIONS).unwrap().to_string() != bodies {}
-        let kept: Name =
-            diesel::sql_query("SELECT array_tasks AS name FROM jobs WHERE job_id = 2").get_result(&mut conn).unwrap();
+        let kept: Name = diesel::sql_query("SELECT array_tasks AS name FROM jobs WHERE job_id = 2")
+            .get_result(&mut conn)
+            .unwrap();
         assert_eq!(kept.name, "0-3,7,10-20:5");
         bring_up_to_date(&mut conn).unwrap();
         assert_eq!(read(), (records(), earlier_run()));

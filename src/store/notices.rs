@@ -7,7 +7,11 @@ use crate::store::{Store, StoreError};
 use diesel::prelude::*;
 
 /// Keeps a notice. Twice is as good as once.
-pub(super) fn put(conn: &mut SqliteConnection, number: u64, notice: &Notice) -> Result<(), StoreError> {
+pub(super) fn put(
+    conn: &mut SqliteConnection,
+    number: u64,
+    notice: &Notice,
+) -> Result<(), StoreError> {
     let body = to_json("notices", "body", notice)?;
     diesel::replace_into(notices::table)
         .values((notices::number.eq(number.cast_signed()), notices::body.eq(body)))
@@ -30,13 +34,17 @@ impl Store {
     /// # Errors
     /// The database can't be read.
     pub fn untold(&mut self) -> Result<Vec<(u64, Notice)>, StoreError> {
-        let rows: Vec<(i64, String)> =
-            notices::table.order(notices::number).load(&mut self.conn).map_err(StoreError::sql("read the notices"))?;
-        let notices = rows.into_iter().filter_map(|(number, body)| match from_json("notices", "body", &body) {
-            Ok(notice) => Some((number.cast_unsigned(), notice)),
-            Err(e) => {
-                log::error!("notification {number} cannot be read, and nobody is told: {e}");
-                None
+        let rows: Vec<(i64, String)> = notices::table
+            .order(notices::number)
+            .load(&mut self.conn)
+            .map_err(StoreError::sql("read the notices"))?;
+        let notices = rows.into_iter().filter_map(|(number, body)| {
+            match from_json("notices", "body", &body) {
+                Ok(notice) => Some((number.cast_unsigned(), notice)),
+                Err(e) => {
+                    log::error!("notification {number} cannot be read, and nobody is told: {e}");
+                    None
+                }
             }
         });
         Ok(notices.collect())
@@ -55,10 +63,17 @@ mod tests {
     fn a_notice_is_kept_until_it_was_told() {
         let place = Place::new();
         let notice = |job_id: &str| {
-            let job = Job { run: RunState { state: JobState::Failed, ..RunState::default() }, ..Job::default() };
+            let job = Job {
+                run: RunState { state: JobState::Failed, ..RunState::default() },
+                ..Job::default()
+            };
             Notice { job_id: job_id.to_owned(), ..Notice::of_end(&job, Timestamp(7)) }
         };
-        let keep = |number, id| Change::PutNotice { number, job: Some(JobId(1)), notice: Box::new(notice(id)) };
+        let keep = |number, id| Change::PutNotice {
+            number,
+            job: Some(JobId(1)),
+            notice: Box::new(notice(id)),
+        };
         commit(&mut place.store(), vec![keep(7, "12_3"), keep(8, "4")]);
         commit(
             &mut place.store(),

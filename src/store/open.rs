@@ -54,8 +54,17 @@ const READER_PRAGMAS: [&str; 2] = ["PRAGMA busy_timeout = 5000", "PRAGMA query_o
 /// # Errors
 /// The file can't be opened, is no database of slotd, or was written by a newer slotd. Such a file is left untouched.
 pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
-    let open_error = |error: std::io::Error| StoreError::Open { path: path.to_owned(), message: error.to_string() };
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let open_error = |error: std::io::Error| StoreError::Open {
+        path: path.to_owned(),
+        message: error.to_string(),
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
     let length = file.and_then(|file| file.metadata()).map_err(open_error)?.len();
     if length > 0 {
         check(path)?;
@@ -65,8 +74,10 @@ pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
         set(path, &mut conn, &[NEW_PRAGMA])?;
     }
     set(path, &mut conn, &WRITER_PRAGMAS)?;
-    migrate::bring_up_to_date(&mut conn)
-        .map_err(|error| StoreError::Migration { path: path.to_owned(), message: error.to_string() })?;
+    migrate::bring_up_to_date(&mut conn).map_err(|error| StoreError::Migration {
+        path: path.to_owned(),
+        message: error.to_string(),
+    })?;
     give_back_pages(path, &mut conn);
     Ok(conn)
 }
@@ -83,7 +94,10 @@ fn give_back_pages(path: &Path, conn: &mut SqliteConnection) {
             log::warn!("{}: {error}", path.display());
         }
     } else if keeps {
-        log::info!("{} does not become smaller when jobs are removed, until `slotd db vacuum`", path.display());
+        log::info!(
+            "{} does not become smaller when jobs are removed, until `slotd db vacuum`",
+            path.display()
+        );
     }
 }
 
@@ -125,7 +139,9 @@ pub(super) fn fill_log(path: &Path) -> std::io::Result<()> {
     let log = OpenOptions::new().write(true).open(log_of(path))?;
     let length = log.metadata()?.len();
     let disk = nix::sys::statvfs::fstatvfs(&log)?;
-    if length >= LOG_BYTES || disk.blocks_available().saturating_mul(disk.fragment_size()) < LOG_BYTES * LOG_ROOM {
+    if length >= LOG_BYTES
+        || disk.blocks_available().saturating_mul(disk.fragment_size()) < LOG_BYTES * LOG_ROOM
+    {
         return Ok(());
     }
     let zeros = vec![0; usize::try_from(LOG_BYTES - length).unwrap_or_default()];
@@ -147,8 +163,10 @@ pub(super) fn private(path: &Path) -> std::io::Result<std::fs::File> {
 
 fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(), StoreError> {
     pragmas.iter().try_for_each(|pragma| {
-        conn.batch_execute(pragma)
-            .map_err(|error| StoreError::Open { path: path.to_owned(), message: format!("{pragma}: {error}") })
+        conn.batch_execute(pragma).map_err(|error| StoreError::Open {
+            path: path.to_owned(),
+            message: format!("{pragma}: {error}"),
+        })
     })
 }
 
@@ -162,7 +180,8 @@ fn check(path: &Path) -> Result<(), StoreError> {
 }
 
 fn refuse_unknown(path: &Path, conn: &mut SqliteConnection) -> Result<(), StoreError> {
-    let not_ours = |message: String| Err(StoreError::NotADatabase { path: path.to_owned(), message });
+    let not_ours =
+        |message: String| Err(StoreError::NotADatabase { path: path.to_owned(), message });
     match migrate::shape(conn) {
         Ok(Shape::Empty | Shape::Known) => Ok(()),
         Ok(Shape::Newer(versions)) => Err(StoreError::Newer { path: path.to_owned(), versions }),
@@ -208,7 +227,8 @@ mod tests {
         conn
     }
 
-    const NEWER: &str = "INSERT INTO __diesel_schema_migrations (version) VALUES ('99990101000001')";
+    const NEWER: &str =
+        "INSERT INTO __diesel_schema_migrations (version) VALUES ('99990101000001')";
 
     #[test]
     fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
@@ -217,7 +237,10 @@ mod tests {
         drop(run(&place.path(), NEWER));
         let before = files(place.path().parent().unwrap());
         let Err(error) = Store::open(&place.path()) else { panic!("opened a newer database") };
-        assert_eq!(error, StoreError::Newer { path: place.path(), versions: vec!["99990101000001".to_owned()] });
+        assert_eq!(
+            error,
+            StoreError::Newer { path: place.path(), versions: vec!["99990101000001".to_owned()] }
+        );
         assert!(error.to_string().contains("written by a newer slotd"), "{error}");
         assert_eq!(files(place.path().parent().unwrap()), before);
     }
@@ -243,13 +266,18 @@ mod tests {
     #[test]
     fn a_file_that_is_no_database_of_slotd_is_refused_and_left_untouched() {
         let place = Place::new();
-        std::fs::write(place.path(), "#!/bin/sh\necho this is a script, and long enough for a header\n".repeat(9))
-            .unwrap();
+        std::fs::write(
+            place.path(),
+            "#!/bin/sh\necho this is a script, and long enough for a header\n".repeat(9),
+        )
+        .unwrap();
         let foreign = Place::new();
         drop(run(&foreign.path(), "CREATE TABLE songs (title TEXT)"));
         for place in [place, foreign] {
             let before = files(place.path().parent().unwrap());
-            let Err(error) = Store::open(&place.path()) else { panic!("opened {}", place.path().display()) };
+            let Err(error) = Store::open(&place.path()) else {
+                panic!("opened {}", place.path().display())
+            };
             assert!(matches!(error, StoreError::NotADatabase { .. }), "{error}");
             assert_eq!(files(place.path().parent().unwrap()), before);
         }
@@ -260,7 +288,12 @@ mod tests {
         let place = Place::new();
         let path = place.path().join("no/slotd.db");
         let Err(error) = Store::open(&path) else { panic!("made a directory") };
-        assert!(error.to_string().starts_with(&format!("cannot open the database {}: ", path.display())), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("cannot open the database {}: ", path.display())),
+            "{error}"
+        );
         assert!(Reader::open(&path).is_err());
     }
 

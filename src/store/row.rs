@@ -56,7 +56,11 @@ impl JobRow {
 
 impl StepRow {
     pub fn new(job: JobId, step: &Step) -> Result<StepRow, StoreError> {
-        Ok(StepRow { job_id: job.0.into(), step: step.id.to_string(), body: to_json("steps", "body", step)? })
+        Ok(StepRow {
+            job_id: job.0.into(),
+            step: step.id.to_string(),
+            body: to_json("steps", "body", step)?,
+        })
     }
 
     pub fn into_step(self) -> Result<Step, StoreError> {
@@ -66,7 +70,11 @@ impl StepRow {
 
 impl RunRow {
     pub fn new(job: JobId, run: &Run) -> Result<RunRow, StoreError> {
-        Ok(RunRow { job_id: job.0.into(), run: run.run.restarts.into(), body: to_json("runs", "body", run)? })
+        Ok(RunRow {
+            job_id: job.0.into(),
+            run: run.run.restarts.into(),
+            body: to_json("runs", "body", run)?,
+        })
     }
 
     pub fn into_run(self) -> Result<Run, StoreError> {
@@ -83,8 +91,16 @@ fn unknown(table: &'static str, column: &'static str, value: &str) -> StoreError
     StoreError::Column { table, column, value: value.chars().take(200).collect() }
 }
 
-pub(super) fn to_json(table: &'static str, column: &'static str, value: &impl Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Unstorable { table, column, value: error.to_string() })
+pub(super) fn to_json(
+    table: &'static str,
+    column: &'static str,
+    value: &impl Serialize,
+) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Unstorable {
+        table,
+        column,
+        value: error.to_string(),
+    })
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(
@@ -104,15 +120,24 @@ mod tests {
     #[test]
     fn an_unknown_text_is_an_error_that_names_table_column_and_value() {
         let row = JobRow::new(&job(1), 1).expect("a small job");
-        for (known, unknown) in
-            [("PENDING", "NO_SUCH_STATE"), ("\"None\",\"exit\"", "\"NoSuchReason\",\"exit\""), ("cpus", "cups")]
-        {
+        for (known, unknown) in [
+            ("PENDING", "NO_SUCH_STATE"),
+            ("\"None\",\"exit\"", "\"NoSuchReason\",\"exit\""),
+            ("cpus", "cups"),
+        ] {
             let body = row.body.replacen(known, unknown, 1);
             assert_ne!(body, row.body, "{known}");
-            let error = JobRow { body, ..row.clone() }.into_job(Arc::default(), Vec::new()).expect_err("a damaged row");
+            let error = JobRow { body, ..row.clone() }
+                .into_job(Arc::default(), Vec::new())
+                .expect_err("a damaged row");
             let text = error.to_string();
             assert!(text.starts_with("the database is damaged: jobs.body holds \""), "{text}");
-            assert!(text.contains(unknown.trim_matches(['"', ',']).split('"').next().unwrap_or_default()), "{text}");
+            assert!(
+                text.contains(
+                    unknown.trim_matches(['"', ',']).split('"').next().unwrap_or_default()
+                ),
+                "{text}"
+            );
         }
     }
 
@@ -121,7 +146,8 @@ mod tests {
         let row = StepRow::new(JobId(1), &step(StepId::Batch)).expect("a small step");
         for (known, unknown) in [("\"Batch\"", "\"Extern\""), ("RUNNING", "x")] {
             let body = row.body.replacen(known, unknown, 1);
-            let text = StepRow { body, ..row.clone() }.into_step().expect_err("a damaged row").to_string();
+            let text =
+                StepRow { body, ..row.clone() }.into_step().expect_err("a damaged row").to_string();
             assert!(text.contains("steps.body holds \"unknown variant"), "{text}");
         }
     }

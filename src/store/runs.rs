@@ -27,7 +27,10 @@ pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<
     }
     run.steps.sort_by_key(|step| step.id);
     let row = RunRow::new(job, &run)?;
-    diesel::replace_into(runs::table).values(&row).execute(conn).map_err(StoreError::sql("store a run"))?;
+    diesel::replace_into(runs::table)
+        .values(&row)
+        .execute(conn)
+        .map_err(StoreError::sql("store a run"))?;
     diesel::delete(steps::table.filter(steps::job_id.eq(row.job_id)))
         .execute(conn)
         .map_err(StoreError::sql("delete the steps of a run"))?;
@@ -35,7 +38,10 @@ pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<
 }
 
 /// The jobs with runs that ended at `since` or later.
-pub(super) fn jobs_since(conn: &mut SqliteConnection, since: Option<Timestamp>) -> Result<Vec<JobId>, StoreError> {
+pub(super) fn jobs_since(
+    conn: &mut SqliteConnection,
+    since: Option<Timestamp>,
+) -> Result<Vec<JobId>, StoreError> {
     let since = since.map_or(i64::MIN, |at| at.0);
     let ids: Vec<i64> = runs::table
         .filter(runs::end_us.ge(since))
@@ -65,7 +71,9 @@ pub(super) fn of_jobs(
             let job = row::job_id("runs", row.job_id)?;
             match row.into_run() {
                 Ok(run) => found.entry(job).or_default().push(run),
-                Err(why) => log::warn!("an earlier run of job {job} cannot be read, and is left as it is: {why}"),
+                Err(why) => log::warn!(
+                    "an earlier run of job {job} cannot be read, and is left as it is: {why}"
+                ),
             }
         }
     }
@@ -104,14 +112,25 @@ mod tests {
             let found = place.reader().accounting_with_runs(&filter).unwrap().0;
             found
                 .iter()
-                .map(|run| (run.record.id.0, run.record.run.restarts, run.requeued, run.record.steps.len()))
+                .map(|run| {
+                    (run.record.id.0, run.record.run.restarts, run.requeued, run.record.steps.len())
+                })
                 .collect()
         };
         let all = [(1, 0, false, 1), (1, 1, true, 1)];
         assert_eq!(found(JobQuery::default()), all);
-        assert_eq!(found(JobQuery { jobs: vec![JobRef::job(JobId(1))], ..JobQuery::default() }), all);
-        assert_eq!(found(JobQuery { jobs: vec![JobRef::job(JobId(2))], ..JobQuery::default() }), []);
-        assert_eq!(found(JobQuery { since: Some(Timestamp::from_secs(40)), ..JobQuery::default() }), all[1..]);
+        assert_eq!(
+            found(JobQuery { jobs: vec![JobRef::job(JobId(1))], ..JobQuery::default() }),
+            all
+        );
+        assert_eq!(
+            found(JobQuery { jobs: vec![JobRef::job(JobId(2))], ..JobQuery::default() }),
+            []
+        );
+        assert_eq!(
+            found(JobQuery { since: Some(Timestamp::from_secs(40)), ..JobQuery::default() }),
+            all[1..]
+        );
         let cancelled = JobQuery { states: Some(vec![JobState::Cancelled]), ..JobQuery::default() };
         assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
         let mut reader = place.reader();

@@ -33,7 +33,8 @@ impl Store {
                 // An array has a record of its own number as long as one of its tasks has not started.
                 let own = jobs::table.filter(jobs::job_id.eq_any(&ids)).select(jobs::job_id);
                 there.extend(own.load::<i64>(conn).map_err(StoreError::sql("look for jobs"))?);
-                let of_array = jobs::table.filter(jobs::array_job_id.eq_any(&ids)).select(jobs::array_job_id);
+                let of_array =
+                    jobs::table.filter(jobs::array_job_id.eq_any(&ids)).select(jobs::array_job_id);
                 there.extend(
                     of_array
                         .load::<Option<i64>>(conn)
@@ -82,7 +83,8 @@ impl Reader {
             let mut text = |id: i64| -> Result<Vec<u8>, StoreError> {
                 texts::table.find(id).select(texts::body).first(conn).map_err(&failed)
             };
-            let source = from_json("sources", "summary_id", &String::from_utf8_lossy(&text(summary)?))?;
+            let source =
+                from_json("sources", "summary_id", &String::from_utf8_lossy(&text(summary)?))?;
             let diff = diff.map(text).transpose()?;
             Ok(Some((Taken { at: Timestamp(at), source }, diff)))
         })
@@ -110,7 +112,10 @@ impl Reader {
 }
 
 /// Removes what is kept of these submissions where none of their records is left.
-pub(super) fn remove_unused(conn: &mut SqliteConnection, submissions: &BTreeSet<i64>) -> Result<(), StoreError> {
+pub(super) fn remove_unused(
+    conn: &mut SqliteConnection,
+    submissions: &BTreeSet<i64>,
+) -> Result<(), StoreError> {
     let failed = StoreError::sql("remove where old jobs come from");
     let own = exists(jobs::table.filter(jobs::job_id.eq(sources::job_id)));
     let of_array = exists(jobs::table.filter(jobs::array_job_id.eq(sources::job_id.nullable())));
@@ -126,7 +131,10 @@ pub(super) fn remove_unused(conn: &mut SqliteConnection, submissions: &BTreeSet<
     }
     let ids: Vec<i64> = unused.iter().map(|(id, ..)| *id).collect();
     delete(sources::table.filter(sources::job_id.eq_any(ids))).execute(conn).map_err(&failed)?;
-    remove_unused_texts(conn, unused.into_iter().flat_map(|(_, summary, diff)| [Some(summary), diff]).flatten())
+    remove_unused_texts(
+        conn,
+        unused.into_iter().flat_map(|(_, summary, diff)| [Some(summary), diff]).flatten(),
+    )
 }
 
 #[cfg(test)]
@@ -143,7 +151,10 @@ mod tests {
     }
 
     fn texts(store: &mut Store) -> i64 {
-        diesel::sql_query("SELECT count(*) AS n FROM texts").get_result::<Number>(&mut store.conn).unwrap().n
+        diesel::sql_query("SELECT count(*) AS n FROM texts")
+            .get_result::<Number>(&mut store.conn)
+            .unwrap()
+            .n
     }
 
     #[test]
@@ -154,14 +165,22 @@ mod tests {
             role: ArrayRole::Task { array_job: JobId(10), task },
             ..ended_job(id, JobState::Completed, 1, 2)
         };
-        let jobs =
-            [ended_job(1, JobState::Failed, 1, 2), ended_job(2, JobState::Failed, 1, 2), task(11, 0), task(12, 1)];
+        let jobs = [
+            ended_job(1, JobState::Failed, 1, 2),
+            ended_job(2, JobState::Failed, 1, 2),
+            task(11, 0),
+            task(12, 1),
+        ];
         put(&mut store, jobs.iter().map(insert).collect());
-        store.put_source(&[JobId(1), JobId(7), JobId(10)], Timestamp(5), &source(1), Some(b"diff")).unwrap();
+        store
+            .put_source(&[JobId(1), JobId(7), JobId(10)], Timestamp(5), &source(1), Some(b"diff"))
+            .unwrap();
         store.put_source(&[JobId(2)], Timestamp(6), &source(1), Some(b"diff")).unwrap();
         assert_eq!(texts(&mut store), 2);
         let mut reader = place.reader();
-        let mut at = |id| reader.source(JobId(id)).unwrap().map(|(taken, diff)| (taken.at.0, taken.source, diff));
+        let mut at = |id| {
+            reader.source(JobId(id)).unwrap().map(|(taken, diff)| (taken.at.0, taken.source, diff))
+        };
         assert_eq!(at(1), Some((5, source(1), Some(b"diff".to_vec()))));
         assert_eq!(at(2), Some((6, source(1), Some(b"diff".to_vec()))));
         assert_eq!(at(7), None, "there is no such job");

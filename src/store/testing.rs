@@ -8,7 +8,8 @@ use crate::model::request::MemRequest;
 use crate::model::run::RunState;
 use crate::model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
 use crate::model::{
-    ArrayRole, BootId, ClockBase, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
+    ArrayRole, BootId, ClockBase, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId,
+    Timestamp, Tres,
 };
 use crate::store::{Reader, Store};
 use diesel::connection::{Connection, SimpleConnection};
@@ -39,7 +40,8 @@ impl Place {
 
     /// Locked against writers by another program, until what is returned is dropped.
     pub fn locked(&self) -> SqliteConnection {
-        let mut conn = SqliteConnection::establish(&self.path().to_string_lossy()).expect("a database");
+        let mut conn =
+            SqliteConnection::establish(&self.path().to_string_lossy()).expect("a database");
         conn.batch_execute("BEGIN IMMEDIATE").expect("nobody else writes now");
         conn
     }
@@ -51,7 +53,8 @@ impl Place {
 
 /// A pending job.
 pub fn job(id: u32) -> Job {
-    let request = JobRequest { name: format!("job{id}"), user: "ann".to_owned(), ..JobRequest::default() };
+    let request =
+        JobRequest { name: format!("job{id}"), user: "ann".to_owned(), ..JobRequest::default() };
     Job {
         id: JobId(id),
         request: Arc::new(request),
@@ -121,7 +124,8 @@ fn stored_u64() -> impl Strategy<Value = u64> {
 }
 
 fn tasks() -> impl Strategy<Value = TaskSet> {
-    btree_set(0u32..60, 0..20).prop_map(|ids| TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>()))
+    btree_set(0u32..60, 0..20)
+        .prop_map(|ids| TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>()))
 }
 
 fn exit() -> impl Strategy<Value = ExitCode> {
@@ -129,18 +133,39 @@ fn exit() -> impl Strategy<Value = ExitCode> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    let spread = (any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(max, task, total)| Spread { max, task, total });
-    let tasks = vec(spread, 4).prop_map(|s| TaskUsage { vm_kb: s[0], pages: s[1], read: s[2], written: s[3] });
+    let spread = (any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(max, task, total)| Spread {
+        max,
+        task,
+        total,
+    });
+    let tasks = vec(spread, 4).prop_map(|s| TaskUsage {
+        vm_kb: s[0],
+        pages: s[1],
+        read: s[2],
+        written: s[3],
+    });
     let tasks = prop_oneof![Just(TaskUsage::default()), tasks];
     let gpu = (any::<u64>(), any::<u64>()).prop_map(|(busy, mem_mb)| GpuUsage::once(busy, mem_mb));
     let gpu = prop_oneof![Just(GpuUsage::default()), gpu];
     let all = (stored_u64(), stored_u64(), stored_u64(), gpu, tasks);
-    all.prop_map(|(max_rss_kb, user_us, system_us, gpu, tasks)| Usage { max_rss_kb, user_us, system_us, gpu, tasks })
+    all.prop_map(|(max_rss_kb, user_us, system_us, gpu, tasks)| Usage {
+        max_rss_kb,
+        user_us,
+        system_us,
+        gpu,
+        tasks,
+    })
 }
 
 fn tres() -> impl Strategy<Value = Tres> {
     let amounts = (any::<u32>(), stored_u64(), any::<u32>(), stored_u64(), any::<u32>());
-    amounts.prop_map(|(cpus, mem_mb, gpus, gpu_mem_mb, shards)| Tres { cpus, mem_mb, gpus, gpu_mem_mb, shards })
+    amounts.prop_map(|(cpus, mem_mb, gpus, gpu_mem_mb, shards)| Tres {
+        cpus,
+        mem_mb,
+        gpus,
+        gpu_mem_mb,
+        shards,
+    })
 }
 
 fn allocation() -> impl Strategy<Value = Allocation> {
@@ -150,7 +175,12 @@ fn allocation() -> impl Strategy<Value = Allocation> {
         any::<u32>().prop_map(GpuShare::Shards)
     ];
     let parts = (tres(), vec(any::<u32>(), 0..4), vec(any::<u32>(), 0..4), share);
-    parts.prop_map(|(tres, cpu_ids, gpu_ids, gpu_share)| Allocation { tres, cpu_ids, gpu_ids, gpu_share })
+    parts.prop_map(|(tres, cpu_ids, gpu_ids, gpu_share)| Allocation {
+        tres,
+        cpu_ids,
+        gpu_ids,
+        gpu_share,
+    })
 }
 
 fn state() -> impl Strategy<Value = JobState> {
@@ -158,9 +188,21 @@ fn state() -> impl Strategy<Value = JobState> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let id = prop_oneof![Just(StepId::Batch), Just(StepId::Interactive), any::<u32>().prop_map(StepId::Num)];
+    let id = prop_oneof![
+        Just(StepId::Batch),
+        Just(StepId::Interactive),
+        any::<u32>().prop_map(StepId::Num)
+    ];
     let ids = btree_set(id, 0..4);
-    let one = (any::<String>(), any::<u32>(), state(), timestamp(), option::of(timestamp()), exit(), allocation());
+    let one = (
+        any::<String>(),
+        any::<u32>(),
+        state(),
+        timestamp(),
+        option::of(timestamp()),
+        exit(),
+        allocation(),
+    );
     let rest = (any::<String>(), any::<bool>(), option::of(process()));
     (ids, one, usage(), rest).prop_map(|(ids, one, usage, (submit_line, overlap, client))| {
         let (name, ntasks, state, start, end, exit, alloc) = one;
@@ -212,23 +254,42 @@ fn request() -> impl Strategy<Value = JobRequest> {
 }
 
 fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
-    let rest = (tasks(), option::of(any::<u32>())).prop_map(|(tasks, limit)| ArrayRole::Rest { tasks, limit });
+    let rest = (tasks(), option::of(any::<u32>()))
+        .prop_map(|(tasks, limit)| ArrayRole::Rest { tasks, limit });
     // Array numbers that other records of the test may have.
-    let task = (1u32..8, 0u32..60).prop_map(|(array, task)| ArrayRole::Task { array_job: JobId(array), task });
-    let part = (9u32..12, tasks()).prop_map(|(array, tasks)| ArrayRole::Part { array_job: JobId(array), tasks });
-    prop_oneof![Just(ArrayRole::None), rest, task, part, Just(ArrayRole::Task { array_job: id, task: 7 })]
+    let task = (1u32..8, 0u32..60)
+        .prop_map(|(array, task)| ArrayRole::Task { array_job: JobId(array), task });
+    let part = (9u32..12, tasks())
+        .prop_map(|(array, tasks)| ArrayRole::Part { array_job: JobId(array), tasks });
+    prop_oneof![
+        Just(ArrayRole::None),
+        rest,
+        task,
+        part,
+        Just(ArrayRole::Task { array_job: id, task: 7 })
+    ]
 }
 
 /// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job has an end if it has
 /// ended.
 pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let id = JobId(id);
-    let words =
-        (proptest::sample::select(&["cpu", "gpu", "gpu,cpu"][..]), proptest::sample::select(Reason::ALL), state());
+    let words = (
+        proptest::sample::select(&["cpu", "gpu", "gpu,cpu"][..]),
+        proptest::sample::select(Reason::ALL),
+        state(),
+    );
     let hold = proptest::sample::select(&[Hold::No, Hold::User, Hold::Admin][..]);
     let times = (timestamp(), vec(option::of(timestamp()), 4), stored_u64());
-    let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), exit(), exit(), option::of(any::<u32>()));
-    let held = (tres(), option::of(allocation()), usage(), steps(), option::of((process(), any::<bool>())));
+    let numbers =
+        (any::<u32>(), any::<u32>(), any::<u32>(), exit(), exit(), option::of(any::<u32>()));
+    let held = (
+        tres(),
+        option::of(allocation()),
+        usage(),
+        steps(),
+        option::of((process(), any::<bool>())),
+    );
     (request(), role(id), words, hold, times, numbers, held).prop_map(
         move |(request, role, (partition, reason, state), hold, times, numbers, held)| {
             let (submit, times, suspended_us) = times;
@@ -250,7 +311,8 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     eligible: times[0],
                     start: times[1],
                     end: state.is_terminal().then(|| times[2].unwrap_or(submit)),
-                    clock: times[3].map(|zero| ClockBase { boot: BootId(suspended_us.into()), zero }),
+                    clock: times[3]
+                        .map(|zero| ClockBase { boot: BootId(suspended_us.into()), zero }),
                     suspended_at: times[3],
                     stepped_us: suspended_us as i64 / -3,
                     stopped_at: times[3],
@@ -266,7 +328,11 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 },
                 steps,
                 next_step,
-                client: client.map(|(process, holds)| Client { process, holds, until_granted: false }),
+                client: client.map(|(process, holds)| Client {
+                    process,
+                    holds,
+                    until_granted: false,
+                }),
             }
         },
     )

@@ -46,7 +46,8 @@ fn files(path: &Path) -> [PathBuf; 3] {
 /// It cannot be opened, or is no database of slotd.
 pub fn check(path: &Path) -> Result<(Contents, Vec<String>), StoreError> {
     let mut conn = open::reader(path)?;
-    let mut wrong = lines(&mut conn, "SELECT integrity_check AS line FROM pragma_integrity_check LIMIT 20")?;
+    let mut wrong =
+        lines(&mut conn, "SELECT integrity_check AS line FROM pragma_integrity_check LIMIT 20")?;
     wrong.retain(|line| line != "ok");
     wrong.extend(lines(
         &mut conn,
@@ -80,7 +81,9 @@ fn check_jobs(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<()
         for row in rows {
             let number = row.job_id;
             match row.into_job(Arc::default(), Vec::new()) {
-                Ok(job) => wrong.extend(amiss(&job, number).map(|what| format!("job {number}: {what}"))),
+                Ok(job) => {
+                    wrong.extend(amiss(&job, number).map(|what| format!("job {number}: {what}")))
+                }
                 Err(error) => wrong.push(format!("job {number}: {error}")),
             }
         }
@@ -103,7 +106,8 @@ fn amiss(job: &Job, number: i64) -> Option<String> {
     if run.state.is_active() && (run.start.is_none() || run.alloc.is_none()) {
         return Some(format!("it is {} and has no start or no resources", run.state.name()));
     }
-    (run.state == JobState::Suspended && run.suspended_at.is_none()).then(|| "it is SUSPENDED since no time".to_owned())
+    (run.state == JobState::Suspended && run.suspended_at.is_none())
+        .then(|| "it is SUSPENDED since no time".to_owned())
 }
 
 fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<(), StoreError> {
@@ -119,7 +123,10 @@ fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<
         wrong.extend(row.into_run().err().map(|error| format!("a run of job {of}: {error}")));
     }
     let bodies = requests::table.select((requests::request_id, requests::body));
-    for row in bodies.load_iter::<(i64, String), diesel::connection::DefaultLoadingMode>(conn).map_err(&failed)? {
+    for row in bodies
+        .load_iter::<(i64, String), diesel::connection::DefaultLoadingMode>(conn)
+        .map_err(&failed)?
+    {
         let (id, body) = row.map_err(&failed)?;
         let read = from_json::<crate::model::JobRequest>("requests", "body", &body);
         wrong.extend(read.err().map(|error| format!("request {id}: {error}")));
@@ -140,7 +147,8 @@ fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<
 /// # Errors
 /// The database cannot be read, or the copy not be written.
 pub fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
-    let failed = |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
+    let failed =
+        |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
     let new = beside(to, "new");
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -165,10 +173,14 @@ pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> 
     if let Some(first) = wrong.first() {
         return Err(StoreError::NotADatabase { path: from.to_owned(), message: first.clone() });
     }
-    let failed = |error: io::Error| StoreError::Open { path: path.to_owned(), message: error.to_string() };
+    let failed =
+        |error: io::Error| StoreError::Open { path: path.to_owned(), message: error.to_string() };
     let new = beside(path, "new");
     backup(from, &new)?;
-    let old = (1..).map(|n| beside(path, &format!("replaced{n}"))).find(|old| !old.exists()).unwrap_or_default();
+    let old = (1..)
+        .map(|n| beside(path, &format!("replaced{n}")))
+        .find(|old| !old.exists())
+        .unwrap_or_default();
     let mut kept = None;
     for (file, aside) in files(path).iter().zip(files(&old)) {
         match fs::rename(file, aside) {
@@ -217,7 +229,8 @@ fn beside(path: &Path, what: &str) -> PathBuf {
 }
 
 fn sync_dir(of: &Path) -> io::Result<()> {
-    File::open(of.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
+    File::open(of.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?
+        .sync_all()
 }
 
 #[cfg(test)]
@@ -231,11 +244,17 @@ mod tests {
     /// How many records there are.
     fn count(path: &Path) -> i64 {
         let mut conn = open::reader(path).unwrap();
-        diesel::sql_query("SELECT count(*) AS n FROM jobs").get_result::<Number>(&mut conn).unwrap().n
+        diesel::sql_query("SELECT count(*) AS n FROM jobs")
+            .get_result::<Number>(&mut conn)
+            .unwrap()
+            .n
     }
 
     fn run(path: &Path, sql: &str) {
-        SqliteConnection::establish(&path.display().to_string()).unwrap().batch_execute(sql).unwrap();
+        SqliteConnection::establish(&path.display().to_string())
+            .unwrap()
+            .batch_execute(sql)
+            .unwrap();
     }
 
     fn wrong(path: &Path) -> Vec<String> {
@@ -244,7 +263,8 @@ mod tests {
 
     fn filled(place: &Place) -> Store {
         let mut store = place.store();
-        let ended = Job { steps: vec![step(StepId::Num(0))], ..ended_job(2, JobState::Failed, 1, 2) };
+        let ended =
+            Job { steps: vec![step(StepId::Num(0))], ..ended_job(2, JobState::Failed, 1, 2) };
         put(&mut store, vec![insert_with(&job(1), b"script", b"env"), insert(&ended)]);
         store
     }
@@ -253,7 +273,10 @@ mod tests {
     fn a_sound_database_is_sound_and_what_is_wrong_is_named() {
         let place = Place::new();
         drop(filled(&place));
-        assert_eq!(check(&place.path()).map(|(contents, wrong)| (contents.jobs, wrong)), Ok((2, Vec::new())));
+        assert_eq!(
+            check(&place.path()).map(|(contents, wrong)| (contents.jobs, wrong)),
+            Ok((2, Vec::new()))
+        );
         for (sql, expected) in [
             ("DELETE FROM launches", "job 1: it waits, and has no script and no environment"),
             (
@@ -265,7 +288,10 @@ mod tests {
                 "job 2: it is FAILED and has no end",
             ),
             ("UPDATE steps SET body = '{}'", "a step of job 2: the database is damaged"),
-            ("UPDATE requests SET body = 'x' WHERE request_id = 1", "request 1: the database is damaged"),
+            (
+                "UPDATE requests SET body = 'x' WHERE request_id = 1",
+                "request 1: the database is damaged",
+            ),
             ("DELETE FROM requests", "a row of jobs refers to one of requests that is not there"),
         ] {
             let copy = Place::new();
@@ -297,7 +323,10 @@ mod tests {
         drop(store);
         let old = restore(&place.path(), &copy.path()).unwrap().unwrap();
         assert_eq!((count(&place.path()), count(&old), count(&copy.path())), (2, 3, 2));
-        assert_eq!(restore(&place.path(), &old).map(|kept| kept.is_some_and(|kept| kept != old)), Ok(true));
+        assert_eq!(
+            restore(&place.path(), &old).map(|kept| kept.is_some_and(|kept| kept != old)),
+            Ok(true)
+        );
         assert_eq!(count(&place.path()), 3);
         // A damaged copy changes nothing.
         run(&copy.path(), "UPDATE jobs SET body = json_remove(body, '$.run.end')");
@@ -314,7 +343,8 @@ mod tests {
         let (before, after) = vacuum(&place.path()).unwrap();
         assert!(after <= before + 8192, "{before} {after}");
         let mut conn = open::reader(&place.path()).unwrap();
-        let mode = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum").get_result::<Number>(&mut conn);
+        let mode = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum")
+            .get_result::<Number>(&mut conn);
         assert_eq!(mode.unwrap().n, 2);
     }
 

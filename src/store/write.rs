@@ -79,13 +79,17 @@ impl Store {
         }
     }
 
-    fn commit_group(&mut self, batches: &[Vec<Change>]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    fn commit_group(
+        &mut self,
+        batches: &[Vec<Change>],
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         self.transaction(|conn, interned| {
             let mut answers = Vec::with_capacity(batches.len());
             for batch in batches {
                 let mut told = None;
-                let answer =
-                    conn.transaction(|conn| apply_all(conn, interned, batch).inspect_err(|e| told = Some(e.clone())));
+                let answer = conn.transaction(|conn| {
+                    apply_all(conn, interned, batch).inspect_err(|e| told = Some(e.clone()))
+                });
                 if answer.is_err() {
                     // Rows that the batch wrote are gone again.
                     interned.clear();
@@ -118,11 +122,17 @@ impl Store {
     /// the log is durable: nobody needs to wait for this, and where it fails, later is as good.
     pub fn empty_long_log(&mut self) {
         let mut run = |mode: &str| {
-            diesel::sql_query(format!("PRAGMA wal_checkpoint({mode})")).get_result::<Checkpoint>(&mut self.conn)
+            diesel::sql_query(format!("PRAGMA wal_checkpoint({mode})"))
+                .get_result::<Checkpoint>(&mut self.conn)
         };
-        let done = run("NOOP").and_then(|state| if state.log >= open::LOG_PAGES { run("PASSIVE") } else { Ok(state) });
+        let done = run("NOOP").and_then(|state| {
+            if state.log >= open::LOG_PAGES { run("PASSIVE") } else { Ok(state) }
+        });
         if let Err(error) = done {
-            log::debug!("{}: the log cannot be copied into the database yet: {error}", self.path.display());
+            log::debug!(
+                "{}: the log cannot be copied into the database yet: {error}",
+                self.path.display()
+            );
         }
     }
 
@@ -132,7 +142,9 @@ impl Store {
     /// It cannot.
     pub fn probe(&mut self) -> Result<(), StoreError> {
         // SQLite writes the page of the number, which is not used here, whether it changes or not.
-        self.transaction(|conn, _| conn.batch_execute("PRAGMA user_version = 0").map_err(StoreError::from))
+        self.transaction(|conn, _| {
+            conn.batch_execute("PRAGMA user_version = 0").map_err(StoreError::from)
+        })
     }
 
     /// One transaction, on a connection that is sound.
@@ -145,7 +157,9 @@ impl Store {
     ) -> Result<T, StoreError> {
         self.replace_suspect()?;
         let (interned, mut told) = (&mut self.interned, None);
-        let done = self.conn.immediate_transaction(|conn| work(conn, interned).inspect_err(|e| told = Some(e.clone())));
+        let done = self.conn.immediate_transaction(|conn| {
+            work(conn, interned).inspect_err(|e| told = Some(e.clone()))
+        });
         // After a failure that has ended the transaction the rollback fails too, and tells less.
         let done = told.map_or(done, Err);
         if let Err(error) = &done {
@@ -205,8 +219,10 @@ impl Store {
     /// # Errors
     /// The database can't be read.
     pub fn numbers(&mut self) -> Result<HashSet<JobId>, StoreError> {
-        let ids: Vec<i64> =
-            jobs::table.select(jobs::job_id).load(&mut self.conn).map_err(StoreError::sql("read the job numbers"))?;
+        let ids: Vec<i64> = jobs::table
+            .select(jobs::job_id)
+            .load(&mut self.conn)
+            .map_err(StoreError::sql("read the job numbers"))?;
         ids.into_iter().map(|id| row::job_id("jobs", id)).collect()
     }
 
@@ -241,11 +257,19 @@ impl Store {
     }
 }
 
-fn apply_all(conn: &mut SqliteConnection, interned: &mut Interned, batch: &[Change]) -> Result<(), StoreError> {
+fn apply_all(
+    conn: &mut SqliteConnection,
+    interned: &mut Interned,
+    batch: &[Change],
+) -> Result<(), StoreError> {
     batch.iter().try_for_each(|change| apply(conn, interned, change))
 }
 
-fn apply(conn: &mut SqliteConnection, interned: &mut Interned, change: &Change) -> Result<(), StoreError> {
+fn apply(
+    conn: &mut SqliteConnection,
+    interned: &mut Interned,
+    change: &Change,
+) -> Result<(), StoreError> {
     match change {
         Change::Insert { job, texts } => insert(conn, interned, job, texts),
         Change::Update(job) => update(conn, interned, job),
@@ -260,16 +284,25 @@ fn apply(conn: &mut SqliteConnection, interned: &mut Interned, change: &Change) 
     }
 }
 
-fn insert(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job, texts: &Texts) -> Result<(), StoreError> {
+fn insert(
+    conn: &mut SqliteConnection,
+    interned: &mut Interned,
+    job: &Job,
+    texts: &Texts,
+) -> Result<(), StoreError> {
     let row = JobRow::new(job, interned.request_row(conn, &job.request)?)?;
-    diesel::insert_into(jobs::table).values(row).execute(conn).map_err(StoreError::sql("store a new job"))?;
+    diesel::insert_into(jobs::table)
+        .values(row)
+        .execute(conn)
+        .map_err(StoreError::sql("store a new job"))?;
     for step in &job.steps {
         put_step(conn, &StepRow::new(job.id, step)?)?;
     }
     let launch = match texts {
-        Texts::New(texts) => {
-            Some((interned.text_row(conn, &texts.script)?, Some(interned.text_row(conn, &texts.env)?)))
-        }
+        Texts::New(texts) => Some((
+            interned.text_row(conn, &texts.script)?,
+            Some(interned.text_row(conn, &texts.env)?),
+        )),
         // A task finds the row of its array by itself.
         Texts::SameAs(other) if job.array_job_id() == Some(*other) => None,
         Texts::SameAs(other) => load::launch_row(conn, *other)?,
@@ -289,7 +322,11 @@ fn insert(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job, texts
     Ok(())
 }
 
-fn update(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job) -> Result<(), StoreError> {
+fn update(
+    conn: &mut SqliteConnection,
+    interned: &mut Interned,
+    job: &Job,
+) -> Result<(), StoreError> {
     let row = JobRow::new(job, interned.request_row(conn, &job.request)?)?;
     let failed = StoreError::sql("store a job's state");
     if SetBody(&row).execute(conn).map_err(&failed)? > 0 {
@@ -297,7 +334,11 @@ fn update(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job) -> Re
     }
     let JobRow { job_id, request_id, body } = row;
     let this = diesel::update(jobs::table.find(job_id));
-    match this.set((jobs::body.eq(body), jobs::request_id.eq(request_id))).execute(conn).map_err(&failed)? {
+    match this
+        .set((jobs::body.eq(body), jobs::request_id.eq(request_id)))
+        .execute(conn)
+        .map_err(&failed)?
+    {
         0 => Err(StoreError::Missing { what: format!("job {}", job.id) }),
         _ => Ok(()),
     }
@@ -314,7 +355,12 @@ fn put_script(
     let (old, _) = load::launch_row(conn, job)?.ok_or_else(missing)?;
     let new = interned.text_row(conn, script)?;
     let this = diesel::update(launches::table.find(i64::from(job.0)));
-    if this.set(launches::script_id.eq(new)).execute(conn).map_err(StoreError::sql("store a script"))? == 0 {
+    if this
+        .set(launches::script_id.eq(new))
+        .execute(conn)
+        .map_err(StoreError::sql("store a script"))?
+        == 0
+    {
         return Err(missing());
     }
     crate::store::history::remove_unused_texts(conn, std::iter::once(old))
@@ -344,7 +390,10 @@ impl QueryId for SetBody<'_> {
 impl RunQueryDsl<SqliteConnection> for SetBody<'_> {}
 
 fn put_step(conn: &mut SqliteConnection, row: &StepRow) -> Result<(), StoreError> {
-    diesel::replace_into(steps::table).values(row).execute(conn).map_err(StoreError::sql("store a step"))?;
+    diesel::replace_into(steps::table)
+        .values(row)
+        .execute(conn)
+        .map_err(StoreError::sql("store a step"))?;
     Ok(())
 }
 
@@ -361,7 +410,9 @@ mod tests {
     use crate::model::array::TaskSet;
     use crate::model::{ArrayRole, JobRequest, JobState, StepId};
     use crate::store::error::failure;
-    use crate::store::testing::{Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step};
+    use crate::store::testing::{
+        Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step,
+    };
     use diesel::connection::{Connection, InstrumentationEvent};
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -372,7 +423,10 @@ mod tests {
             #[diesel(sql_type = diesel::sql_types::BigInt)]
             n: i64,
         }
-        diesel::sql_query(format!("SELECT count(*) AS n FROM {table}")).get_result::<Count>(&mut store.conn).unwrap().n
+        diesel::sql_query(format!("SELECT count(*) AS n FROM {table}"))
+            .get_result::<Count>(&mut store.conn)
+            .unwrap()
+            .n
     }
 
     proptest! {
@@ -410,7 +464,8 @@ mod tests {
             )
             .unwrap();
         let loaded = place.store().load_live(Timestamp::from_secs(0)).unwrap();
-        let told: Vec<(u32, bool)> = loaded.iter().map(|job| (job.id.0, load::why_unreadable(job).is_some())).collect();
+        let told: Vec<(u32, bool)> =
+            loaded.iter().map(|job| (job.id.0, load::why_unreadable(job).is_some())).collect();
         assert_eq!(told, [(1, false), (2, true), (3, true), (4, false)]);
         assert_eq!(loaded[0], job(1));
         let why = loaded[1].run.system_comment.as_deref().unwrap();
@@ -422,9 +477,14 @@ mod tests {
     fn only_live_and_lately_ended_jobs_are_loaded_at_start() {
         let place = Place::new();
         let mut store = place.store();
-        let jobs = [ended_job(1, JobState::Failed, 10, 20), ended_job(2, JobState::Completed, 10, 30), job(3)];
+        let jobs = [
+            ended_job(1, JobState::Failed, 10, 20),
+            ended_job(2, JobState::Completed, 10, 30),
+            job(3),
+        ];
         put(&mut store, jobs.iter().map(insert).collect());
-        let ids: Vec<u32> = store.load_live(Timestamp::from_secs(30)).unwrap().iter().map(|job| job.id.0).collect();
+        let ids: Vec<u32> =
+            store.load_live(Timestamp::from_secs(30)).unwrap().iter().map(|job| job.id.0).collect();
         assert_eq!(ids, [2, 3]);
     }
 
@@ -437,21 +497,29 @@ mod tests {
         store.conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
             let _ = match event {
                 InstrumentationEvent::CacheQuery { sql, .. } => told.send((true, sql.to_owned())),
-                InstrumentationEvent::StartQuery { query, .. } => told.send((false, query.to_string())),
+                InstrumentationEvent::StartQuery { query, .. } => {
+                    told.send((false, query.to_string()))
+                }
                 _ => Ok(()),
             };
         });
-        let ended = |id| Job { request: job(id).request, ..ended_job(id, JobState::Completed, 10, 20) };
+        let ended =
+            |id| Job { request: job(id).request, ..ended_job(id, JobState::Completed, 10, 20) };
         let life = |store: &mut Store, id| {
             put(store, vec![insert(&job(id)), Change::Update(Box::new(job(id)))]);
             put(store, vec![Change::Update(Box::new(ended(id)))]);
         };
         (1..=3).for_each(|id| life(&mut store, id));
         let events: Vec<(bool, String)> = heard.try_iter().collect();
-        let is_kept = |sql: &str| events.iter().any(|(kept, text)| *kept && sql.starts_with(text.as_str()));
+        let is_kept =
+            |sql: &str| events.iter().any(|(kept, text)| *kept && sql.starts_with(text.as_str()));
         let of_jobs = |sql: &&str| sql.starts_with("INSERT") || sql.starts_with("UPDATE");
-        let run: Vec<&str> =
-            events.iter().filter(|event| !event.0).map(|event| event.1.as_str()).filter(of_jobs).collect();
+        let run: Vec<&str> = events
+            .iter()
+            .filter(|event| !event.0)
+            .map(|event| event.1.as_str())
+            .filter(of_jobs)
+            .collect();
         assert!(run.iter().filter(|sql| sql.starts_with("UPDATE")).count() >= 6, "{run:?}");
         let anew: Vec<&&str> = run.iter().filter(|sql| !is_kept(sql)).collect();
         assert!(anew.is_empty(), "{anew:?}");
@@ -463,7 +531,13 @@ mod tests {
         let mut store = place.store();
         put(&mut store, vec![insert(&job(1))]);
         let mut steps = [step(StepId::Num(10)), step(StepId::Num(2)), step(StepId::Batch)];
-        put(&mut store, steps.iter().map(|s| Change::PutStep { job: JobId(1), step: Box::new(s.clone()) }).collect());
+        put(
+            &mut store,
+            steps
+                .iter()
+                .map(|s| Change::PutStep { job: JobId(1), step: Box::new(s.clone()) })
+                .collect(),
+        );
         steps[0].state = JobState::Completed;
         put(&mut store, vec![Change::PutStep { job: JobId(1), step: Box::new(steps[0].clone()) }]);
         let loaded = all(&mut store).remove(0).steps;
@@ -497,13 +571,17 @@ mod tests {
         // The limit holds for this connection, so it is gone after the store has recovered.
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
         let large = vec![1; 1 << 20];
-        let alone = store.commit(&[vec![insert(&job(2)), insert_with(&job(3), &large, b"")]]).remove(0);
+        let alone =
+            store.commit(&[vec![insert(&job(2)), insert_with(&job(3), &large, b"")]]).remove(0);
         assert!(alone.as_ref().is_err_and(|e| e.fault() == Some(StoreFault::Full)), "{alone:?}");
         assert_eq!(all(&mut store), [job(1)], "nothing of the batch is left");
 
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
-        let answers =
-            store.commit(&[vec![insert(&job(2))], vec![insert_with(&job(3), &large, b"")], vec![insert(&job(4))]]);
+        let answers = store.commit(&[
+            vec![insert(&job(2))],
+            vec![insert_with(&job(3), &large, b"")],
+            vec![insert(&job(4))],
+        ]);
         // The connection is new after the group has failed, and has no limit any more.
         assert_eq!(answers, [Ok(()), Ok(()), Ok(())]);
         assert_eq!(all(&mut store), [job(1), job(2), job(3), job(4)]);
@@ -514,7 +592,10 @@ mod tests {
         let place = Place::new();
         let mut store = place.store();
         store.limit_pages(40);
-        let large = [vec![insert_with(&job(1), &vec![1; 1 << 20], b"")], vec![Change::Update(Box::new(job(1)))]];
+        let large = [
+            vec![insert_with(&job(1), &vec![1; 1 << 20], b"")],
+            vec![Change::Update(Box::new(job(1)))],
+        ];
         let faults = |answers: Vec<Result<(), StoreError>>| -> Vec<Option<StoreFault>> {
             answers.into_iter().map(|answer| answer.err().and_then(|e| e.fault())).collect()
         };
@@ -536,7 +617,11 @@ mod tests {
         put(&mut store, vec![insert(&job(1))]);
         let other = place.locked();
         let locked = store.commit(&[vec![insert(&job(2))], vec![insert(&job(3))]]);
-        assert!(locked.iter().all(|answer| answer.as_ref().is_err_and(|e| e.fault() == Some(StoreFault::Locked))));
+        assert!(
+            locked.iter().all(|answer| answer
+                .as_ref()
+                .is_err_and(|e| e.fault() == Some(StoreFault::Locked)))
+        );
         drop(other);
         assert_eq!(store.commit(&[vec![insert(&job(2))]]), [Ok(())]);
         let damaged = failure("commit", "database disk image is malformed".to_owned());
@@ -605,25 +690,41 @@ mod tests {
         }
         assert_eq!(count(&mut store, "launches"), 2);
         assert_eq!(store.launch_texts(JobId(4)).unwrap(), None);
-        assert_eq!(store.launch_texts(JobId(5)), Err(StoreError::Missing { what: "job 5".to_owned() }));
+        assert_eq!(
+            store.launch_texts(JobId(5)),
+            Err(StoreError::Missing { what: "job 5".to_owned() })
+        );
     }
 
     #[test]
     fn another_script_replaces_the_one_of_a_job_and_of_nobody_else() {
         let place = Place::new();
         let mut store = place.store();
-        put(&mut store, vec![insert_with(&job(1), b"old", b"env"), insert_with(&job(2), b"old", b"env")]);
+        put(
+            &mut store,
+            vec![insert_with(&job(1), b"old", b"env"), insert_with(&job(2), b"old", b"env")],
+        );
         let script = |text: &[u8]| Change::PutScript { job: JobId(1), script: text.to_vec() };
         put(&mut store, vec![script(b"newer")]);
         put(&mut store, vec![script(b"newest")]);
         let of = |store: &mut Store, id| store.launch_texts(JobId(id)).unwrap().unwrap();
-        assert_eq!(of(&mut store, 1), LaunchTexts { script: b"newest".to_vec(), env: b"env".to_vec() });
-        assert_eq!(of(&mut store, 2), LaunchTexts { script: b"old".to_vec(), env: b"env".to_vec() });
+        assert_eq!(
+            of(&mut store, 1),
+            LaunchTexts { script: b"newest".to_vec(), env: b"env".to_vec() }
+        );
+        assert_eq!(
+            of(&mut store, 2),
+            LaunchTexts { script: b"old".to_vec(), env: b"env".to_vec() }
+        );
         assert_eq!(count(&mut store, "texts"), 3, "nobody has the one in between");
         put(&mut store, vec![script(b"old"), insert_with(&job(3), b"newest", b"env")]);
-        assert_eq!((of(&mut store, 1), of(&mut store, 3).script), (of(&mut store, 2), b"newest".to_vec()));
+        assert_eq!(
+            (of(&mut store, 1), of(&mut store, 3).script),
+            (of(&mut store, 2), b"newest".to_vec())
+        );
         put(&mut store, vec![insert(&job(4))]);
-        let missing = store.commit(&[vec![Change::PutScript { job: JobId(4), script: b"x".to_vec() }]]);
+        let missing =
+            store.commit(&[vec![Change::PutScript { job: JobId(4), script: b"x".to_vec() }]]);
         assert_eq!(missing, [Err(StoreError::Missing { what: "the script of job 4".to_owned() })]);
     }
 

@@ -72,9 +72,13 @@ pub mod pretended {
 
     pub(super) fn wall_offset_us() -> i64 {
         static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let Some(file) = FILE.get_or_init(|| std::env::var_os(WALL_CLOCK).map(PathBuf::from)) else { return 0 };
+        let Some(file) = FILE.get_or_init(|| std::env::var_os(WALL_CLOCK).map(PathBuf::from))
+        else {
+            return 0;
+        };
         let told = std::fs::read_to_string(file).ok();
-        told.and_then(|text| text.trim().parse::<i64>().ok()).map_or(0, |secs| secs.saturating_mul(1_000_000))
+        told.and_then(|text| text.trim().parse::<i64>().ok())
+            .map_or(0, |secs| secs.saturating_mul(1_000_000))
     }
 
     /// What a process that this one starts has to be given.

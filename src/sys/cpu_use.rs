@@ -69,8 +69,11 @@ fn between(first: &Sample, second: &Sample, cpus: &BTreeSet<u32>) -> CpuReading 
         .map(|(cpu, us)| (*cpu, grown(*us, first.cpus.get(cpu))))
         .collect();
     // A job that began in between had used nothing.
-    let by_jobs: u64 =
-        second.jobs.iter().map(|(job, us)| us.saturating_sub(first.jobs.get(job).copied().unwrap_or(0))).sum();
+    let by_jobs: u64 = second
+        .jobs
+        .iter()
+        .map(|(job, us)| us.saturating_sub(first.jobs.get(job).copied().unwrap_or(0)))
+        .sum();
     CpuReading {
         used_centi: hundredths(busy.values().sum::<u64>().saturating_sub(by_jobs)),
         busy: busy.into_iter().map(|(cpu, us)| (cpu, hundredths(us))).collect(),
@@ -85,7 +88,8 @@ pub async fn read(root: PathBuf, cpus: BTreeSet<u32>) -> io::Result<CpuReading> 
     if let Some(file) = pretended() {
         return Ok(parse_pretended(&std::fs::read_to_string(file)?));
     }
-    let look = |root: PathBuf| async move { tokio::task::spawn_blocking(move || look(&root)).await? };
+    let look =
+        |root: PathBuf| async move { tokio::task::spawn_blocking(move || look(&root)).await? };
     let first = look(root.clone()).await?;
     tokio::time::sleep(WINDOW).await;
     Ok(between(&first, &look(root).await?, &cpus))
@@ -119,7 +123,8 @@ mod tests {
 
     #[test]
     fn work_is_counted_by_cpu_and_waiting_is_none() {
-        let stat = "cpu  9 9 9 9\ncpu0 10 20 30 1000 500 4 6 77 3 3\ncpu12 1 0 0 5\nintr 5\nbtime 1\n";
+        let stat =
+            "cpu  9 9 9 9\ncpu0 10 20 30 1000 500 4 6 77 3 3\ncpu12 1 0 0 5\nintr 5\nbtime 1\n";
         assert_eq!(parse_busy(stat, 10), BTreeMap::from([(0, 700), (12, 10)]));
     }
 
@@ -145,7 +150,10 @@ mod tests {
     fn the_use_of_a_job_is_that_of_its_processes_and_of_their_children_that_ended() {
         let root = Path::new("/a/root/of/this/test");
         let mut job = Command::new("sh")
-            .args(["-c", "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo; exec sleep 1000"])
+            .args([
+                "-c",
+                "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo; exec sleep 1000",
+            ])
             .env("SLOTD_ROOT", root)
             .env("SLURM_JOB_ID", "7")
             .stdout(std::process::Stdio::piped())

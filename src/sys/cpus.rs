@@ -48,7 +48,9 @@ fn read(dir: &Path, usable: &BTreeSet<u32>) -> io::Result<Topology> {
     let place = |&cpu: &u32| {
         let about = dir.join(format!("cpu/cpu{cpu}/topology"));
         // The first name is the newer one.
-        let threads = ["core_cpus_list", "thread_siblings_list"].iter().find_map(|name| read_list(&about.join(name)));
+        let threads = ["core_cpus_list", "thread_siblings_list"]
+            .iter()
+            .find_map(|name| read_list(&about.join(name)));
         let core = threads.unwrap_or_default().intersection(&cpus).next().copied().unwrap_or(cpu);
         let socket = fs::read_to_string(about.join("physical_package_id")).ok();
         // -1 where the machine does not tell.
@@ -69,7 +71,10 @@ pub fn probe() -> io::Result<Topology> {
         return read(&dir, &all);
     }
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
-    let usable = (0u32..).take(CpuSet::count()).filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false)).collect();
+    let usable = (0u32..)
+        .take(CpuSet::count())
+        .filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false))
+        .collect();
     let found = read(Path::new("/sys/devices/system"), &usable)?;
     // A sandbox may show another machine's list of CPUs; those that may be used are there.
     if found.cpus().is_empty() { read(Path::new(""), &usable) } else { Ok(found) }
@@ -105,7 +110,10 @@ mod tests {
             put(format!("cpu/cpu{cpu}/topology/physical_package_id"), &socket.to_string());
             put(format!("cpu/cpu{cpu}/topology/thread_siblings_list"), core);
         }
-        put("node/online".into(), &nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(","));
+        put(
+            "node/online".into(),
+            &nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(","),
+        );
         for (node, cpus) in nodes {
             put(format!("node/node{node}/cpulist"), cpus);
         }
@@ -126,8 +134,9 @@ mod tests {
 
     #[test]
     fn two_sockets_with_threads_and_two_nodes() {
-        let cpus: Vec<(u32, i32, String)> =
-            (0..16).map(|cpu| (cpu, (cpu % 8 / 4) as i32, format!("{},{}", cpu % 8, cpu % 8 + 8))).collect();
+        let cpus: Vec<(u32, i32, String)> = (0..16)
+            .map(|cpu| (cpu, (cpu % 8 / 4) as i32, format!("{},{}", cpu % 8, cpu % 8 + 8)))
+            .collect();
         let cpus: Vec<(u32, i32, &str)> =
             cpus.iter().map(|(cpu, socket, core)| (*cpu, *socket, core.as_str())).collect();
         let dir = sysfs("0-15", &cpus, &[(0, "0-3,8-11"), (1, "4-7,12-15")]);
@@ -136,8 +145,11 @@ mod tests {
 
     #[test]
     fn gaps_and_what_is_offline_do_not_count() {
-        let dir =
-            sysfs("0,2-3,7", &[(0, 0, "0-1"), (2, 0, "2-3"), (3, 0, "2-3"), (7, 1, "6-7")], &[(2, "0-3"), (5, "6-7")]);
+        let dir = sysfs(
+            "0,2-3,7",
+            &[(0, 0, "0-1"), (2, 0, "2-3"), (3, 0, "2-3"), (7, 1, "6-7")],
+            &[(2, "0-3"), (5, "6-7")],
+        );
         let found = read(dir.path(), &usable("0-63")).unwrap();
         assert_eq!(found.cpus(), [0, 2, 3, 7]);
         assert_eq!(found.group(found.cpus(), Level::Core), [vec![0], vec![2, 3], vec![7]]);

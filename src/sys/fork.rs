@@ -60,10 +60,12 @@ fn stack_top() -> nix::Result<*mut libc::c_void> {
     let bottom = match BOTTOM.get() {
         Some(bottom) => *bottom,
         None => {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
+            let flags =
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
             // SAFETY: new memory at an address that the kernel chooses, and a part of it that nobody may touch.
             let bottom = unsafe {
-                let whole = libc::mmap(std::ptr::null_mut(), GUARD + BYTES, libc::PROT_NONE, flags, -1, 0);
+                let whole =
+                    libc::mmap(std::ptr::null_mut(), GUARD + BYTES, libc::PROT_NONE, flags, -1, 0);
                 if whole == libc::MAP_FAILED {
                     return Err(Errno::last());
                 }

@@ -64,7 +64,13 @@ pub struct Git {
 impl Git {
     /// At the work tree with this top directory. All questions together may take so long.
     pub fn at(top: &Path, patience: Duration) -> Git {
-        Git { top: top.to_owned(), copy: None, patience, until: Instant::now() + patience, steps_back: false }
+        Git {
+            top: top.to_owned(),
+            copy: None,
+            patience,
+            until: Instant::now() + patience,
+            steps_back: false,
+        }
     }
 
     /// Takes no time from others.
@@ -88,7 +94,9 @@ impl Git {
     fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
         let mut command = Command::new("git");
         // They would lead git elsewhere, or have it write a trace.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_"))
+        {
             command.env_remove(name);
         }
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
@@ -98,11 +106,18 @@ impl Git {
             // Copied files have the times of the first ones, and that has to be enough to know them again.
             command.args(["-c", "core.checkStat=minimal", "-c", "core.trustctime=false"]);
             let git_dir = work_tree::git_dir(&self.top).unwrap_or_else(|| self.top.join(".git"));
-            for (option, path) in [("--git-dir", git_dir.as_path()), ("--work-tree", self.files_at())] {
+            for (option, path) in
+                [("--git-dir", git_dir.as_path()), ("--work-tree", self.files_at())]
+            {
                 command.arg([OsStr::new(option), path.as_os_str()].join(OsStr::new("=")));
             }
         }
-        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         command
     }
 
@@ -131,11 +146,20 @@ impl Git {
         }
         let words = String::from_utf8_lossy(&words);
         let first = words.lines().next().unwrap_or_default().trim_start_matches("fatal: ");
-        Err(GitError::Failed(if first.is_empty() { format!("git failed: {status}") } else { format!("git: {first}") }))
+        Err(GitError::Failed(if first.is_empty() {
+            format!("git failed: {status}")
+        } else {
+            format!("git: {first}")
+        }))
     }
 
     /// What a process prints on standard output and standard error until it ends.
-    fn hear(&self, child: &mut Child, pid: i32, most: usize) -> Result<(Vec<u8>, Vec<u8>), GitError> {
+    fn hear(
+        &self,
+        child: &mut Child,
+        pid: i32,
+        most: usize,
+    ) -> Result<(Vec<u8>, Vec<u8>), GitError> {
         let end = proc::pidfd(pid).map_err(GitError::Start)?;
         let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
         let (mut text, mut words) = (Vec::new(), Vec::new());
@@ -145,16 +169,22 @@ impl Git {
             if left.is_zero() {
                 return Err(GitError::Late(self.patience));
             }
-            let open =
-                [out.as_ref().map(AsFd::as_fd), err.as_ref().map(AsFd::as_fd), (!has_ended).then(|| end.as_fd())];
-            let mut asked: Vec<PollFd> = open.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+            let open = [
+                out.as_ref().map(AsFd::as_fd),
+                err.as_ref().map(AsFd::as_fd),
+                (!has_ended).then(|| end.as_fd()),
+            ];
+            let mut asked: Vec<PollFd> =
+                open.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
             match poll(&mut asked, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return Err(GitError::Start(error.into())),
             }
-            let mut ready = asked.iter().map(|fd| fd.any().unwrap_or(false)).collect::<Vec<_>>().into_iter();
+            let mut ready =
+                asked.iter().map(|fd| fd.any().unwrap_or(false)).collect::<Vec<_>>().into_iter();
             let mut is_ready = |is_open: bool| is_open && ready.next().unwrap_or(false);
-            let (to_out, to_err, ended) = (is_ready(out.is_some()), is_ready(err.is_some()), is_ready(!has_ended));
+            let (to_out, to_err, ended) =
+                (is_ready(out.is_some()), is_ready(err.is_some()), is_ready(!has_ended));
             if to_out && !read_some(&mut out, &mut text)? {
                 out = None;
             }
@@ -180,8 +210,10 @@ impl Git {
     /// # Errors
     /// As of [`Self::ask`].
     pub fn files(&self) -> Result<Vec<PathBuf>, GitError> {
-        let names = self.ask(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"], MOST_NAMES)?;
-        let mut files: Vec<PathBuf> = names_in(&names).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
+        let names = self
+            .ask(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"], MOST_NAMES)?;
+        let mut files: Vec<PathBuf> =
+            names_in(&names).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
         // A path with a conflict is there several times.
         files.sort_unstable();
         files.dedup();
@@ -202,17 +234,28 @@ impl Git {
         ];
         let text = match self.ask(&STATUS, MOST_NAMES) {
             Ok(text) => text,
-            Err(error) => return (Source { commit: None, branch: None, changes: Err(error.to_string()) }, None),
+            Err(error) => {
+                return (
+                    Source { commit: None, branch: None, changes: Err(error.to_string()) },
+                    None,
+                );
+            }
         };
         let Status { commit, branch, changed, untracked } = parse_status(&text);
         let at = self.files_at();
         let sized = |path: &&[u8]| Untracked {
-            bytes: fs::symlink_metadata(at.join(OsStr::from_bytes(path))).ok().map(|file| file.len()),
+            bytes: fs::symlink_metadata(at.join(OsStr::from_bytes(path)))
+                .ok()
+                .map(|file| file.len()),
             path: String::from_utf8_lossy(path).into_owned(),
         };
         let named = untracked.iter().take(MOST_UNTRACKED).map(sized).collect();
-        let mut changes =
-            Changes { changed: changed.len(), untracked: untracked.len(), untracked_files: named, left_out: None };
+        let mut changes = Changes {
+            changed: changed.len(),
+            untracked: untracked.len(),
+            untracked_files: named,
+            left_out: None,
+        };
         let diff = match &commit {
             _ if changed.is_empty() => Ok(None),
             None => Err("there is no commit yet".to_owned()),
@@ -252,10 +295,13 @@ impl Git {
         let mut text = Vec::new();
         for some in in_parts(changed, MOST_ARGUMENTS) {
             let files = some.iter().map(|path| OsStr::from_bytes(path));
-            let words: Vec<&OsStr> = WORDS.iter().copied().chain([commit, "--"]).map(OsStr::new).chain(files).collect();
+            let words: Vec<&OsStr> =
+                WORDS.iter().copied().chain([commit, "--"]).map(OsStr::new).chain(files).collect();
             match self.ask(&words, MOST_DIFF - text.len()) {
                 Ok(part) => text.extend(part),
-                Err(GitError::TooMuch(_)) => return Err(format!("it is more than {} MB", MOST_DIFF >> 20)),
+                Err(GitError::TooMuch(_)) => {
+                    return Err(format!("it is more than {} MB", MOST_DIFF >> 20));
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -315,7 +361,9 @@ fn parse_status(text: &[u8]) -> Status<'_> {
     let mut status = Status::default();
     let mut entries = names_in(text);
     while let Some(entry) = entries.next() {
-        let told = |rest: &[u8]| Some(String::from_utf8_lossy(rest).into_owned()).filter(|word| !word.starts_with('('));
+        let told = |rest: &[u8]| {
+            Some(String::from_utf8_lossy(rest).into_owned()).filter(|word| !word.starts_with('('))
+        };
         match entry {
             [b'#', b' ', rest @ ..] => {
                 if let Some(commit) = rest.strip_prefix(b"branch.oid ") {
@@ -361,7 +409,10 @@ mod tests {
         };
         assert_eq!(parse_status(text), expected);
         let unborn = b"# branch.oid (initial)\0# branch.head main\0";
-        assert_eq!(parse_status(unborn), Status { branch: Some("main".to_owned()), ..Status::default() });
+        assert_eq!(
+            parse_status(unborn),
+            Status { branch: Some("main".to_owned()), ..Status::default() }
+        );
         assert_eq!(parse_status(b"# branch.head (detached)\0"), Status::default());
     }
 
@@ -387,7 +438,8 @@ mod tests {
         let alias = |text: &str| format!("alias.say=!{text}");
         let flood = patient.ask(&["-c", &alias("cat /dev/zero"), "say"], 1 << 20);
         assert!(matches!(flood, Err(GitError::TooMuch(_))), "{flood:?}");
-        let long = Git::at(dir.path(), Duration::from_millis(50)).ask(&["-c", &alias("sleep 600"), "say"], 10);
+        let long = Git::at(dir.path(), Duration::from_millis(50))
+            .ask(&["-c", &alias("sleep 600"), "say"], 10);
         assert!(matches!(long, Err(GitError::Late(_))), "{long:?}");
         let failed = patient.ask(&["no-such-word"], 10).unwrap_err().to_string();
         assert!(failed.starts_with("git: git: 'no-such-word'"), "{failed}");

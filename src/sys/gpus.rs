@@ -66,7 +66,9 @@ impl Places {
             return Ok((0..count).map(counted).collect());
         }
         let mut seen = nvidia::Nvidia { timeout: self.timeout }.look(depth).await?;
-        let others = amd::Amd { sysfs: PathBuf::from("/sys"), devices: PathBuf::from("/dev") }.look(depth).await?;
+        let others = amd::Amd { sysfs: PathBuf::from("/sys"), devices: PathBuf::from("/dev") }
+            .look(depth)
+            .await?;
         add(&mut seen, others);
         Ok(seen)
     }
@@ -74,9 +76,11 @@ impl Places {
     /// What was seen, by the numbers of these GPUs. The processes are told by the jobs that they are of.
     pub async fn readings(&self, seen: Vec<Seen>, gpus: &[Gpu]) -> Vec<GpuReading> {
         let id_of = |seen: &Gpu| gpus.iter().find(|gpu| gpu.is_same_as(seen)).map(|gpu| gpu.id);
-        let seen: Vec<(u32, Seen)> = seen.into_iter().map(|one| (id_of(&one.gpu).unwrap_or(one.gpu.id), one)).collect();
+        let seen: Vec<(u32, Seen)> =
+            seen.into_iter().map(|one| (id_of(&one.gpu).unwrap_or(one.gpu.id), one)).collect();
         let root = self.root.clone();
-        let read = move || seen.into_iter().filter_map(|(id, one)| reading(id, one, &root)).collect();
+        let read =
+            move || seen.into_iter().filter_map(|(id, one)| reading(id, one, &root)).collect();
         tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 }
@@ -91,7 +95,8 @@ fn add(seen: &mut Vec<Seen>, others: Vec<Seen>) {
 }
 
 fn reading(id: u32, seen: Seen, root: &Path) -> Option<GpuReading> {
-    let told = |process: Process| GpuProcess { job: job_of(process.pid, root), mem_mb: process.mem_mb };
+    let told =
+        |process: Process| GpuProcess { job: job_of(process.pid, root), mem_mb: process.mem_mb };
     let processes = seen.processes.map(|processes| processes.into_iter().map(told).collect());
     Some(GpuReading { id, used_mb: seen.used_mb?, busy: seen.busy, processes })
 }
@@ -102,7 +107,13 @@ fn feature_word(name: &str) -> Option<String> {
     let word: String = name
         .trim()
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c.to_ascii_lowercase() } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        })
         .collect();
     let word = word.split('_').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
     (!word.is_empty()).then_some(word)
@@ -114,7 +125,9 @@ mod tests {
 
     #[test]
     fn gpus_of_two_makers_have_different_numbers() {
-        let gpus = |ids: [u32; 2]| ids.map(|id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() }).to_vec();
+        let gpus = |ids: [u32; 2]| {
+            ids.map(|id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() }).to_vec()
+        };
         let mut seen = gpus([0, 1]);
         add(&mut seen, gpus([0, 1]));
         assert_eq!(seen.iter().map(|one| one.gpu.id).collect::<Vec<_>>(), [0, 1, 2, 3]);

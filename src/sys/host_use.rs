@@ -39,7 +39,8 @@ pub fn look() -> io::Result<Look> {
 impl Look {
     /// What was used since an earlier look, which ended at `to`, in milliseconds since 1970.
     pub fn since(&self, earlier: &Look, to: i64) -> HostSpan {
-        let ms = u64::try_from(self.at.saturating_duration_since(earlier.at).as_millis()).unwrap_or(u64::MAX);
+        let ms = u64::try_from(self.at.saturating_duration_since(earlier.at).as_millis())
+            .unwrap_or(u64::MAX);
         HostSpan {
             from: to.saturating_sub_unsigned(ms),
             to,
@@ -69,11 +70,30 @@ mod tests {
 
     #[test]
     fn two_looks_make_a_span() {
-        let first = Look { at: Instant::now(), cpus: 4, cpu_us: 500, mem_kb: 100, swap_kb: 9, load_centi: 30 };
-        let second = Look { at: first.at + Duration::from_secs(2), cpu_us: 3500, mem_kb: 300, swap_kb: 0, ..first };
+        let first = Look {
+            at: Instant::now(),
+            cpus: 4,
+            cpu_us: 500,
+            mem_kb: 100,
+            swap_kb: 9,
+            load_centi: 30,
+        };
+        let second = Look {
+            at: first.at + Duration::from_secs(2),
+            cpu_us: 3500,
+            mem_kb: 300,
+            swap_kb: 0,
+            ..first
+        };
         let span = second.since(&first, 10_000);
-        assert_eq!((span.from, span.to, span.ms, span.cpu_us, span.cpus), (8000, 10_000, 2000, 3000, 4));
-        assert_eq!((span.mem_max_kb, span.mem_mean_kb, span.swap_max_kb, span.load_centi), (300, 200, 9, 30));
+        assert_eq!(
+            (span.from, span.to, span.ms, span.cpu_us, span.cpus),
+            (8000, 10_000, 2000, 3000, 4)
+        );
+        assert_eq!(
+            (span.mem_max_kb, span.mem_mean_kb, span.swap_max_kb, span.load_centi),
+            (300, 200, 9, 30)
+        );
         let less = Look { cpu_us: 0, ..second }.since(&first, 10_000);
         assert_eq!(less.cpu_us, 0);
     }

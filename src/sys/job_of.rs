@@ -39,7 +39,9 @@ pub fn job_among(
             break *job;
         }
         // A process that ended meanwhile, and one that has become its own ancestor, are nobody's.
-        let Some(stat) = stats.get(&next).filter(|_| next > 1 && !line.contains(&next)) else { break None };
+        let Some(stat) = stats.get(&next).filter(|_| next > 1 && !line.contains(&next)) else {
+            break None;
+        };
         line.push(next);
         if let Some(job) = named_job(next, root) {
             break Some(job);

@@ -20,14 +20,17 @@ const PROPAGATED: [(&str, Resource); 10] = [
 /// The limits of this process that its tasks may get, with their names.
 pub fn propagated() -> Vec<(&'static str, Rlimit)> {
     let one = |(name, kind): (&'static str, Resource)| {
-        getrlimit(kind).ok().map(|(soft, hard)| (name, Rlimit { resource: kind as u32, soft, hard }))
+        getrlimit(kind)
+            .ok()
+            .map(|(soft, hard)| (name, Rlimit { resource: kind as u32, soft, hard }))
     };
     PROPAGATED.into_iter().filter_map(one).collect()
 }
 
 /// Raises the limit on open descriptors to what it may be. What it was, where that was less.
 pub fn raise_descriptors() -> Option<Rlimit> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok().filter(|(soft, hard)| soft != hard)?;
+    let (soft, hard) =
+        getrlimit(Resource::RLIMIT_NOFILE).ok().filter(|(soft, hard)| soft != hard)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok()?;
     Some(Rlimit { resource: Resource::RLIMIT_NOFILE as u32, soft, hard })
 }

@@ -67,7 +67,10 @@ pub fn take_within(path: &Path, patience: Duration) -> io::Result<File> {
     // A lock cannot be waited for with a time limit. What comes too late is closed at once.
     std::thread::spawn(move || taken.send(take(&file, Kind::Exclusive)));
     news.recv_timeout(patience).unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} is locked by another process", path.display())))
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("{} is locked by another process", path.display()),
+        ))
     })
 }
 
@@ -78,7 +81,8 @@ pub fn is_held_by(pid: i32, path_end: &str) -> bool {
         let info = Path::new(&format!("/proc/{pid}/fdinfo")).join(fd.file_name());
         fs::read_to_string(info).is_ok_and(|text| text.contains("FLOCK"))
     };
-    let has_path = |fd: &fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|path| path.ends_with(path_end));
+    let has_path =
+        |fd: &fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|path| path.ends_with(path_end));
     open.flatten().any(|fd| has_path(&fd) && is_locked(&fd))
 }
 

@@ -31,12 +31,16 @@ fn parse_free_mb(meminfo: &str) -> u64 {
 fn parse_used_kb(meminfo: &str) -> (u64, u64) {
     let kb = |name| parse_kb(meminfo, name);
     let memory = kb("MemTotal").zip(kb("MemAvailable").or_else(|| kb("MemFree")));
-    let used = |pair: Option<(u64, u64)>| pair.map_or(0, |(total, free)| total.saturating_sub(free));
+    let used =
+        |pair: Option<(u64, u64)>| pair.map_or(0, |(total, free)| total.saturating_sub(free));
     (used(memory), used(kb("SwapTotal").zip(kb("SwapFree"))))
 }
 
 fn read() -> String {
-    proc::read("/proc/meminfo").ok().and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
+    proc::read("/proc/meminfo")
+        .ok()
+        .and_then(|text| String::from_utf8(text).ok())
+        .unwrap_or_default()
 }
 
 /// The memory of this host.
@@ -66,7 +70,9 @@ pub fn probe_used_kb() -> (u64, u64) {
 /// page that is taken again costs time. For commands: they end soon.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
-    for (what, megabytes) in [(libc::M_TRIM_THRESHOLD, 64), (libc::M_MMAP_THRESHOLD, 32), (libc::M_TOP_PAD, 1)] {
+    for (what, megabytes) in
+        [(libc::M_TRIM_THRESHOLD, 64), (libc::M_MMAP_THRESHOLD, 32), (libc::M_TOP_PAD, 1)]
+    {
         // SAFETY: it takes two numbers, and no thread runs yet.
         unsafe { libc::mallopt(what, megabytes << 20) };
     }
@@ -76,7 +82,8 @@ pub fn keep_freed() {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "MemTotal:       24684148 kB\nMemFree:         1024000 kB\nMemAvailable:   2048000 kB\n";
+    const TEXT: &str =
+        "MemTotal:       24684148 kB\nMemFree:         1024000 kB\nMemAvailable:   2048000 kB\n";
 
     #[test]
     fn the_total_is_whole_megabytes() {

@@ -11,11 +11,14 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 /// What is wrong with a directory of this owner and mode for this user; `None` where nothing is.
 fn fault(owner: u32, mode: u32, user: u32) -> Option<String> {
     if owner != user {
-        return Some(format!("it belongs to user {owner}, not to user {user}: choose a directory of your own"));
+        return Some(format!(
+            "it belongs to user {owner}, not to user {user}: choose a directory of your own"
+        ));
     }
     let mode = mode & 0o7777;
     let is_open = mode & WRITE_OF_OTHERS != 0;
-    is_open.then(|| format!("others can write it (mode {mode:04o}): take that away with `chmod go-w`"))
+    is_open
+        .then(|| format!("others can write it (mode {mode:04o}): take that away with `chmod go-w`"))
 }
 
 fn check(found: &fs::Metadata) -> io::Result<()> {
@@ -26,7 +29,8 @@ fn check(found: &fs::Metadata) -> io::Result<()> {
     if !found.is_dir() {
         return Err(refused("it is no directory".to_owned()));
     }
-    fault(found.uid(), found.mode(), nix::unistd::getuid().as_raw()).map_or(Ok(()), |why| Err(refused(why)))
+    fault(found.uid(), found.mode(), nix::unistd::getuid().as_raw())
+        .map_or(Ok(()), |why| Err(refused(why)))
 }
 
 /// Refuses a directory that is not this user's, or that others can write. It may be named by a link.

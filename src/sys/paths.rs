@@ -99,7 +99,10 @@ mod tests {
 
     #[test]
     fn without_a_home_there_is_no_default_root() {
-        assert_eq!(Paths::default_root(Some(Path::new("/h"))), Some(PathBuf::from("/h/.local/share/slotd")));
+        assert_eq!(
+            Paths::default_root(Some(Path::new("/h"))),
+            Some(PathBuf::from("/h/.local/share/slotd"))
+        );
         assert_eq!(Paths::default_root(Some(Path::new("rel"))), None);
         assert_eq!(Paths::default_root(None), None);
     }

@@ -104,7 +104,8 @@ pub fn stat(pid: i32) -> Option<Stat> {
 
 /// Reads the text of `/proc/<pid>/smaps_rollup`.
 fn parse_pss_kb(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
 }
 
 /// The resident memory of a process, KiB, of which a page that several processes share counts for each of them by its
@@ -122,24 +123,34 @@ pub struct Io {
 
 impl Io {
     pub fn plus(self, other: Io) -> Io {
-        Io { read: self.read.saturating_add(other.read), written: self.written.saturating_add(other.written) }
+        Io {
+            read: self.read.saturating_add(other.read),
+            written: self.written.saturating_add(other.written),
+        }
     }
 
     pub fn minus(self, other: Io) -> Io {
-        Io { read: self.read.saturating_sub(other.read), written: self.written.saturating_sub(other.written) }
+        Io {
+            read: self.read.saturating_sub(other.read),
+            written: self.written.saturating_sub(other.written),
+        }
     }
 }
 
 /// Reads the text of `/proc/<pid>/io`.
 fn parse_io(text: &str) -> Option<Io> {
-    let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    let number =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Io { read: number("rchar:")?, written: number("wchar:")? })
 }
 
 /// What the process has read and written, with its children that ended and were waited for. Nothing where the kernel
 /// does not count it, or the process is not ours to ask.
 pub fn io(pid: i32) -> Io {
-    fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_io(&text)).unwrap_or_default()
+    fs::read_to_string(format!("/proc/{pid}/io"))
+        .ok()
+        .and_then(|text| parse_io(&text))
+        .unwrap_or_default()
 }
 
 /// What the children of this process, which has one thread, have read and written that ended and were waited for.
@@ -193,7 +204,9 @@ pub fn environment(pid: i32) -> Option<Vec<u8>> {
 
 /// The value of a variable in an environment of `KEY=VALUE` entries that are ended by zero bytes.
 pub fn parse_variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    environment.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    environment
+        .split(|b| *b == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// The set of signals with a handler, from the text of `/proc/<pid>/status`: bit n-1 for signal n.
@@ -297,7 +310,8 @@ mod tests {
 
     #[test]
     fn a_command_name_with_brackets_does_not_shift_the_fields() {
-        let line = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5 184 1";
+        let line =
+            "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5 184 1";
         let stat = parse_stat(line, 10_000).unwrap();
         assert_eq!((stat.state, stat.ppid, stat.pgid, stat.session), (b'S', 7, 42, 40));
         assert_eq!(stat.used, CpuTime { user_us: 310_000, system_us: 420_000 });
@@ -309,7 +323,10 @@ mod tests {
 
     #[test]
     fn a_handler_shows_in_the_mask() {
-        assert_eq!(parse_caught("Name:\tx\nSigCgt:\t0000000000000200\n"), Some(1 << (libc::SIGUSR1 - 1)));
+        assert_eq!(
+            parse_caught("Name:\tx\nSigCgt:\t0000000000000200\n"),
+            Some(1 << (libc::SIGUSR1 - 1))
+        );
         assert_eq!(parse_caught("Name:\tx\n"), None);
     }
 
@@ -323,7 +340,9 @@ mod tests {
     #[test]
     fn shared_memory_is_told_by_its_part() {
         assert_eq!(
-            parse_pss_kb("7f-7f ---p 0 00:00 0 [rollup]\nRss:  884 kB\nPss:     385 kB\nPss_Anon: 84 kB\n"),
+            parse_pss_kb(
+                "7f-7f ---p 0 00:00 0 [rollup]\nRss:  884 kB\nPss:     385 kB\nPss_Anon: 84 kB\n"
+            ),
             Some(385)
         );
         assert_eq!(parse_pss_kb("Rss:  884 kB\n"), None);

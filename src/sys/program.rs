@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 pub fn find(name: &str, also_in: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let known = std::env::split_paths(&path).chain(also_in.iter().map(PathBuf::from));
-    known.filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(|program| is_program(program))
+    known
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(name))
+        .find(|program| is_program(program))
 }
 
 fn is_program(path: &Path) -> bool {

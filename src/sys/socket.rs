@@ -5,7 +5,9 @@
 
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg,
+};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -68,17 +70,32 @@ fn at<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T>
 /// # Errors
 /// Those of `sendmsg`; `WouldBlock` for a socket that is not ready; `InvalidInput` where `data` has too few bytes to carry
 /// all descriptors.
-pub fn send_some(socket: &impl AsRawFd, data: &[u8], fds: &[RawFd], sent: &mut usize) -> io::Result<()> {
+pub fn send_some(
+    socket: &impl AsRawFd,
+    data: &[u8],
+    fds: &[RawFd],
+    sent: &mut usize,
+) -> io::Result<()> {
     if fds.len().div_ceil(FDS_PER_BYTE) > data.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for so short a message"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too many descriptors for so short a message",
+        ));
     }
     let chunk = fds.chunks(FDS_PER_BYTE).nth(*sent);
     // A byte with descriptors goes alone, so that the next one can carry the next descriptors.
     let end = if chunk.is_some() { *sent + 1 } else { data.len() };
     let bytes = &data[(*sent).min(end)..end];
-    let control: Vec<ControlMessage> = chunk.iter().map(|fds| ControlMessage::ScmRights(fds)).collect();
+    let control: Vec<ControlMessage> =
+        chunk.iter().map(|fds| ControlMessage::ScmRights(fds)).collect();
     loop {
-        match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], &control, MsgFlags::MSG_NOSIGNAL, None) {
+        match sendmsg::<()>(
+            socket.as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            &control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        ) {
             Err(nix::Error::EINTR) => {}
             done => {
                 *sent += done?;
@@ -124,7 +141,12 @@ pub fn receive(socket: &impl AsRawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) ->
     let mut control = cmsg_space!([RawFd; MAX_FDS]);
     let mut parts = [IoSliceMut::new(buf)];
     let message = loop {
-        match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC) {
+        match recvmsg::<()>(
+            socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut control),
+            MsgFlags::MSG_CMSG_CLOEXEC,
+        ) {
             Err(nix::Error::EINTR) => {}
             done => break done?,
         }
@@ -142,7 +164,11 @@ pub fn receive(socket: &impl AsRawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) ->
 ///
 /// # Errors
 /// As of [`send_some`].
-pub async fn send_all_async(socket: &tokio::net::UnixStream, data: &[u8], fds: &[RawFd]) -> io::Result<()> {
+pub async fn send_all_async(
+    socket: &tokio::net::UnixStream,
+    data: &[u8],
+    fds: &[RawFd],
+) -> io::Result<()> {
     let mut sent = 0;
     while sent < data.len() {
         socket.async_io(Interest::WRITABLE, || send_some(socket, data, fds, &mut sent)).await?;

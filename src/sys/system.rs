@@ -88,21 +88,30 @@ fn short_name(host: &str) -> &str {
 
 /// The short host name.
 pub fn probe_host_name() -> String {
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let name = nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .unwrap_or_default();
     short_name(&name).to_string()
 }
 
 /// The architecture: `x86_64`.
 pub fn probe_arch() -> String {
-    nix::sys::utsname::uname()
-        .map_or_else(|_| std::env::consts::ARCH.to_string(), |u| u.machine().to_string_lossy().into_owned())
+    nix::sys::utsname::uname().map_or_else(
+        |_| std::env::consts::ARCH.to_string(),
+        |u| u.machine().to_string_lossy().into_owned(),
+    )
 }
 
 /// What Slurm shows after `OS=`: system, release and version.
 pub fn probe_os() -> String {
     nix::sys::utsname::uname().map_or_else(
         |_| String::from("Linux"),
-        |u| [u.sysname(), u.release(), u.version()].map(|part| part.to_string_lossy().into_owned()).join(" "),
+        |u| {
+            [u.sysname(), u.release(), u.version()]
+                .map(|part| part.to_string_lossy().into_owned())
+                .join(" ")
+        },
     )
 }
 
@@ -112,8 +121,9 @@ mod tests {
 
     #[test]
     fn the_part_of_the_cpus_that_worked_is_told() {
-        let at =
-            |user: u64, idle: u64| CpuTimes::parse(&format!("cpu  {user} 0 10 {idle} 5 0 0 7 0 0\ncpu0 1 2 3 4\n"));
+        let at = |user: u64, idle: u64| {
+            CpuTimes::parse(&format!("cpu  {user} 0 10 {idle} 5 0 0 7 0 0\ncpu0 1 2 3 4\n"))
+        };
         let (then, now) = (at(100, 1000).unwrap(), at(150, 1150).unwrap());
         assert_eq!(then, CpuTimes { busy: 110, all: 1122 });
         assert_eq!(now.share_since(&then), Some(0.25));

@@ -2,7 +2,9 @@
 //!
 //! It tells that something has changed, and not what: whoever hears of it looks again.
 
-use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
@@ -61,7 +63,9 @@ fn is_of_machine(socket: &OwnedFd) -> io::Result<bool> {
 
 /// A message is a list of `KEY=value`, each with a zero byte at its end.
 fn names_machine(message: &[u8]) -> bool {
-    message.split(|byte| *byte == 0).any(|word| word == b"SUBSYSTEM=cpu" || word == b"SUBSYSTEM=memory")
+    message
+        .split(|byte| *byte == 0)
+        .any(|word| word == b"SUBSYSTEM=cpu" || word == b"SUBSYSTEM=memory")
 }
 
 #[cfg(test)]
@@ -71,10 +75,14 @@ mod tests {
     #[test]
     fn what_is_told_of_cpus_and_memory_is_known_from_the_rest() {
         let told = |subsystem: &str| {
-            format!("offline@/devices/system/cpu/cpu3\0ACTION=offline\0SUBSYSTEM={subsystem}\0SEQNUM=7\0")
+            format!(
+                "offline@/devices/system/cpu/cpu3\0ACTION=offline\0SUBSYSTEM={subsystem}\0SEQNUM=7\0"
+            )
         };
         assert!(names_machine(told("cpu").as_bytes()) && names_machine(told("memory").as_bytes()));
-        assert!(!names_machine(told("net").as_bytes()) && !names_machine(told("cpufreq").as_bytes()));
+        assert!(
+            !names_machine(told("net").as_bytes()) && !names_machine(told("cpufreq").as_bytes())
+        );
         assert!(!names_machine(b""));
     }
 }

@@ -22,9 +22,15 @@ const NUMBER: usize = 2;
 impl Database {
     /// The line that has `key` in this field.
     fn line(self, field: usize, key: &str) -> Option<String> {
-        let find = |bytes: &[u8]| parse(&String::from_utf8_lossy(bytes), field, key).map(str::to_owned);
-        let ask =
-            || Command::new("getent").args(["--", self.name, key]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        let find =
+            |bytes: &[u8]| parse(&String::from_utf8_lossy(bytes), field, key).map(str::to_owned);
+        let ask = || {
+            Command::new("getent")
+                .args(["--", self.name, key])
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .output()
+        };
         let local = std::fs::read(self.path).ok().and_then(|bytes| find(&bytes));
         local.or_else(|| find(&ask().ok()?.stdout))
     }
@@ -63,8 +69,9 @@ pub fn uid_of(name: &str) -> Option<u32> {
 /// The home directory and the login shell of a user; `/` and `/bin/sh` where the system knows none.
 pub fn home_and_shell(uid: u32) -> (String, String) {
     let line = USERS.line(NUMBER, &uid.to_string()).unwrap_or_default();
-    let path =
-        |field, usual: &str| Some(part(&line, field)).filter(|path| !path.is_empty()).unwrap_or(usual).to_owned();
+    let path = |field, usual: &str| {
+        Some(part(&line, field)).filter(|path| !path.is_empty()).unwrap_or(usual).to_owned()
+    };
     (path(5, "/"), path(6, "/bin/sh"))
 }
 
@@ -99,6 +106,9 @@ mod tests {
     fn getent_answers_for_what_is_in_no_file() {
         let elsewhere = Database { path: "/nonexistent/passwd", ..USERS };
         assert_eq!(elsewhere.line(NUMBER, "0"), USERS.line(NUMBER, "0"));
-        assert_eq!(elsewhere.line(NAME, "root").map(|line| part(&line, NUMBER).to_owned()).as_deref(), Some("0"));
+        assert_eq!(
+            elsewhere.line(NAME, "root").map(|line| part(&line, NUMBER).to_owned()).as_deref(),
+            Some("0")
+        );
     }
 }

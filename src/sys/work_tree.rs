@@ -41,7 +41,8 @@ fn head(git_dir: &Path) -> (Option<String>, Option<String>) {
     let Some(text) = read(&git_dir.join("HEAD"), SHORT) else { return (None, None) };
     let Some(mut name) = reference(&text).map(str::to_owned) else { return (commit(&text), None) };
     // In reftables HEAD has no more than this for a name.
-    let branch = name.strip_prefix("refs/heads/").filter(|branch| *branch != ".invalid").map(str::to_owned);
+    let branch =
+        name.strip_prefix("refs/heads/").filter(|branch| *branch != ".invalid").map(str::to_owned);
     // All work trees of a repository share its branches.
     let common = read(&git_dir.join("commondir"), SHORT).map(|text| git_dir.join(text.trim()));
     let common = common.as_deref().unwrap_or(git_dir);
@@ -133,8 +134,15 @@ mod tests {
         write(&top, "main/.git/refs/heads/side", &format!("{ONE}\n"));
         write(&top, "main/.git/worktrees/side/HEAD", "ref: refs/heads/side\n");
         write(&top, "main/.git/worktrees/side/commondir", "../..\n");
-        write(&top, "side/.git", &format!("gitdir: {}\n", top.join("main/.git/worktrees/side").display()));
-        assert_eq!(found(&top.join("side")), (top.join("side"), Some(ONE.to_owned()), Some("side".to_owned())));
+        write(
+            &top,
+            "side/.git",
+            &format!("gitdir: {}\n", top.join("main/.git/worktrees/side").display()),
+        );
+        assert_eq!(
+            found(&top.join("side")),
+            (top.join("side"), Some(ONE.to_owned()), Some("side".to_owned()))
+        );
         write(&top, "sub/.git", "gitdir: ../main/.git/worktrees/side\n");
         assert_eq!(found(&top.join("sub")).1, Some(ONE.to_owned()));
     }
@@ -143,7 +151,13 @@ mod tests {
     fn what_is_odd_is_left_to_git() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
-        for head in ["ref: refs/heads/.invalid\n", "ref: refs/../../x\n", "nonsense", "", "ref: refs/heads/ring\n"] {
+        for head in [
+            "ref: refs/heads/.invalid\n",
+            "ref: refs/../../x\n",
+            "nonsense",
+            "",
+            "ref: refs/heads/ring\n",
+        ] {
             write(&top, ".git/HEAD", head);
             write(&top, ".git/refs/heads/ring", "ref: refs/heads/ring\n");
             assert_eq!(probe(&top).expect("a work tree").commit, None, "{head}");

@@ -30,7 +30,11 @@ fn a_full_standard_output_is_an_error_and_no_panic_and_the_job_is_told() {
 fn a_script_without_end_is_refused() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["/dev/zero"]).fails(1);
-    assert!(out.stderr.contains("/dev/zero") && out.stderr.contains("larger than"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("/dev/zero") && out.stderr.contains("larger than"),
+        "{}",
+        out.stderr
+    );
     assert!(slotd.all_records().is_empty());
 }
 
@@ -92,7 +96,8 @@ fn runner_sh_runs_whatever_is_in_the_path_of_the_root() {
     slotd.start_daemon();
     let job = slotd.wrap(&["-o", "out"], "echo hello");
     slotd.wait_state(job, "COMPLETED");
-    let runner = slotd.wait("runner.sh", || fs::read_to_string(slotd.job_dir(job).join("runner.sh")).ok());
+    let runner =
+        slotd.wait("runner.sh", || fs::read_to_string(slotd.job_dir(job).join("runner.sh")).ok());
     assert!(runner.lines().nth(1).unwrap().ends_with("/runner.sh"), "{runner}");
     let again = slotd.sh(&format!("sh \"$SLOTD_ROOT/lib/jobs/{job}/runner.sh\""));
     assert_eq!((again.code, again.stderr.as_str()), (0, ""));
@@ -138,10 +143,16 @@ fn a_job_that_waits_for_the_reader_of_its_output_pipe_ends_by_the_first_signal()
 #[test]
 fn who_waits_hears_of_the_end_however_soon_ended_jobs_leave_the_memory() {
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
-    let waits = |args: &[&str], script: &str| slotd.cmd("sbatch", &[&["-W", "--wrap", script], args].concat());
+    let waits = |args: &[&str], script: &str| {
+        slotd.cmd("sbatch", &[&["-W", "--wrap", script], args].concat())
+    };
     waits(&[], "exit 3").fails(3);
     // The task that has the array's number ends, and is forgotten, before the others.
-    waits(&["-a", "0-2"], "[ $SLURM_JOB_ID = $SLURM_ARRAY_JOB_ID ] || sleep 0.3; exit $SLURM_ARRAY_TASK_ID").fails(2);
+    waits(
+        &["-a", "0-2"],
+        "[ $SLURM_JOB_ID = $SLURM_ARRAY_JOB_ID ] || sleep 0.3; exit $SLURM_ARRAY_TASK_ID",
+    )
+    .fails(2);
     slotd.cmd("srun", &["sh", "-c", "exit 4"]).fails(4);
     slotd.cmd("salloc", &["sh", "-c", "exit 5"]).fails(5);
 }

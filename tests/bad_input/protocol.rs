@@ -40,7 +40,10 @@ fn a_frame_that_announces_too_much_is_refused_before_it_comes() {
         socket.write_all(&header(lengths.0, lengths.1)).unwrap();
         // Nothing more is sent, and the connection is left open: the refusal must come by itself.
         let answer = receive(&mut socket).unwrap();
-        assert!(answer["Refused"]["Malformed"].as_str().unwrap().contains("longer than"), "{answer}");
+        assert!(
+            answer["Refused"]["Malformed"].as_str().unwrap().contains("longer than"),
+            "{answer}"
+        );
     }
     is_well(&slotd);
 }
@@ -75,10 +78,12 @@ fn a_frame_that_comes_byte_by_byte_is_understood() {
 fn several_requests_in_one_breath_are_answered_in_order() {
     let slotd = Slotd::start();
     let mut socket = connect(&slotd.root).unwrap();
-    let requests = [frame(br#""Ping""#, b""), frame(br#""Node""#, b""), frame(br#""Ping""#, b"")].concat();
+    let requests =
+        [frame(br#""Ping""#, b""), frame(br#""Node""#, b""), frame(br#""Ping""#, b"")].concat();
     socket.write_all(&requests).unwrap();
-    let kinds: Vec<String> =
-        (0..3).map(|_| receive(&mut socket).unwrap().as_object().unwrap().keys().next().unwrap().clone()).collect();
+    let kinds: Vec<String> = (0..3)
+        .map(|_| receive(&mut socket).unwrap().as_object().unwrap().keys().next().unwrap().clone())
+        .collect();
     assert_eq!(kinds, ["Pong", "Node", "Pong"]);
 }
 
@@ -152,8 +157,7 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
         json!({ "request": { "gpu": { "per_task": u32::MAX }, "ntasks": u32::MAX, "work_dir": "/" } }),
         json!({ "request": { "partition": "\u{0}", "work_dir": "" } }),
     ] {
-        let mut submit =
-            json!({ "script_len": 0, "wait": false, "test_only": false, "client": { "pid": 1, "start_ticks": 0 } });
+        let mut submit = json!({ "script_len": 0, "wait": false, "test_only": false, "client": { "pid": 1, "start_ticks": 0 } });
         submit["request"] = request["request"].clone();
         submit["request"]["name"] = json!("edge");
         // Refused or taken: either is an answer.
@@ -186,8 +190,14 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         let rights = [nix::sys::socket::ControlMessage::ScmRights(&fds)];
         let bytes = [std::io::IoSlice::new(&ping)];
         let flags = nix::sys::socket::MsgFlags::empty();
-        nix::sys::socket::sendmsg::<()>(std::os::fd::AsRawFd::as_raw_fd(&socket), &bytes, &rights, flags, None)
-            .unwrap();
+        nix::sys::socket::sendmsg::<()>(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            &bytes,
+            &rights,
+            flags,
+            None,
+        )
+        .unwrap();
         assert!(receive(&mut socket).unwrap()["Pong"].is_object());
     }
     // 160 came in; some of its own the daemon may have opened meanwhile.
@@ -245,7 +255,8 @@ fn two_hundred_connections_at_once_are_served() {
 fn the_socket_is_for_its_user_alone() {
     use std::os::unix::fs::PermissionsExt;
     let slotd = Slotd::start();
-    let mode = |path: &str| std::fs::metadata(slotd.root.join(path)).unwrap().permissions().mode() & 0o777;
+    let mode =
+        |path: &str| std::fs::metadata(slotd.root.join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("run/slotd.sock"), 0o600);
     assert_eq!(mode("lib/state.db"), 0o600);
     assert_eq!(mode("lib/jobs"), 0o700);

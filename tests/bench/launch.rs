@@ -14,11 +14,19 @@ fn main() {
     let lab = Lab::start(runs);
     let script = lab.path("script.sh");
     slotd_kit::scripts::executable(&script, SCRIPT);
-    let alone = timed(|| (0..runs).for_each(|_| assert!(Command::new(&script).status().expect("spawn").success())));
-    let array = |limit: &str| {
-        let tasks = format!("1-{runs}{limit}");
-        timed(|| drop(lab.run("sbatch", &["-W", "-a", &tasks, "--mem", "1", "-o", "/dev/null", "script.sh"])))
-    };
+    let alone = timed(|| {
+        (0..runs).for_each(|_| assert!(Command::new(&script).status().expect("spawn").success()))
+    });
+    let array =
+        |limit: &str| {
+            let tasks = format!("1-{runs}{limit}");
+            timed(|| {
+                drop(lab.run(
+                    "sbatch",
+                    &["-W", "-a", &tasks, "--mem", "1", "-o", "/dev/null", "script.sh"],
+                ))
+            })
+        };
     let ms = |time: Duration| time.as_secs_f64() * 1000.0 / f64::from(runs);
     println!("{runs} runs of {SCRIPT:?}");
     println!("{:34} {:6.2} ms a job", "the script alone, posix_spawn", ms(alone));
@@ -33,10 +41,13 @@ fn main() {
 fn memory(lab: &Lab) -> String {
     lab.run("sbatch", &["-o", "/dev/null", "--wrap", "exec sleep 600"]);
     let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 600");
-    let task = slotd_kit::until(|| proc::of_directory(lab.dir.path()).into_iter().find(sleeps)).expect("the task");
+    let task = slotd_kit::until(|| proc::of_directory(lab.dir.path()).into_iter().find(sleeps))
+        .expect("the task");
     let watcher = proc::parent(task).expect("it has one");
     let text = fs::read_to_string(format!("/proc/{watcher}/smaps_rollup")).expect("it lives");
     lab.run("scancel", &["--me"]);
-    let lines = text.lines().filter(|l| ["Rss:", "Pss:", "Private_Dirty:"].iter().any(|p| l.starts_with(p)));
+    let lines = text
+        .lines()
+        .filter(|l| ["Rss:", "Pss:", "Private_Dirty:"].iter().any(|p| l.starts_with(p)));
     lines.map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join(", ")
 }

@@ -52,7 +52,8 @@ fn lab(history: u32, queue: u32) -> Lab {
     );
     lab.while_stopped(|root| {
         let database = root.join("lib/state.db");
-        let mut store = SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
+        let mut store =
+            SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
         store.batch_execute(&sql).expect("the tables that there are");
     });
     lab
@@ -92,7 +93,9 @@ impl Top {
         loop {
             let patience = if first.is_some() { QUIET } else { Duration::from_secs(60) };
             let patience = PollTimeout::try_from(patience).expect("a minute at most");
-            let is_there = poll(&mut [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)], patience).expect("poll");
+            let is_there =
+                poll(&mut [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)], patience)
+                    .expect("poll");
             if is_there == 0 {
                 return (first.expect("it writes something"), last);
             }
@@ -118,7 +121,10 @@ impl Drop for Top {
 
 /// Opening, a key and a change, each in three queues.
 fn screens(labs: [&Lab; 3]) {
-    println!("\n{:<34} {:>20} {:>16} {:>23}", "slotd top, ms", "100 + 10", "100000 + 10000", "100 + 100000");
+    println!(
+        "\n{:<34} {:>20} {:>16} {:>23}",
+        "slotd top, ms", "100 + 10", "100000 + 10000", "100 + 100000"
+    );
     let mut times: [[Vec<Duration>; 3]; 4] = Default::default();
     for _ in 0..SCREENS {
         for (i, lab) in labs.into_iter().enumerate() {
@@ -133,7 +139,12 @@ fn screens(labs: [&Lab; 3]) {
             times[3][i].push(top.writes(at).1);
         }
     }
-    let names = ["open, whole", "a key: the next row", "a key: the last row", "sbatch -H, until it is shown"];
+    let names = [
+        "open, whole",
+        "a key: the next row",
+        "a key: the last row",
+        "sbatch -H, until it is shown",
+    ];
     for (name, times) in names.into_iter().zip(times) {
         let [few, many, long] = times.map(|times| summary(times).1);
         println!("{name:<34} {few:20.1} {many:16.1} {long:23.1}");
@@ -171,8 +182,9 @@ fn main() {
     ] {
         let mut times: [Vec<_>; 4] = Default::default();
         for round in 0..ROUNDS {
-            let with =
-                |queued: usize, past: usize| line.replace("@Q", &queued.to_string()).replace("@H", &past.to_string());
+            let with = |queued: usize, past: usize| {
+                line.replace("@Q", &queued.to_string()).replace("@H", &past.to_string())
+            };
             let lines = [
                 (&few, with(101 + round % 10, 1 + round)),
                 (&many, with(100_001 + 600 * round, 1 + 6000 * round)),

@@ -41,7 +41,8 @@ const PARTS: [Part; 7] = [
 ];
 
 fn main() {
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let chosen: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let load = fs::read_to_string("/proc/loadavg").expect("the load of the machine");
     println!("load {}", load.trim());
     let bench = Bench::new();
@@ -82,8 +83,13 @@ impl Bench {
     /// Feeds lines to a program and waits for its end.
     fn fed(&self, program: &str, args: &[&str], lines: usize) {
         let mut command = Command::new(program);
-        command.args(args).current_dir(self.lab.dir.path()).env("HOME", self.lab.dir.path()).env("PARALLEL_HOME", ".");
-        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program");
+        command
+            .args(args)
+            .current_dir(self.lab.dir.path())
+            .env("HOME", self.lab.dir.path())
+            .env("PARALLEL_HOME", ".");
+        let mut child =
+            command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program");
         let text = "./true.sh\n".repeat(lines);
         child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
         assert!(child.wait().expect("it is ours").success(), "{program}");
@@ -115,7 +121,9 @@ fn submit(bench: &Bench) {
         bench.drained("one");
         took
     });
-    turns.add("submit sbatch --hold", || timed(|| drop(bench.slotd("sbatch -H -J held -o /dev/null --wrap true"))));
+    turns.add("submit sbatch --hold", || {
+        timed(|| drop(bench.slotd("sbatch -H -J held -o /dev/null --wrap true")))
+    });
     turns.add("/bin/true", bare);
     turns.measure(ROUNDS);
     bench.slotd("scancel -n held");
@@ -126,14 +134,18 @@ fn start(bench: &Bench) {
     let mut turns = Turns::new();
     if let Some(spooler) = &bench.spooler {
         turns.add("start task-spooler", || {
-            let took = bench.stamped(|stamp| drop(spooler.run(&["-n", "./stamp.sh"], &[("STAMP", stamp)])));
+            let took = bench
+                .stamped(|stamp| drop(spooler.run(&["-n", "./stamp.sh"], &[("STAMP", stamp)])));
             spooler.run(&["-w"], &[]);
             took
         });
     }
     turns.add("start sbatch", || {
         let took = bench.stamped(|stamp| {
-            drop(bench.slotd(&format!("sbatch -J one -o /dev/null --export=ALL,STAMP={} stamp.sh", stamp.display())));
+            drop(bench.slotd(&format!(
+                "sbatch -J one -o /dev/null --export=ALL,STAMP={} stamp.sh",
+                stamp.display()
+            )));
         });
         bench.drained("one");
         took
@@ -157,13 +169,15 @@ fn looped(bench: &Bench) {
         }));
         xargs.push(timed(|| bench.fed("xargs", &["-P", "2", "-n", "1", "env"], LOOPED)));
     }
-    let named = [("loop task-spooler", spooled), ("loop sbatch", batch), ("loop xargs -P 2", xargs)];
+    let named =
+        [("loop task-spooler", spooled), ("loop sbatch", batch), ("loop xargs -P 2", xargs)];
     rates(LOOPED, named.into_iter().filter(|(_, times)| !times.is_empty()).collect());
 }
 
 /// Many short tasks by one call.
 fn array(bench: &Bench) {
-    let (mut xargs, mut array, mut parallel, mut hyperqueue) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut xargs, mut array, mut parallel, mut hyperqueue) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let has_parallel = Command::new("parallel").arg("--version").output().is_ok();
     for _ in 0..REPEATS {
         xargs.push(timed(|| bench.fed("xargs", &["-P", "2", "-n", "1", "env"], ARRAY)));
@@ -215,7 +229,10 @@ fn srun(bench: &Bench) {
             cat.args(args).arg("cat").arg(&data).env("SLOTD_ROOT", bench.lab.path("root"));
             let mut cat = cat.stdout(Stdio::piped()).spawn().expect("the program");
             let mut pipe = cat.stdout.take().expect("a pipe");
-            assert_eq!(std::io::copy(&mut pipe, &mut std::io::sink()).expect("it reads"), 256 << 20);
+            assert_eq!(
+                std::io::copy(&mut pipe, &mut std::io::sink()).expect("it reads"),
+                256 << 20
+            );
             assert!(cat.wait().expect("it is ours").success());
         })
     };
@@ -231,19 +248,27 @@ fn srun(bench: &Bench) {
 fn idle(_: &Bench) {
     let lab = Lab::start(CPUS);
     lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
-    let answer = slotd_kit::wire::ask(&lab.path("root"), &serde_json::json!("Ping")).expect("an answer");
+    let answer =
+        slotd_kit::wire::ask(&lab.path("root"), &serde_json::json!("Ping")).expect("an answer");
     let daemon = answer["Pong"]["pid"].as_i64().expect("a number") as i32;
     let resident = |pid: i32| proc::resident_kib(pid) as f64 / 1024.0;
     println!("{:<44} {:9.1} MB", "resident, idle", resident(daemon));
     lab.settle();
     let before = proc::wakeups(daemon);
     thread::sleep(IDLE);
-    println!("{:<44} {:9} in {} s", "wake-ups, idle", proc::wakeups(daemon) - before, IDLE.as_secs());
+    println!(
+        "{:<44} {:9} in {} s",
+        "wake-ups, idle",
+        proc::wakeups(daemon) - before,
+        IDLE.as_secs()
+    );
     (0..10_000).for_each(|_| drop(lab.run("sbatch", &["-H", "-o", "/dev/null", "--wrap", "true"])));
     println!("{:<44} {:9.1} MB", "resident, 10,000 single jobs wait", resident(daemon));
     let mut turns = Turns::new();
     turns.add("/bin/true", bare);
     turns.add("squeue of 10,000 single jobs", || timed(|| drop(lab.run("squeue", &[]))));
-    turns.add("squeue --json of 10,000 single jobs", || timed(|| drop(lab.run("squeue", &["--json"]))));
+    turns.add("squeue --json of 10,000 single jobs", || {
+        timed(|| drop(lab.run("squeue", &["--json"])))
+    });
     turns.measure(11);
 }

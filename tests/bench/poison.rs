@@ -27,7 +27,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Asks the scheduler again and again.
 fn ask(root: &Path, is_over: &AtomicBool) -> Vec<Duration> {
     let mut socket = wire::connect(root).expect("the daemon");
-    let question = wire::frame(json!({ "Diagnostics": { "reset": false } }).to_string().as_bytes(), &[]);
+    let question =
+        wire::frame(json!({ "Diagnostics": { "reset": false } }).to_string().as_bytes(), &[]);
     repeat(is_over, || {
         socket.write_all(&question).expect("the daemon reads");
         wire::receive(&mut socket).expect("an answer");
@@ -97,7 +98,13 @@ fn offer(lab: &Lab, change: impl Fn(&mut Command)) {
     command.arg("sbatch").env("SLOTD_ROOT", lab.path("root")).current_dir(lab.dir.path());
     change(&mut command);
     // What is too large for execve(2) does not even start.
-    drop(command.args(["-H", "-o", "/dev/null"]).stdout(Stdio::null()).stderr(Stdio::null()).status());
+    drop(
+        command
+            .args(["-H", "-o", "/dev/null"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status(),
+    );
 }
 
 /// A frame with so many megabytes behind it, from a client that does not look at its size.
@@ -116,7 +123,8 @@ fn large(lab: &Lab) {
         command.envs((0..count).map(|n| (format!("POISON{n}"), &value)));
     };
     during(lab, "7 MB of environment", || {
-        (0..TIMES).for_each(|_| offer(lab, |command| variables(command.args(["--wrap", "true"]), 17)));
+        (0..TIMES)
+            .for_each(|_| offer(lab, |command| variables(command.args(["--wrap", "true"]), 17)));
     });
     for megabytes in [3, 10] {
         let script = format!("#!/bin/sh\n{}", "true\n".repeat((megabytes << 20) / 5));
@@ -125,7 +133,9 @@ fn large(lab: &Lab) {
             // The options come before the script.
             (0..TIMES).for_each(|_| {
                 let mut command = Command::new(slotd_kit::program());
-                command.args(["sbatch", "-H", "-o", "/dev/null", "script.sh"]).env("SLOTD_ROOT", lab.path("root"));
+                command
+                    .args(["sbatch", "-H", "-o", "/dev/null", "script.sh"])
+                    .env("SLOTD_ROOT", lab.path("root"));
                 command.current_dir(lab.dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
                 drop(command.status());
             });
@@ -133,7 +143,8 @@ fn large(lab: &Lab) {
     }
     let name = "n".repeat(10 << 10);
     during(lab, "names of 10 KB", || {
-        (0..TIMES).for_each(|_| offer(lab, |command| _ = command.args(["-J", &name, "--wrap", "true"])));
+        (0..TIMES)
+            .for_each(|_| offer(lab, |command| _ = command.args(["-J", &name, "--wrap", "true"])));
     });
     lab.run("scancel", &["--me"]);
 }
@@ -148,7 +159,8 @@ fn stubborn(lab: &Lab) {
     let script = "trap '' TERM; echo > ready.$SLURM_ARRAY_TASK_ID; while :; do sleep 1000; done";
     let line = ["--parsable", "-a", &tasks, "--mem", "1", "-o", "/dev/null", "--wrap", script];
     let job = lab.run("sbatch", &line).trim().to_owned();
-    let all_ready = || (1..=STUBBORN).all(|n| lab.path(&format!("ready.{n}")).exists()).then_some(());
+    let all_ready =
+        || (1..=STUBBORN).all(|n| lab.path(&format!("ready.{n}")).exists()).then_some(());
     assert!(until(all_ready).is_some(), "the tasks do not begin");
     let each = |options: &[&str]| {
         thread::scope(|scope| {
@@ -166,7 +178,9 @@ fn stubborn(lab: &Lab) {
 }
 
 fn many_processes(lab: &Lab) {
-    let script = format!("i=0; while [ $i -lt {PROCESSES} ]; do sleep 1000 & i=$((i+1)); done; echo > forked; wait");
+    let script = format!(
+        "i=0; while [ $i -lt {PROCESSES} ]; do sleep 1000 & i=$((i+1)); done; echo > forked; wait"
+    );
     during(lab, &format!("a job makes {PROCESSES} processes"), || {
         lab.run("sbatch", &["--mem", "1", "-o", "/dev/null", "--wrap", &script]);
         assert!(until(|| lab.path("forked").exists().then_some(())).is_some(), "they are not made");

@@ -30,9 +30,19 @@ fn main() {
     let xargs = peer(lab.dir.path(), "xargs -P 2 -n 1 true < lines");
     let best = rate(xargs, steps);
     show("xargs -P 2", xargs, steps, best);
-    if Command::new("parallel").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if Command::new("parallel")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         let few = (steps / 10).max(1);
-        show("GNU parallel -j 2", peer(lab.dir.path(), &format!("head -{few} lines | parallel -j 2")), few, best);
+        show(
+            "GNU parallel -j 2",
+            peer(lab.dir.path(), &format!("head -{few} lines | parallel -j 2")),
+            few,
+            best,
+        );
     }
     if let Some(time) = hyperqueue(lab.dir.path(), steps, Path::new("/bin/true")) {
         show("HyperQueue", time, steps, best);
@@ -52,15 +62,20 @@ fn main() {
         more * 1000.0 / layered.time.as_secs_f64()
     );
     let few = (steps / SRUN_SHARE).max(1);
-    let script = format!("i=0; while [ $i -lt {few} ]; do {} srun -n1 true; i=$((i+1)); done", program().display());
-    let srun = timed(|| drop(lab.run("sbatch", &["-W", "-c", "2", "-o", "/dev/null", "--wrap", &script])));
+    let script = format!(
+        "i=0; while [ $i -lt {few} ]; do {} srun -n1 true; i=$((i+1)); done",
+        program().display()
+    );
+    let srun =
+        timed(|| drop(lab.run("sbatch", &["-W", "-c", "2", "-o", "/dev/null", "--wrap", &script])));
     show("srun, one after the other", srun, few, best);
     println!("{}", memory(&lab, steps));
 }
 
 fn peer(dir: &Path, script: &str) -> Duration {
     timed(|| {
-        let status = Command::new("sh").args(["-c", script]).current_dir(dir).stdout(Stdio::null()).status();
+        let status =
+            Command::new("sh").args(["-c", script]).current_dir(dir).stdout(Stdio::null()).status();
         assert!(status.expect("a shell").success(), "{script}");
     })
 }
@@ -78,7 +93,8 @@ struct Managed {
 impl Managed {
     fn words(&self) -> String {
         let share = |used: Duration| used.as_secs_f64() / self.time.as_secs_f64() * 100.0;
-        let (daemon, manager, whole) = (share(self.daemon), share(self.manager), self.whole.as_secs_f64());
+        let (daemon, manager, whole) =
+            (share(self.daemon), share(self.manager), self.whole.as_secs_f64());
         format!(
             "of a CPU the daemon has used {daemon:.1} %, the manager {manager:.1} %; with the job around it {whole:.2} s"
         )
@@ -88,11 +104,15 @@ impl Managed {
 /// The CPU time of the manager whose launcher says its number in this file: what was seen last of it.
 fn watch_manager(pid_file: &Path) -> Duration {
     let launcher =
-        slotd_kit::until(|| fs::read_to_string(pid_file).ok()?.trim().parse::<i32>().ok()).expect("a launcher");
+        slotd_kit::until(|| fs::read_to_string(pid_file).ok()?.trim().parse::<i32>().ok())
+            .expect("a launcher");
     // It comes before all steps.
-    let manager = slotd_kit::until(|| proc::children(launcher).first().copied()).expect("a manager");
+    let manager =
+        slotd_kit::until(|| proc::children(launcher).first().copied()).expect("a manager");
     let mut seen = Duration::ZERO;
-    while let Some((user, system)) = proc::cpu_times(manager).filter(|_| proc::parent(manager) == Some(launcher)) {
+    while let Some((user, system)) =
+        proc::cpu_times(manager).filter(|_| proc::parent(manager) == Some(launcher))
+    {
         seen = seen.max(user + system);
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -115,7 +135,9 @@ fn managed(lab: &Lab, file: &str) -> Managed {
         manager = watch.join().expect("it was seen");
         whole
     });
-    let at = |name: &str| fs::read_to_string(lab.path(name)).expect("written").trim().parse::<f64>().expect("a time");
+    let at = |name: &str| {
+        fs::read_to_string(lab.path(name)).expect("written").trim().parse::<f64>().expect("a time")
+    };
     let time = Duration::from_secs_f64((at("ended") - at("began")).max(1e-3));
     let after = proc::cpu_times(lab.daemon_pid()).expect("the daemon runs");
     let daemon = (after.0 + after.1).saturating_sub(before.0 + before.1);
@@ -146,11 +168,14 @@ fn memory(lab: &Lab, steps: u32) -> String {
         let script = format!("exec {} sjobmgr run -Q waiting.toml", program().display());
         lab.run("sbatch", &["-c", "2", "-o", "/dev/null", "--wrap", &script]);
         let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 600");
-        let step = slotd_kit::until(|| proc::of_directory(lab.dir.path()).into_iter().find(sleeps)).expect("the step");
+        let step = slotd_kit::until(|| proc::of_directory(lab.dir.path()).into_iter().find(sleeps))
+            .expect("the step");
         let launcher = proc::parent(step).expect("it has one");
-        let manager = proc::children(launcher).into_iter().find(|pid| *pid != step).expect("the manager");
+        let manager =
+            proc::children(launcher).into_iter().find(|pid| *pid != step).expect("the manager");
         let text = fs::read_to_string(format!("/proc/{manager}/smaps_rollup")).expect("it lives");
-        let dirty = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).expect("a line");
+        let dirty =
+            text.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).expect("a line");
         let kb: u64 = dirty.trim().trim_end_matches(" kB").parse().expect("a number");
         lab.run("scancel", &["--me"]);
         slotd_kit::until(|| proc::cmdline(step).is_empty().then_some(())).expect("it ends");

@@ -4,7 +4,10 @@ use slotd_kit::{Setup, Slotd, most_at_once};
 
 /// A host with what the guide's script asks for, and with the programs that it calls.
 fn cluster() -> Setup {
-    Slotd::setup().set("SLOTD_CPUS", 32).set("SLOTD_MEMORY_MB", 256 * 1024).set("SLOTD_GPU_COUNT", 4)
+    Slotd::setup()
+        .set("SLOTD_CPUS", 32)
+        .set("SLOTD_MEMORY_MB", 256 * 1024)
+        .set("SLOTD_GPU_COUNT", 4)
 }
 
 /// `python` tells what it was called with; `module` and `activate` do nothing.
@@ -55,7 +58,8 @@ fn srun_on_one_node() {
     let out = slotd.sh("srun --nodes=1 --ntasks=8 python distributed_train.py").ok();
     let mut lines = out.lines();
     lines.sort();
-    let wanted: Vec<String> = (0..8).map(|rank| format!("rank {rank}: distributed_train.py")).collect();
+    let wanted: Vec<String> =
+        (0..8).map(|rank| format!("rank {rank}: distributed_train.py")).collect();
     assert_eq!(lines, wanted);
 }
 
@@ -155,7 +159,8 @@ fn array_job_controls() {
     assert_eq!(rows.lines().len(), 50);
     slotd.open("go");
     slotd.wait("the end of the others", || {
-        let ended = |state: &str| slotd.records(1).iter().filter(|job| job.state() == state).count();
+        let ended =
+            |state: &str| slotd.records(1).iter().filter(|job| job.state() == state).count();
         (ended("COMPLETED") == 50).then_some(())
     });
     assert_eq!(slotd.sh("squeue -h -j 1 -r").ok().stdout, "");
@@ -185,7 +190,11 @@ fn the_dependency_types() {
     let on = |expression: String| slotd.wrap(&[&format!("--dependency={expression}")], "true");
     // After it has started.
     slotd.wait_state(on(format!("after:{good}")), "COMPLETED");
-    let met = [on(format!("afterok:{good}")), on(format!("afternotok:{bad}")), on(format!("afterany:{bad}"))];
+    let met = [
+        on(format!("afterok:{good}")),
+        on(format!("afternotok:{bad}")),
+        on(format!("afterany:{bad}")),
+    ];
     let fan_in = on(format!("afterok:{good}:{}", met[0]));
     slotd.wait_reason(fan_in, "Dependency");
     slotd.open("go");
@@ -200,7 +209,11 @@ fn asking_for_more_gpus_than_there_are_is_refused_at_once() {
     let slotd = cluster().start();
     let out = slotd.sh("sbatch --gres=gpu:8 --wrap true").fails(1);
     let words = "sbatch: error: Batch job submission failed: Requested node configuration is not available\n";
-    assert!(out.stderr.contains("8 GPUs requested") && out.stderr.ends_with(words), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("8 GPUs requested") && out.stderr.ends_with(words),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
@@ -218,7 +231,9 @@ fn why_a_job_is_pending() {
 #[test]
 fn why_a_job_failed() {
     let slotd = Slotd::start();
-    for (script, wanted) in [("true", "COMPLETED|0:0"), ("exit 1", "FAILED|1:0"), ("kill -9 $$", "FAILED|0:9")] {
+    for (script, wanted) in
+        [("true", "COMPLETED|0:0"), ("exit 1", "FAILED|1:0"), ("kill -9 $$", "FAILED|0:9")]
+    {
         let id = slotd.wrap(&[], script);
         slotd.wait_end(id);
         let out = slotd.sh(&format!("sacct -nPX -j {id} --format=JobID,State,ExitCode")).ok();
@@ -260,7 +275,10 @@ fn graceful_shutdown_of_the_handler_in_python() {
         while True: time.sleep(0.05)\n";
     slotd.write("train.py", program);
     // Without `B:` the step is told, and the batch script is not.
-    let id = slotd.wrap(&["--time=10", "--signal=USR1@300", "-o", "log"], "srun python3 train.py; echo code $?");
+    let id = slotd.wrap(
+        &["--time=10", "--signal=USR1@300", "-o", "log"],
+        "srun python3 train.py; echo code $?",
+    );
     slotd.wait_text("log", "ready");
     slotd.limit(id, 301);
     slotd.wait_state(id, "COMPLETED");

@@ -55,7 +55,11 @@ impl Place {
     }
 
     pub fn start(&mut self) {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).expect("a log file");
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .expect("a log file");
         let mut daemon = self.command(program());
         daemon.arg("daemon").envs(self.settings.iter().copied());
         daemon.stdout(log.try_clone().expect("a second handle")).stderr(log);

@@ -9,12 +9,15 @@ use std::process::Command;
 
 fn variables(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let words = text.split(|c: char| !is_part(c)).filter(|word| word.len() > 6 && word.starts_with("SLOTD_"));
+    let words = text
+        .split(|c: char| !is_part(c))
+        .filter(|word| word.len() > 6 && word.starts_with("SLOTD_"));
     words.map(str::to_owned).collect()
 }
 
 fn source(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a file of the repository")
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+        .expect("a file of the repository")
 }
 
 #[test]
@@ -38,10 +41,18 @@ fn there_is_a_page_for_every_command_and_the_daemons_tells_its_settings() {
     let table = settings.split("pub const VARIABLES").nth(1).expect("the table of settings");
     let read = variables(table.split("];").next().expect("its end"));
     assert!(read.len() > 10, "{read:?}");
-    assert_eq!(read.difference(&page).collect::<Vec<_>>(), [""; 0], "read by the daemon, and not in slotd(1)");
+    assert_eq!(
+        read.difference(&page).collect::<Vec<_>>(),
+        [""; 0],
+        "read by the daemon, and not in slotd(1)"
+    );
     let readme = source("README.md");
     let rows: String = readme.lines().filter(|line| line.starts_with("| `SLOTD_")).collect();
-    assert_eq!(variables(&rows).difference(&page).collect::<Vec<_>>(), [""; 0], "in the README, and not in slotd(1)");
+    assert_eq!(
+        variables(&rows).difference(&page).collect::<Vec<_>>(),
+        [""; 0],
+        "in the README, and not in slotd(1)"
+    );
 }
 
 #[test]

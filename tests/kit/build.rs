@@ -14,7 +14,20 @@ fn main() {
     let variable = |name: &str| std::env::var(name).unwrap_or_else(|e| panic!("{name}: {e}"));
     let helper = PathBuf::from(variable("OUT_DIR")).join("helper");
     let mut rustc = Command::new(variable("RUSTC"));
-    rustc.args(["--edition", "2024", "--target", &variable("TARGET"), "-O", "-C", "strip=symbols", SOURCE, "-o"]);
-    assert!(rustc.arg(&helper).status().is_ok_and(|status| status.success()), "the helper program does not build");
+    rustc.args([
+        "--edition",
+        "2024",
+        "--target",
+        &variable("TARGET"),
+        "-O",
+        "-C",
+        "strip=symbols",
+        SOURCE,
+        "-o",
+    ]);
+    assert!(
+        rustc.arg(&helper).status().is_ok_and(|status| status.success()),
+        "the helper program does not build"
+    );
     println!("cargo::rustc-env=HELPER={}", helper.display());
 }

@@ -10,7 +10,9 @@ fn statistics(slotd: &Slotd) -> Value {
 
 fn rpc(statistics: &Value, name: &str) -> u64 {
     let all = statistics["rpcs_by_message_type"].as_array().expect("a list");
-    all.iter().find(|rpc| rpc["message_type"] == name).map_or(0, |rpc| rpc["count"].as_u64().expect("a number"))
+    all.iter()
+        .find(|rpc| rpc["message_type"] == name)
+        .map_or(0, |rpc| rpc["count"].as_u64().expect("a number"))
 }
 
 #[test]
@@ -25,7 +27,8 @@ fn sdiag_counts_jobs_rounds_commits_and_requests() {
     // Ends and commits count once they are durable.
     let s = slotd.wait("the last commit is durable", || {
         let s = statistics(&slotd);
-        (s["jobs_canceled"] == 1 && s["agent_count"] == 1 && s["dbd_agent_queue_size"] == 0).then_some(s)
+        (s["jobs_canceled"] == 1 && s["agent_count"] == 1 && s["dbd_agent_queue_size"] == 0)
+            .then_some(s)
     });
     for (key, value) in [
         ("jobs_submitted", 5),
@@ -48,7 +51,9 @@ fn sdiag_counts_jobs_rounds_commits_and_requests() {
     assert!(s["commits"]["max"].as_u64() >= s["commits"]["mean"].as_u64(), "{s:#}");
 
     let text = slotd.cmd::<&str>("sdiag", &[]).ok().stdout;
-    for line in ["Jobs submitted: 5", "Main schedule statistics (microseconds):", "\tTotal submissions: 5"] {
+    for line in
+        ["Jobs submitted: 5", "Main schedule statistics (microseconds):", "\tTotal submissions: 5"]
+    {
         assert!(text.lines().any(|l| l == line), "{line} is missing:\n{text}");
     }
     assert!(slotd.cmd("sdiag", &["--yaml"]).ok().stdout.contains("jobs_running: 1"));
@@ -63,7 +68,11 @@ fn sdiag_begins_anew_after_a_reset() {
     assert_eq!(slotd.cmd("sdiag", &["--reset"]).ok().stdout, "Reset scheduling statistics\n");
     let after = statistics(&slotd);
     assert_eq!((&before["jobs_submitted"], &after["jobs_submitted"]), (&1.into(), &0.into()));
-    assert_eq!((&after["jobs_pending"], &after["commits"]["count"]), (&1.into(), &0.into()), "the queue stays");
+    assert_eq!(
+        (&after["jobs_pending"], &after["commits"]["count"]),
+        (&1.into(), &0.into()),
+        "the queue stays"
+    );
     assert_eq!(rpc(&after, "REQUEST_SUBMIT_BATCH_JOB"), 0);
     assert!(after["req_time_start"].as_i64() >= before["req_time_start"].as_i64());
     assert_eq!(after["daemon_start"], before["daemon_start"]);
@@ -78,10 +87,18 @@ fn sdiag_counts_what_passes_a_job_that_waits() {
     let small = slotd.endless(&["-c", "1", "-t", "1"]);
     slotd.wait_state(small, "RUNNING");
     let s = statistics(&slotd);
-    assert_eq!((&s["bf_backfilled_jobs"], &s["bf_last_backfilled_jobs"]), (&1.into(), &1.into()), "{s:#}");
+    assert_eq!(
+        (&s["bf_backfilled_jobs"], &s["bf_last_backfilled_jobs"]),
+        (&1.into(), &1.into()),
+        "{s:#}"
+    );
     slotd.cmd("sdiag", &["-r"]).ok();
     let s = statistics(&slotd);
-    assert_eq!((&s["bf_backfilled_jobs"], &s["bf_last_backfilled_jobs"]), (&1.into(), &0.into()), "{s:#}");
+    assert_eq!(
+        (&s["bf_backfilled_jobs"], &s["bf_last_backfilled_jobs"]),
+        (&1.into(), &0.into()),
+        "{s:#}"
+    );
 }
 
 #[test]
@@ -93,7 +110,9 @@ fn sprio_shows_pending_jobs_by_priority_with_what_it_is_made_of() {
     let held = slotd.wrap(&["-c", "4", "--priority", "300", "-H"], "true");
     let own = |args: &[&str]| {
         let out = slotd.cmd("sprio", args).ok().stdout;
-        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        out.lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
     };
     let rows = [
         "JOBID PARTITION PRIORITY SITE NICE".to_owned(),
@@ -106,7 +125,10 @@ fn sprio_shows_pending_jobs_by_priority_with_what_it_is_made_of() {
     assert_eq!(own(&["-h", "-j", &format!("{plain},{held}"), "-S", "i"]), rows[2..]);
     assert_eq!(own(&["-h", "-p", "nosuch"]), [""; 0]);
     assert_eq!(own(&["-h", "-o", "%i|%N|%u", "-j", &nice.to_string()]).len(), 1);
-    assert_eq!(own(&["-j", &running.to_string()]), ["Unable to find jobs matching user/id(s) specified"]);
+    assert_eq!(
+        own(&["-j", &running.to_string()]),
+        ["Unable to find jobs matching user/id(s) specified"]
+    );
     assert_eq!(own(&["-w", "-o", "%i %S %A"]), ["JOBID SITE AGE", "Weights 1 0"]);
     assert!(own(&["-l"])[0].ends_with("QOSNAME QOS NICE TRES"));
     slotd.cmd("sprio", &["-o", "%z"]).fails(1);
@@ -134,14 +156,22 @@ fn seff_tells_what_ended_runs_and_waits() {
     assert_eq!(value("Job ID"), job.to_string());
     assert_eq!(value("State"), "FAILED (exit code 4)");
     assert_eq!((value("Nodes"), value("Cores per node")), ("1".to_owned(), "2".to_owned()));
-    let share = |name: &str| value(name).split_once('%').expect("a share").0.parse::<f64>().expect("a number");
+    let share = |name: &str| {
+        value(name).split_once('%').expect("a share").0.parse::<f64>().expect("a number")
+    };
     assert!((1.0..=50.5).contains(&share("CPU Efficiency")), "one of two CPUs was busy:\n{text}");
-    assert!(share("Memory Efficiency") > 0.0 && value("Memory Efficiency").ends_with("% of 100.00 MB"), "{text}");
+    assert!(
+        share("Memory Efficiency") > 0.0 && value("Memory Efficiency").ends_with("% of 100.00 MB"),
+        "{text}"
+    );
     assert!(!text.contains("WARNING"), "{text}");
 
     let running = slotd.endless(&["-c", "4"]);
     let text = slotd.cmd("seff", &[running.to_string()]).ok().stdout;
-    assert!(text.ends_with("WARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"), "{text}");
+    assert!(
+        text.ends_with("WARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"),
+        "{text}"
+    );
     assert!(!text.contains("Memory Utilized: 0.00 MB"), "it is measured while it runs:\n{text}");
     let waiting = slotd.wrap(&["-c", "4"], "true");
     let text = slotd.cmd("seff", &[waiting.to_string()]).ok().stdout;
@@ -176,6 +206,9 @@ fn each_of_them_has_help_and_the_version_line_of_the_others() {
     for name in ["sdiag", "sprio", "seff", "sstat", "sattach"] {
         assert_eq!(slotd.cmd(name, &["--version"]).ok().stdout, version, "{name}");
         let help = slotd.cmd(name, &["--help"]).ok().stdout;
-        assert!(help.contains(&format!("\nUsage: {name} ")) && help.contains("--version"), "{name}: {help}");
+        assert!(
+            help.contains(&format!("\nUsage: {name} ")) && help.contains("--version"),
+            "{name}: {help}"
+        );
     }
 }

@@ -12,9 +12,10 @@ fn captured(terminal: &Tmux, options: &[&str]) -> String {
 fn a_table_fits_the_terminal_and_has_its_states_in_colours() {
     let (slotd, [_, pending, _]) = queue();
     let name = "n".repeat(100);
-    slotd.cmd("scontrol", &["update", &format!("JobId={pending}"), &format!("JobName={name}")]).ok();
-    let commands =
-        "squeue; squeue -l; sinfo -N; squeue | cat; NO_COLOR=1 squeue -h -j 1; echo the end; exec sleep 1000";
+    slotd
+        .cmd("scontrol", &["update", &format!("JobId={pending}"), &format!("JobName={name}")])
+        .ok();
+    let commands = "squeue; squeue -l; sinfo -N; squeue | cat; NO_COLOR=1 squeue -h -j 1; echo the end; exec sleep 1000";
     let Some(terminal) = Tmux::start(&slotd, &format!("exec sh -c '{commands}'")) else { return };
     terminal.shows("the end");
     let lines: Vec<String> = captured(&terminal, &["-J"]).lines().map(str::to_owned).collect();
@@ -27,7 +28,8 @@ fn a_table_fits_the_terminal_and_has_its_states_in_colours() {
     for state in ["\u{1b}[32mR ", "\u{1b}[33mPD", "\u{1b}[32mmix"] {
         assert!(coloured.contains(state), "{state:?} in {coloured:?}");
     }
-    let last = coloured.lines().rev().find(|line| line.contains("runner")).expect("the running job");
+    let last =
+        coloured.lines().rev().find(|line| line.contains("runner")).expect("the running job");
     assert!(!last.contains('\u{1b}'), "{last:?}");
     assert!(!squeue(&slotd, &[]).stdout.contains('\u{1b}'));
 }

@@ -26,13 +26,16 @@ fn used(script: &str) -> Vec<(String, String)> {
         let mut words = words.iter().map(String::as_str).skip_while(|word| is_assignment(word));
         let Some(command) = words.next() else { continue };
         let Some(known) = known(command) else { continue };
-        found.extend(options(command, words, &known).into_iter().map(|long| (command.to_owned(), long)));
+        found.extend(
+            options(command, words, &known).into_iter().map(|long| (command.to_owned(), long)),
+        );
     }
     found
 }
 
 fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+    word.split_once('=')
+        .is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
 }
 
 /// What follows the options of these is another command, or the arguments of a script.
@@ -40,11 +43,16 @@ fn ends_at_operand(command: &str) -> bool {
     ["sbatch", "srun", "salloc"].contains(&command)
 }
 
-fn options<'a>(command: &str, mut words: impl Iterator<Item = &'a str>, known: &[Known]) -> Vec<String> {
+fn options<'a>(
+    command: &str,
+    mut words: impl Iterator<Item = &'a str>,
+    known: &[Known],
+) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(word) = words.next() {
         if let Some(long) = word.strip_prefix("--") {
-            let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             let Some(option) = known.iter().find(|option| option.long == name) else { continue };
             found.push(option.long.clone());
             if option.has_value && value.is_none() {
@@ -52,7 +60,9 @@ fn options<'a>(command: &str, mut words: impl Iterator<Item = &'a str>, known: &
             }
         } else if let Some(letters) = word.strip_prefix('-') {
             for (at, letter) in letters.char_indices() {
-                let Some(option) = known.iter().find(|option| option.short == Some(letter)) else { break };
+                let Some(option) = known.iter().find(|option| option.short == Some(letter)) else {
+                    break;
+                };
                 found.push(option.long.clone());
                 let is_last = at + letter.len_utf8() == letters.len();
                 if option.has_value && is_last {
@@ -86,7 +96,12 @@ fn known_of(line: &str) -> Option<Known> {
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(rest.len());
     let (long, after) = rest.split_at(end);
     let long = long.to_owned();
-    Some(Known { short, long, has_value: after.starts_with(" <"), may_have_value: after.starts_with("[=") })
+    Some(Known {
+        short,
+        long,
+        has_value: after.starts_with(" <"),
+        may_have_value: after.starts_with("[="),
+    })
 }
 
 /// The simple commands of a script for the shell, each as its words.
@@ -117,8 +132,12 @@ fn commands(script: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn options_are_found_by_their_letters_and_names() {
-    let used =
-        |script: &str| used(script).into_iter().map(|(command, long)| format!("{command} {long}")).collect::<Vec<_>>();
+    let used = |script: &str| {
+        used(script)
+            .into_iter()
+            .map(|(command, long)| format!("{command} {long}"))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
         used("A=1 sbatch -H --parsable -t '1-' --wrap true"),
         ["sbatch hold", "sbatch parsable", "sbatch time", "sbatch wrap"]

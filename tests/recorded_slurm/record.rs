@@ -103,14 +103,21 @@ fn parse(text: &str) -> Record {
                 now = Some(Invocation { command: command.to_owned(), ..Invocation::default() });
             } else if let Some(ready) = line.strip_prefix("% ") {
                 record.parts.push(Part::Ready(ready_of(ready)));
-            } else if let Some((name, value)) = line.strip_prefix("@ ").and_then(|line| line.split_once('=')) {
+            } else if let Some((name, value)) =
+                line.strip_prefix("@ ").and_then(|line| line.split_once('='))
+            {
                 record.settings.push((name.to_owned(), value.to_owned()));
             } else {
-                assert!(line.is_empty() || line.starts_with('#'), "this line means nothing: {line}");
+                assert!(
+                    line.is_empty() || line.starts_with('#'),
+                    "this line means nothing: {line}"
+                );
             }
             continue;
         };
-        if let Some((code, mark)) = line.strip_prefix("[exit ").and_then(|rest| rest.split_once("] ")) {
+        if let Some((code, mark)) =
+            line.strip_prefix("[exit ").and_then(|rest| rest.split_once("] "))
+        {
             let (code, how) = code.split_once(' ').unwrap_or((code, ""));
             one.code = code.parse().expect("an exit code");
             one.is_ended = how == "after TERM";
@@ -139,14 +146,18 @@ fn ready_of(line: &str) -> Ready {
 
 #[test]
 fn a_record_has_settings_preparations_and_invocations() {
-    let record =
-        parse("# t\n@ A=b=c\n\n% 7 sbatch x\n% true\n\n$ cat\n0< a\nb\n2> c\n[exit 3 after TERM] on purpose: d\n");
+    let record = parse(
+        "# t\n@ A=b=c\n\n% 7 sbatch x\n% true\n\n$ cat\n0< a\nb\n2> c\n[exit 3 after TERM] on purpose: d\n",
+    );
     assert_eq!(record.settings, [("A".to_owned(), "b=c".to_owned())]);
     let [Part::Ready(first), Part::Ready(second), Part::Invocation(one)] = &record.parts[..] else {
         panic!("{record:?}");
     };
     assert_eq!(first, &Ready { job: Some("7".to_owned()), command: "sbatch x".to_owned() });
     assert_eq!(second, &Ready { job: None, command: "true".to_owned() });
-    assert_eq!((one.stdin.as_str(), one.stdout.as_str(), one.stderr.as_str()), ("a\n", "b\n", "c\n"));
+    assert_eq!(
+        (one.stdin.as_str(), one.stdout.as_str(), one.stderr.as_str()),
+        ("a\n", "b\n", "c\n")
+    );
     assert_eq!((one.code, one.is_ended, one.mark()), (3, true, Mark::OnPurpose));
 }

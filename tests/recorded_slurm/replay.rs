@@ -17,7 +17,10 @@ const FILES: [(&str, &str); 17] = [
     ("dos.sh", "#!/bin/sh\r\necho hi\r\n"),
     ("badinterp.sh", "#!/no/such/interp\n"),
     ("baddir.sh", "#!/bin/sh\n#SBATCH --nosuch=1\ntrue\n"),
-    ("late.sh", "#!/bin/sh\n#SBATCH -J early\n\n# text\n#SBATCH --comment=still\ntrue\n#SBATCH -J late\n"),
+    (
+        "late.sh",
+        "#!/bin/sh\n#SBATCH -J early\n\n# text\n#SBATCH --comment=still\ntrue\n#SBATCH -J late\n",
+    ),
     (
         "mixed.sh",
         "#!/bin/sh\n#SBATCH -J \"name with space\" --comment='single q' # text\n#SBATCH -o mixed.out\necho \"$SLURM_JOB_NAME\"\n",
@@ -27,7 +30,10 @@ const FILES: [(&str, &str); 17] = [
     ("mp.conf", "0 echo zero %t\n1 echo one %t\n"),
     ("env.sh", "#!/bin/sh\nenv | sort\n"),
     ("e.sh", "#!/bin/sh\nenv | grep -E '^(SLURM|SRUN|ENVIRONMENT|TMPDIR)' | sort\n"),
-    ("steps.sh", "#!/bin/sh\nsrun true\nsrun -J named -n2 sleep 0.2\nsrun sh -c 'exit 7'\necho srun rc=$?\n"),
+    (
+        "steps.sh",
+        "#!/bin/sh\nsrun true\nsrun -J named -n2 sleep 0.2\nsrun sh -c 'exit 7'\necho srun rc=$?\n",
+    ),
     ("sleep.sh", "#!/bin/bash\nsleep ${1:-600}\n"),
     (
         "trap.sh",
@@ -90,7 +96,8 @@ fn replaced(text: &str, map: &BTreeMap<String, String>) -> String {
 fn outcome_of(command: &str) -> Option<(&str, &str)> {
     let at = command.match_indices("; sleep ").map(|(at, _)| at).find(|at| {
         let before = &command[..*at];
-        before.matches('\'').count().is_multiple_of(2) && before.matches('(').count() == before.matches(')').count()
+        before.matches('\'').count().is_multiple_of(2)
+            && before.matches('(').count() == before.matches(')').count()
     })?;
     let (_, looks) = command[at..].strip_prefix("; sleep ")?.split_once("; ")?;
     Some((&command[..at], looks))
@@ -110,7 +117,10 @@ pub struct Replay {
 
 impl Replay {
     pub fn of(record: &Record) -> Replay {
-        let mut setup = Slotd::setup().set("SLOTD_CPUS", 2).set("SLOTD_MEMORY_MB", 24105).set("SLOTD_KILL_WAIT", 5);
+        let mut setup = Slotd::setup()
+            .set("SLOTD_CPUS", 2)
+            .set("SLOTD_MEMORY_MB", 24105)
+            .set("SLOTD_KILL_WAIT", 5);
         for (name, value) in &record.settings {
             setup = setup.set(name, value);
         }
@@ -123,7 +133,8 @@ impl Replay {
         }
         let said = |command: &str| slotd.sh(command).ok().text().to_owned();
         let host = said("sinfo -h -p cpu -o %n");
-        let [user, uid, group, gid] = ["-un", "-u", "-gn", "-g"].map(|option| said(&format!("id {option}")));
+        let [user, uid, group, gid] =
+            ["-un", "-u", "-gn", "-g"].map(|option| said(&format!("id {option}")));
         let words = [("vm", host), ("lab", user.clone()), ("root", user), ("1001", uid)];
         Replay {
             words: words.map(|(word, own)| (word.to_owned(), own)).into(),
@@ -147,11 +158,16 @@ impl Replay {
                     self.next_limit = Some(secs.parse().expect("seconds"));
                     return Some(());
                 }
-                self.slotd.limit(self.words[job].parse().expect("a number"), secs.parse().expect("seconds"));
+                self.slotd.limit(
+                    self.words[job].parse().expect("a number"),
+                    secs.parse().expect("seconds"),
+                );
                 return Some(());
             }
             let out = self.shell(&self.own(&ready.command), "");
-            if let (Some(job), Some(own)) = (&ready.job, told(&out.stdout, true).or_else(|| told(&out.stderr, true))) {
+            if let (Some(job), Some(own)) =
+                (&ready.job, told(&out.stdout, true).or_else(|| told(&out.stderr, true)))
+            {
                 let (job, own) = (job.clone(), own.to_owned());
                 self.learn(&job, &own, &ready.command);
             }
@@ -184,8 +200,14 @@ impl Replay {
 
     fn shell(&self, script: &str, stdin: &str) -> Out {
         let mut shell = self.slotd.shell();
-        let [user, home] = [self.words["lab"].clone(), self.slotd.base.join("home").display().to_string()];
-        shell.env_remove("LANG").env("USER", user).env("SHELL", "/bin/bash").env("TMPDIR", "/tmp").env("HOME", home);
+        let [user, home] =
+            [self.words["lab"].clone(), self.slotd.base.join("home").display().to_string()];
+        shell
+            .env_remove("LANG")
+            .env("USER", user)
+            .env("SHELL", "/bin/bash")
+            .env("TMPDIR", "/tmp")
+            .env("HOME", home);
         shell.env("SLOTD_OUTPUT", "slurm").arg("-c").arg(script);
         self.slotd.feed(shell, stdin)
     }
@@ -217,9 +239,9 @@ impl Replay {
     fn limited(&self, secs: u64, command: &str) -> Out {
         std::thread::scope(|scope| {
             let command = scope.spawn(|| self.shell(command, ""));
-            let job = self
-                .slotd
-                .wait("a job that runs", || self.slotd.line("squeue -h -t R -o %A").stdout.trim().parse().ok());
+            let job = self.slotd.wait("a job that runs", || {
+                self.slotd.line("squeue -h -t R -o %A").stdout.trim().parse().ok()
+            });
             self.slotd.limit(job, secs);
             command.join().expect("the command")
         })
@@ -228,17 +250,23 @@ impl Replay {
     /// Whether slotd does the same.
     pub fn is_same(&mut self, one: &Invocation) -> (bool, Out) {
         let mut out = self.run(one);
-        let is_submission = ["sbatch", "salloc", "srun"].iter().any(|word| one.command.contains(word));
+        let is_submission =
+            ["sbatch", "salloc", "srun"].iter().any(|word| one.command.contains(word));
         let number = |stdout: &str, stderr: &str| {
-            told(stdout, one.command.contains("sbatch")).or_else(|| told(stderr, false)).map(str::to_owned)
+            told(stdout, one.command.contains("sbatch"))
+                .or_else(|| told(stderr, false))
+                .map(str::to_owned)
         };
-        if let (Some(recorded), Some(own)) = (number(&one.stdout, &one.stderr), number(&out.stdout, &out.stderr))
+        if let (Some(recorded), Some(own)) =
+            (number(&one.stdout, &one.stderr), number(&out.stdout, &out.stderr))
             && is_submission
         {
             if one.command.contains("sbatch")
                 && !["sleep", "trap", "until"].iter().any(|word| one.command.contains(word))
             {
-                let runs = || !self.slotd.line(&format!("squeue -h -t R,CG -j {own} -o %A")).stdout.is_empty();
+                let runs = || {
+                    !self.slotd.line(&format!("squeue -h -t R,CG -j {own} -o %A")).stdout.is_empty()
+                };
                 self.slotd.wait("the job to end", || (!runs()).then_some(()));
             }
             self.learn(&recorded, &own, &one.command);
@@ -302,7 +330,9 @@ impl Replay {
             "$ {}\n{}{}[exit {}, {} is recorded] {}\n",
             one.command,
             look.difference(&self.stable(&out.stdout), &self.wanted(&one.stdout)),
-            errors.difference(&self.stable(&out.stderr), &self.wanted(&one.stderr)).replace("\n", " (stderr)\n"),
+            errors
+                .difference(&self.stable(&out.stderr), &self.wanted(&one.stderr))
+                .replace("\n", " (stderr)\n"),
             out.code,
             one.code,
             one.mark,
@@ -335,7 +365,10 @@ pub fn replay(record: &Record) -> Vec<Outcome> {
 
 #[test]
 fn the_outcome_is_what_comes_after_the_wait() {
-    assert_eq!(outcome_of("scancel 1; sleep 2; squeue; cat x"), Some(("scancel 1", "squeue; cat x")));
+    assert_eq!(
+        outcome_of("scancel 1; sleep 2; squeue; cat x"),
+        Some(("scancel 1", "squeue; cat x"))
+    );
     assert_eq!(outcome_of("srun sh -c 'a; sleep 1; b'"), None);
     assert_eq!(outcome_of("(a; sleep 1; b) & c"), None);
 }

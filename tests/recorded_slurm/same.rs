@@ -82,9 +82,11 @@ impl Look {
         let named = if first.ends_with(':') { words.next().unwrap_or_default() } else { first };
         Look {
             figures: mark == Mark::SameButForFigures,
-            more: command.contains("show job") || named.split_once('=').is_some_and(|(name, _)| is_name(name)),
+            more: command.contains("show job")
+                || named.split_once('=').is_some_and(|(name, _)| is_name(name)),
             minutes: command.contains("squeue"),
-            any_order: ["squeue", "sacct"].iter().any(|word| command.contains(word)) && !command.contains("-S"),
+            any_order: ["squeue", "sacct"].iter().any(|word| command.contains(word))
+                && !command.contains("-S"),
         }
     }
 
@@ -97,13 +99,19 @@ impl Look {
                 .is_some_and(|(own, recorded)| lacks("", &own, &recorded).is_empty());
         }
         let words = |text: &str| -> Vec<Vec<String>> {
-            let lines = text.trim_end().lines().map(|line| line.split_whitespace().map(|w| self.plain(w)).collect());
+            let lines = text
+                .trim_end()
+                .lines()
+                .map(|line| line.split_whitespace().map(|w| self.plain(w)).collect());
             lines.collect()
         };
         let (own, recorded) = (words(own), words(recorded));
         if self.more {
             let mut own = own.iter().flatten();
-            return recorded.iter().flatten().all(|wanted| own.any(|own| self.is_same_word(own, wanted)));
+            return recorded
+                .iter()
+                .flatten()
+                .all(|wanted| own.any(|own| self.is_same_word(own, wanted)));
         }
         if self.any_order {
             let mut left = own;
@@ -112,7 +120,8 @@ impl Look {
                 at.map(|at| left.remove(at)).is_some()
             }) && left.is_empty();
         }
-        own.len() == recorded.len() && own.iter().zip(&recorded).all(|(own, wanted)| self.is_same_line(own, wanted))
+        own.len() == recorded.len()
+            && own.iter().zip(&recorded).all(|(own, wanted)| self.is_same_line(own, wanted))
     }
 
     /// What is not as it was recorded, for a person.
@@ -121,7 +130,8 @@ impl Look {
             let mut words = own.split_whitespace();
             let missing = recorded.split_whitespace().filter(|wanted| {
                 let before = words.clone();
-                let is_missing = !words.any(|own| self.is_same_word(&self.plain(own), &self.plain(wanted)));
+                let is_missing =
+                    !words.any(|own| self.is_same_word(&self.plain(own), &self.plain(wanted)));
                 if is_missing {
                     words = before;
                 }
@@ -131,23 +141,33 @@ impl Look {
         }
         if recorded.trim_start().starts_with('{') {
             let parse = |text| serde_json::from_str::<Value>(text).unwrap_or_default();
-            return lacks("", &parse(own), &parse(recorded)).iter().map(|line| format!("{line}\n")).collect();
+            return lacks("", &parse(own), &parse(recorded))
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect();
         }
-        let lines = |text: &str, before: &str| text.lines().map(|line| format!("{before}{line}\n")).collect::<String>();
+        let lines = |text: &str, before: &str| {
+            text.lines().map(|line| format!("{before}{line}\n")).collect::<String>()
+        };
         lines(recorded, "- ") + &lines(own, "+ ")
     }
 
     /// Whether all of it is said, in this order, each line perhaps with more at its end, and nothing where nothing was
     /// recorded.
     pub fn says(self, own: &str, recorded: &str) -> bool {
-        let words = |line: &str| line.split_whitespace().map(|word| self.plain(word)).collect::<Vec<_>>();
+        let words =
+            |line: &str| line.split_whitespace().map(|word| self.plain(word)).collect::<Vec<_>>();
         let mut said = own.lines().map(words);
         let begins = |own: &[String], wanted: &[String]| {
             let Some((last, before)) = wanted.split_last() else {
                 return own.is_empty();
             };
-            let is_last = |own: &String| self.is_same_word(own, last) || own.starts_with(last.trim_end_matches('.'));
-            own.len() >= wanted.len() && self.is_same_line(&own[..before.len()], before) && is_last(&own[before.len()])
+            let is_last = |own: &String| {
+                self.is_same_word(own, last) || own.starts_with(last.trim_end_matches('.'))
+            };
+            own.len() >= wanted.len()
+                && self.is_same_line(&own[..before.len()], before)
+                && is_last(&own[before.len()])
         };
         let all = recorded.lines().filter(|line| !line.is_empty()).all(|line| {
             let wanted = words(line);
@@ -158,7 +178,8 @@ impl Look {
 
     fn plain(self, word: &str) -> String {
         let digits = |c: char| if c.is_ascii_digit() { '0' } else { c };
-        let mut plain: String = if self.figures { word.chars().map(digits).collect() } else { word.to_owned() };
+        let mut plain: String =
+            if self.figures { word.chars().map(digits).collect() } else { word.to_owned() };
         while self.figures && plain.contains("00") {
             plain = plain.replace("00", "0");
         }
@@ -168,17 +189,20 @@ impl Look {
     fn is_same_line(self, own: &[String], wanted: &[String]) -> bool {
         // `Fri Nov 20 23:39:43 2026`
         let is_date = |line: &[String]| {
-            line.len() == 5 && ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].contains(&line[0].as_str())
+            line.len() == 5
+                && ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].contains(&line[0].as_str())
         };
         is_date(own) && is_date(wanted)
-            || own.len() == wanted.len() && own.iter().zip(wanted).all(|(own, wanted)| self.is_same_word(own, wanted))
+            || own.len() == wanted.len()
+                && own.iter().zip(wanted).all(|(own, wanted)| self.is_same_word(own, wanted))
     }
 
     fn is_same_word(self, own: &str, wanted: &str) -> bool {
         let name = |word: &str| word.split_once('=').map(|(name, _)| name.to_owned());
         own == wanted
             || is_day_or_month(own) && is_day_or_month(wanted)
-            || name(wanted).is_some_and(|key| ANY_VALUE.contains(&key.as_str()) && name(own) == Some(key))
+            || name(wanted)
+                .is_some_and(|key| ANY_VALUE.contains(&key.as_str()) && name(own) == Some(key))
             || self.is_same_list(own, wanted)
     }
 
@@ -202,7 +226,11 @@ impl Look {
             let text = text.split('.').next().unwrap_or_default();
             let (days, clock) = text.split_once('-').unwrap_or(("0", text));
             let parts: Vec<&str> = clock.split(':').collect();
-            let is_clock = if self.minutes { parts.len() >= 2 } else { parts.len() == 3 || text.starts_with("00:") };
+            let is_clock = if self.minutes {
+                parts.len() >= 2
+            } else {
+                parts.len() == 3 || text.starts_with("00:")
+            };
             let two = parts.iter().skip(1).all(|part| part.len() == 2);
             let number = |part: &&str| part.parse::<u64>().ok();
             let parts: Option<Vec<u64>> = parts.iter().map(number).collect();
@@ -222,7 +250,8 @@ fn is_name(word: &str) -> bool {
 
 /// Names of days and months, which are the moment's.
 fn is_day_or_month(word: &str) -> bool {
-    const NAMES: &str = "Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
+    const NAMES: &str =
+        "Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
     word.len() == 3 && NAMES.split(' ').any(|name| name == word)
 }
 
@@ -257,7 +286,10 @@ fn lacks(path: &str, own: &Value, recorded: &Value) -> Vec<String> {
         (Value::Object(own), Value::Object(recorded)) => {
             let members = recorded.iter().map(|(name, value)| {
                 let path = format!("{path}.{name}");
-                own.get(name).map_or_else(|| vec![format!("{path} is missing")], |own| lacks(&path, own, value))
+                own.get(name).map_or_else(
+                    || vec![format!("{path} is missing")],
+                    |own| lacks(&path, own, value),
+                )
             });
             members.flatten().collect()
         }
@@ -266,7 +298,8 @@ fn lacks(path: &str, own: &Value, recorded: &Value) -> Vec<String> {
         }
         (Value::Number(_), Value::Number(_)) => Vec::new(),
         (Value::String(_), Value::String(_))
-            if path.starts_with(".meta.") || ANY_TEXT.contains(&path.rsplit('.').next().unwrap_or_default()) =>
+            if path.starts_with(".meta.")
+                || ANY_TEXT.contains(&path.rsplit('.').next().unwrap_or_default()) =>
         {
             Vec::new()
         }
@@ -285,7 +318,10 @@ fn moments_durations_and_figures_are_told_from_values() {
     assert!(sacct.is_same("7|0:9|00:00:01", "7|0:9|00:00:00"));
     assert!(!sacct.is_same("7|0:15|", "7|0:09|"));
     let show = Look { more: true, ..sacct };
-    assert!(show.is_same("JobId=7 New=1 Priority=3 RunTime=00:00:02", "JobId=7 Priority=9\n   RunTime=00:00:00"));
+    assert!(show.is_same(
+        "JobId=7 New=1 Priority=3 RunTime=00:00:02",
+        "JobId=7 Priority=9\n   RunTime=00:00:00"
+    ));
     assert!(!show.is_same("JobId=7 TimeLimit=00:01:00", "JobId=7 TimeLimit=00:02:00"));
     assert!(!show.is_same("JobId=7 ExitCode=0:15", "JobId=7 ExitCode=0:53"));
     let figures = Look { figures: true, ..sacct };

@@ -12,8 +12,14 @@ fn shown(slotd: &Slotd, directive: &str, format: &str) -> String {
 #[test]
 fn directive_job_name() {
     let slotd = Slotd::start();
-    for directive in ["-J abc", "-Jabc", "--job-name abc", "--job-name=abc", "--job-name='abc'", "  --job-name   abc  "]
-    {
+    for directive in [
+        "-J abc",
+        "-Jabc",
+        "--job-name abc",
+        "--job-name=abc",
+        "--job-name='abc'",
+        "  --job-name   abc  ",
+    ] {
         assert_eq!(shown(&slotd, directive, "%j"), "abc", "{directive}");
     }
 }
@@ -133,7 +139,8 @@ fn directive_dependency() {
     let slotd = Slotd::start();
     let first = slotd.endless(&[]);
     for directive in ["-d", "--dependency"] {
-        let id = slotd.script(&[], &format!("#!/bin/sh\n#SBATCH {directive} afterany:{first}\ntrue\n"));
+        let id =
+            slotd.script(&[], &format!("#!/bin/sh\n#SBATCH {directive} afterany:{first}\ntrue\n"));
         slotd.wait_reason(id, "Dependency");
     }
 }
@@ -179,7 +186,12 @@ fn a_bad_directive_is_an_error_with_its_line() {
     ] {
         slotd.write("job.sh", format!("#!/bin/sh\n\n# c\n#SBATCH {directive}\ntrue\n"));
         let out = slotd.cmd("sbatch", &["job.sh"]);
-        assert!(out.code != 0 && out.stderr.starts_with(said), "{directive}: {} {}", out.code, out.stderr);
+        assert!(
+            out.code != 0 && out.stderr.starts_with(said),
+            "{directive}: {} {}",
+            out.code,
+            out.stderr
+        );
         assert!(code == out.code, "{directive}: {}", out.code);
     }
     assert!(slotd.all_records().is_empty());
@@ -272,7 +284,8 @@ fn each_variable_stands_for_its_option() {
         let mut command = slotd.command("sbatch");
         command.env(variable, value).args(["-v", "--test-only", "--wrap", "true"]);
         let out = slotd.run(command).ok();
-        let line = out.stderr.lines().find(|line| line.starts_with(&format!("sbatch: {option:<20}: ")));
+        let line =
+            out.stderr.lines().find(|line| line.starts_with(&format!("sbatch: {option:<20}: ")));
         let line = line.unwrap_or_else(|| panic!("{variable}: no {option} in {}", out.stderr));
         let is_flag = ["no-requeue", "requeue", "wait"].contains(&option);
         let told = line.trim_end_matches(" (without effect on one host)");
@@ -301,7 +314,10 @@ fn example_batch_script() {
     assert_eq!(out.text(), "Submitted batch job 1");
     slotd.wait_state(1, "COMPLETED");
     // The job runs with the requested name, partition, CPU count, memory and output path.
-    assert_eq!(slotd.sacct(1, "JobName,Partition,AllocCPUS,ReqMem,Timelimit"), "script-demo|cpu|2|1G|00:05:00");
+    assert_eq!(
+        slotd.sacct(1, "JobName,Partition,AllocCPUS,ReqMem,Timelimit"),
+        "script-demo|cpu|2|1G|00:05:00"
+    );
     // The output contains the echoed lines of the script's body.
     let seen = until(|| Some(slotd.read("logs/1.out")));
     assert_eq!(seen.unwrap(), "hello from script mode\njob=1 cpus=2\n");

@@ -6,7 +6,12 @@ use std::collections::BTreeMap;
 #[track_caller]
 fn seen(slotd: &Slotd, args: &[&str], script: &str) -> String {
     let mut command = slotd.command("sbatch");
-    command.env("FOO", "mine").env("BAR", "two words").arg("--parsable").args(args).args(["--wrap", script]);
+    command
+        .env("FOO", "mine")
+        .env("BAR", "two words")
+        .arg("--parsable")
+        .args(args)
+        .args(["--wrap", script]);
     let id = slotd.run(command).ok().text().parse().unwrap();
     slotd.wait_state(id, "COMPLETED");
     slotd.output(id)
@@ -47,10 +52,14 @@ fn environment(slotd: &Slotd, args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<
     command.envs(vars.iter().copied()).args(["--parsable", "-o", "env.%j"]).args(args);
     command.args(["--wrap", "exec env -0"]);
     let id: u32 = slotd.run(command).ok().text().parse().unwrap();
-    slotd.wait("the end of the job", || slotd.records(id).iter().all(|r| r.is_over()).then_some(()));
+    slotd
+        .wait("the end of the job", || slotd.records(id).iter().all(|r| r.is_over()).then_some(()));
     let last = slotd.records(id).iter().map(|r| r.id()).max().unwrap();
     let text = slotd.read(&format!("env.{last}"));
-    text.split_terminator('\0').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()
+    text.split_terminator('\0')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(k, v)| (k.into(), v.into()))
+        .collect()
 }
 
 #[test]
@@ -60,7 +69,20 @@ fn the_job_finds_slurms_variables() {
     let work = slotd.work().display().to_string();
     let user = slotd.sh("id -un; id -u; id -g").ok();
     let [user, uid, gid] = user.lines()[..] else { panic!("{user:?}") };
-    let args = ["-J", "envjob", "--ntasks-per-node=2", "-c", "2", "--mem=200", "-G", "2", "-t", "10", "-A", "acct"];
+    let args = [
+        "-J",
+        "envjob",
+        "--ntasks-per-node=2",
+        "-c",
+        "2",
+        "--mem=200",
+        "-G",
+        "2",
+        "-t",
+        "10",
+        "-A",
+        "acct",
+    ];
     let env = environment(&slotd, &args, &[]);
     for (name, value) in [
         ("ENVIRONMENT", "BATCH"),
@@ -111,7 +133,15 @@ fn the_job_finds_slurms_variables() {
 fn a_plain_job_is_not_told_what_was_not_asked_for() {
     let slotd = Slotd::start();
     let env = environment(&slotd, &[], &[]);
-    let told = ["NTASKS", "NPROCS", "CPUS_PER_TASK", "NTASKS_PER_NODE", "RESTART_COUNT", "ARRAY_TASK_ID", "STEP_ID"];
+    let told = [
+        "NTASKS",
+        "NPROCS",
+        "CPUS_PER_TASK",
+        "NTASKS_PER_NODE",
+        "RESTART_COUNT",
+        "ARRAY_TASK_ID",
+        "STEP_ID",
+    ];
     for name in told {
         assert!(!env.contains_key(&format!("SLURM_{name}")), "{name}");
     }
@@ -133,12 +163,17 @@ fn an_array_task_knows_its_array() {
 #[test]
 fn the_submitters_environment_comes_along_and_the_daemons_does_not() {
     let slotd = Slotd::setup().set("DAEMON_ONLY", "leak").set("SLURM_LEAK", "leak").start();
-    let env = environment(&slotd, &[], &[("MINE", "yes"), ("SLURM_NTASKS", "77"), ("SBATCH_EXPORT", "ALL")]);
+    let env = environment(
+        &slotd,
+        &[],
+        &[("MINE", "yes"), ("SLURM_NTASKS", "77"), ("SBATCH_EXPORT", "ALL")],
+    );
     assert_eq!(env.get("MINE").map(String::as_str), Some("yes"));
     // Slurm leaves what the submitter has set, where it has no word of its own on it.
     assert_eq!(env.get("SLURM_NTASKS").map(String::as_str), Some("77"));
     assert_eq!(env.get("SBATCH_EXPORT").map(String::as_str), Some("ALL"));
-    let leaks: Vec<_> = env.keys().filter(|k| k.starts_with("SLOTD_") && *k != "SLOTD_ROOT").collect();
+    let leaks: Vec<_> =
+        env.keys().filter(|k| k.starts_with("SLOTD_") && *k != "SLOTD_ROOT").collect();
     assert!(leaks.is_empty(), "{leaks:?}");
     assert!(!env.contains_key("DAEMON_ONLY") && !env.contains_key("SLURM_LEAK"), "{env:?}");
 }

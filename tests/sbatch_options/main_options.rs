@@ -27,7 +27,8 @@ fn option_partition() {
 #[test]
 fn option_cpus_per_task() {
     let slotd = Slotd::start();
-    for spelling in [&["-c", "2"][..], &["-c2"], &["--cpus-per-task", "2"], &["--cpus-per-task=2"]] {
+    for spelling in [&["-c", "2"][..], &["-c2"], &["--cpus-per-task", "2"], &["--cpus-per-task=2"]]
+    {
         assert_eq!(slotd.shown(spelling, "%C"), "2", "{spelling:?}");
     }
 }
@@ -50,7 +51,14 @@ fn option_ntasks() {
 #[test]
 fn option_mem() {
     let slotd = Slotd::start();
-    for (size, shown) in [("512M", "512M"), ("8G", "8G"), ("100", "100M"), ("2048K", "2M"), ("1g", "1G"), ("0", "8G")] {
+    for (size, shown) in [
+        ("512M", "512M"),
+        ("8G", "8G"),
+        ("100", "100M"),
+        ("2048K", "2M"),
+        ("1g", "1G"),
+        ("0", "8G"),
+    ] {
         assert_eq!(slotd.shown(&["--mem", size], "%m"), shown, "{size}");
         assert_eq!(slotd.shown(&[&format!("--mem={size}")], "%m"), shown, "{size}");
     }
@@ -59,7 +67,9 @@ fn option_mem() {
 #[test]
 fn option_time() {
     let slotd = Slotd::start();
-    for (limit, shown) in [("10", "10:00"), ("00:05:00", "5:00"), ("1-12", "1-12:00:00"), ("90:30", "1:31:00")] {
+    for (limit, shown) in
+        [("10", "10:00"), ("00:05:00", "5:00"), ("1-12", "1-12:00:00"), ("90:30", "1:31:00")]
+    {
         assert_eq!(slotd.shown(&["-t", limit], "%l"), shown, "{limit}");
         assert_eq!(slotd.shown(&["--time", limit], "%l"), shown, "{limit}");
     }
@@ -107,7 +117,11 @@ fn option_chdir() {
         slotd.wait_state(id, "COMPLETED");
         // The output's path is relative to it too.
         let seen = slotd.read(&format!("there/slurm-{id}.out"));
-        assert_eq!(seen, format!("{}\n{}\n", slotd.path("there").display(), slotd.work().display()), "{spelling:?}");
+        assert_eq!(
+            seen,
+            format!("{}\n{}\n", slotd.path("there").display(), slotd.work().display()),
+            "{spelling:?}"
+        );
     }
 }
 
@@ -117,7 +131,11 @@ fn option_constraint() {
     let id = slotd.wrap(&["--constraint", "avx&ssd"], "true");
     slotd.wait_state(id, "COMPLETED");
     let refused = slotd.cmd("sbatch", &["--constraint", "tape", "--wrap", "true"]).fails(1);
-    assert!(refused.stderr.contains("sbatch: error: Batch job submission failed: Invalid feature specification"));
+    assert!(
+        refused
+            .stderr
+            .contains("sbatch: error: Batch job submission failed: Invalid feature specification")
+    );
     assert!(refused.stderr.contains("tape"), "{}", refused.stderr);
 }
 
@@ -233,7 +251,8 @@ fn option_wait() {
         let mut command = slotd.command("sbatch");
         command.args([option, "--parsable", "--wrap", &format!("{}; exit 3", slotd.gate(&gate))]);
         let mut sbatch = slotd.spawn(command);
-        let running = until(|| slotd.all_records().into_iter().find(|job| job.state() == "RUNNING"));
+        let running =
+            until(|| slotd.all_records().into_iter().find(|job| job.state() == "RUNNING"));
         assert!(running.is_some() && sbatch.is_running());
         slotd.open(&gate);
         let out = sbatch.end().fails(3);

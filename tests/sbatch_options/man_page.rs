@@ -32,11 +32,21 @@ fn every_option_of_slurms_man_page_is_known() {
 fn only_what_slurm_does_not_know_is_unrecognized() {
     let slotd = Slotd::start();
     let out = slotd.cmd("sbatch", &["--nosuch", "--wrap", "true"]).fails(255);
-    assert_eq!(out.stderr, "sbatch: unrecognized option '--nosuch'\nTry \"sbatch --help\" for more information\n");
+    assert_eq!(
+        out.stderr,
+        "sbatch: unrecognized option '--nosuch'\nTry \"sbatch --help\" for more information\n"
+    );
     let out = slotd.cmd("sbatch", &["-Y", "--wrap", "true"]).fails(255);
-    assert_eq!(out.stderr, "sbatch: invalid option -- 'Y'\nTry \"sbatch --help\" for more information\n");
+    assert_eq!(
+        out.stderr,
+        "sbatch: invalid option -- 'Y'\nTry \"sbatch --help\" for more information\n"
+    );
     let out = slotd.cmd("sbatch", &["--reboot", "--wrap", "true"]).fails(255);
-    assert!(out.stderr.starts_with("sbatch: error: --reboot is not supported by slotd: "), "{}", out.stderr);
+    assert!(
+        out.stderr.starts_with("sbatch: error: --reboot is not supported by slotd: "),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
@@ -46,7 +56,10 @@ fn one_node_is_what_there_is() {
         slotd.wrap(&[nodes, "--hold"], "true");
     }
     let out = slotd.cmd("sbatch", &["-N", "2", "--wrap", "true"]).fails(1);
-    assert_eq!(out.stderr, "sbatch: error: Batch job submission failed: Node count specification invalid\n");
+    assert_eq!(
+        out.stderr,
+        "sbatch: error: Batch job submission failed: Node count specification invalid\n"
+    );
 }
 
 #[test]
@@ -91,7 +104,16 @@ fn resources_in_all_of_slurms_spellings() {
 #[test]
 fn what_has_no_meaning_on_one_host_is_kept_and_shown() {
     let slotd = Slotd::start();
-    let options = ["-A", "acct", "--qos", "fast", "--comment", "note", "--mail-type=END,FAIL", "--mail-user=me@here"];
+    let options = [
+        "-A",
+        "acct",
+        "--qos",
+        "fast",
+        "--comment",
+        "note",
+        "--mail-type=END,FAIL",
+        "--mail-user=me@here",
+    ];
     let more = ["--reservation=", "--licenses=", "--wckey=k", "--hold"];
     let id = slotd.wrap(&[&options[..], &more].concat(), "true");
     for (key, value) in [
@@ -111,12 +133,17 @@ fn what_one_host_has_none_of_is_refused_by_name() {
     let slotd = Slotd::start();
     let node = "Invalid node name specified";
     for (option, detail, why) in [
-        ("--reservation=r", "no such reservation, slotd has none: r", "Requested reservation is invalid"),
+        (
+            "--reservation=r",
+            "no such reservation, slotd has none: r",
+            "Requested reservation is invalid",
+        ),
         ("--licenses=l:1", "no such license, slotd has none: l:1", "Invalid license specification"),
         ("--exclude=elsewhere", "no such node: elsewhere", node),
         ("--nodelist=elsewhere", "no such node: elsewhere", node),
     ] {
-        let text = format!("sbatch: error: {detail}\nsbatch: error: Batch job submission failed: {why}\n");
+        let text =
+            format!("sbatch: error: {detail}\nsbatch: error: Batch job submission failed: {why}\n");
         slotd.expect(&format!("sbatch {option} --wrap true"), 1, "", &text);
     }
     assert_eq!(slotd.cmd("squeue", &["-h"]).ok().stdout, "");
@@ -142,7 +169,11 @@ fn another_cluster_is_refused_by_every_command() {
     ] {
         let out = slotd.cmd(words[0], &words[1..]).fails(exit);
         assert_eq!(out.stdout, "", "{words:?}");
-        assert!(out.stderr.contains(": error: No cluster 'lab' known by database.\n"), "{words:?}: {}", out.stderr);
+        assert!(
+            out.stderr.contains(": error: No cluster 'lab' known by database.\n"),
+            "{words:?}: {}",
+            out.stderr
+        );
     }
     assert_eq!(slotd.state(id), "RUNNING");
     for cluster in ["slotd", "all"] {
@@ -165,9 +196,14 @@ fn nonsense_for_an_option_without_effect_is_refused() {
         ("--extra-node-info=foo", "Invalid numeric value \"foo\" for first arg of -B.", 1),
     ] {
         let out = slotd.cmd("sbatch", &[option, "--wrap", "true"]).fails(exit);
-        assert!(out.stderr.starts_with(&format!("sbatch: error: {text}\n")), "{option}: {}", out.stderr);
+        assert!(
+            out.stderr.starts_with(&format!("sbatch: error: {text}\n")),
+            "{option}: {}",
+            out.stderr
+        );
     }
-    let good = ["--cpu-freq=low-high:Performance", "--switches=1@10:00", "--tmp=10G", "--core-spec=0"];
+    let good =
+        ["--cpu-freq=low-high:Performance", "--switches=1@10:00", "--tmp=10G", "--core-spec=0"];
     slotd.wait_state(slotd.wrap(&good, "true"), "COMPLETED");
 }
 
@@ -222,9 +258,15 @@ fn a_deadline_that_has_passed_or_comes_before_the_beginning_is_refused() {
     let limit = "Requested time limit is invalid (missing or exceeds some limit)";
     let order = "error: Incompatible begin and deadline time specification";
     for (line, why) in [
-        ("sbatch --deadline=2020-01-01 --wrap true", format!("error: Batch job submission failed: {limit}")),
+        (
+            "sbatch --deadline=2020-01-01 --wrap true",
+            format!("error: Batch job submission failed: {limit}"),
+        ),
         ("srun --deadline=now-1hour true", format!("error: Unable to allocate resources: {limit}")),
-        ("salloc --deadline=2020-01-01 true", format!("error: Job submit/allocate failed: {limit}")),
+        (
+            "salloc --deadline=2020-01-01 true",
+            format!("error: Job submit/allocate failed: {limit}"),
+        ),
         ("sbatch --deadline=now --begin=now+1hour --wrap true", order.to_owned()),
     ] {
         let out = slotd.line(line).fails(1);
@@ -239,7 +281,10 @@ fn test_only_tells_when_a_job_would_start_and_submits_none() {
     let out = slotd.cmd("sbatch", &["--test-only", "-n", "2", "--wrap", "true"]).ok();
     let said = out.stderr;
     assert!(out.stdout.is_empty() && said.starts_with("sbatch: Job 1 to start at "), "{said}");
-    assert!(said.contains(" using 2 processors on nodes ") && said.ends_with(" in partition cpu\n"), "{said}");
+    assert!(
+        said.contains(" using 2 processors on nodes ") && said.ends_with(" in partition cpu\n"),
+        "{said}"
+    );
     let out = slotd.cmd("sbatch", &["--test-only", "-p", "nowhere", "--wrap", "true"]).fails(1);
     assert_eq!(
         out.stderr,
@@ -273,7 +318,8 @@ fn a_script_has_its_arguments() {
 fn a_script_may_come_on_standard_input() {
     let slotd = Slotd::start();
     let script = "#!/bin/sh\n#SBATCH -o out.%j\necho from stdin\n";
-    for (args, name) in [(&["--parsable"][..], "sbatch"), (&["--parsable", "/dev/stdin"], "stdin")] {
+    for (args, name) in [(&["--parsable"][..], "sbatch"), (&["--parsable", "/dev/stdin"], "stdin")]
+    {
         let mut command = slotd.command("sbatch");
         command.args(args);
         let id: u32 = slotd.feed(command, script).ok().text().parse().unwrap();
@@ -342,5 +388,8 @@ fn slotd_batch_tasks_settles_it_for_a_host() {
     let script = format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\n");
     assert_eq!(ranks(Some("once"), &script), ("rank 0 of 2".to_owned(), "once".to_owned()));
     let script = format!("#!/bin/sh\n#SBATCH --ntasks-per-node=2\n{RANK}\n");
-    assert_eq!(ranks(Some("ranks"), &script), ("rank 0 of 2,rank 1 of 2".to_owned(), "ranks".to_owned()));
+    assert_eq!(
+        ranks(Some("ranks"), &script),
+        ("rank 0 of 2,rank 1 of 2".to_owned(), "ranks".to_owned())
+    );
 }

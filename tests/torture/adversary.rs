@@ -35,7 +35,8 @@ pub fn keep_daemon(world: &World, is_done: impl Fn() -> bool) {
     while !is_done() {
         {
             let mut daemon = world.daemon.lock().unwrap();
-            let ended = daemon.as_mut().and_then(|child| child.try_wait().expect("a child of ours"));
+            let ended =
+                daemon.as_mut().and_then(|child| child.try_wait().expect("a child of ours"));
             if let Some(status) = ended {
                 world.counts.add("daemons that ended by themselves");
                 if world.full.lock().unwrap().is_none_or(|full| now() > full + 1000) {
@@ -116,7 +117,9 @@ fn kill_watcher(world: &World, rng: &mut Rng) {
     let Some(pid) = rng.choice(watchers) else { return };
     proc::signal(pid, proc::STOP);
     // What it does in this moment, it has done when it is stopped.
-    slotd_kit::until_within(Duration::from_millis(200), || (proc::state(pid) == Some('T')).then_some(()));
+    slotd_kit::until_within(Duration::from_millis(200), || {
+        (proc::state(pid) == Some('T')).then_some(())
+    });
     match job_of(pid) {
         Some(job) if watches_step(pid) => {
             world.steps_killed.lock().unwrap().insert(job);
@@ -138,7 +141,8 @@ fn watches_step(watcher: i32) -> bool {
 
 /// `kill -9` to an srun that the script of a job has started.
 fn kill_client_of_step(world: &World, rng: &mut Rng) {
-    let clients: Vec<i32> = named(world, "srun").into_iter().filter(|pid| proc::cmdline(*pid).contains(STEP)).collect();
+    let clients: Vec<i32> =
+        named(world, "srun").into_iter().filter(|pid| proc::cmdline(*pid).contains(STEP)).collect();
     let Some(pid) = rng.choice(clients) else { return };
     proc::signal(pid, proc::STOP);
     let job = proc::variable(pid, "SLURM_JOB_ID").and_then(|job| job.parse().ok());
@@ -195,7 +199,11 @@ fn fill(world: &World, inodes: bool, rng: &mut Rng) {
     *world.full.lock().unwrap() = Some(u64::MAX - 1000);
     world.hinder(|| {
         if world.fill(inodes) {
-            world.counts.add(if inodes { "phases without an inode" } else { "phases of a full disk" });
+            world.counts.add(if inodes {
+                "phases without an inode"
+            } else {
+                "phases of a full disk"
+            });
             rest(rng, FULL);
         }
         world.empty();

@@ -94,7 +94,8 @@ impl<'a> User<'a> {
     /// An earlier submission to wait for.
     fn before(&mut self) -> Option<(After, u32)> {
         let jobs = self.world.jobs();
-        let known: Vec<u32> = jobs.iter().rev().take(20).filter(|job| job.id().is_some()).map(|j| j.number).collect();
+        let known: Vec<u32> =
+            jobs.iter().rev().take(20).filter(|job| job.id().is_some()).map(|j| j.number).collect();
         let kind = After::ALL[self.rng.usize(..After::ALL.len())];
         (!known.is_empty()).then(|| (kind, known[self.rng.usize(..known.len())]))
     }
@@ -105,8 +106,16 @@ impl<'a> User<'a> {
     fn enter(&self, how: How, plan: Plan, tasks: Option<u32>) -> Submission {
         let mut jobs = self.world.jobs();
         let number = jobs.len() as u32 + 1;
-        let job =
-            Submission { number, how, plan, tasks, answer: Answer::Open, client: None, sent: now(), touches: vec![] };
+        let job = Submission {
+            number,
+            how,
+            plan,
+            tasks,
+            answer: Answer::Open,
+            client: None,
+            sent: now(),
+            touches: vec![],
+        };
         jobs.push(job.clone());
         job
     }
@@ -121,7 +130,11 @@ impl<'a> User<'a> {
         let ms = if plan.limit.is_some() { 60_000 } else { plan.ms };
         let (log, held) = (self.world.log.display(), self.world.locks.display());
         let mut words: Vec<String> = ["helper", "play"].map(str::to_owned).into();
-        words.extend([format!("log={log}"), format!("locks={held}"), format!("sub={}", job.number)]);
+        words.extend([
+            format!("log={log}"),
+            format!("locks={held}"),
+            format!("sub={}", job.number),
+        ]);
         words.extend([format!("ms={ms}"), format!("code={}", plan.code), format!("of={CPUS}")]);
         if locks {
             words.extend([format!("cpus={}", plan.cpus), format!("gpus={}", plan.gpus)]);
@@ -140,7 +153,12 @@ impl<'a> User<'a> {
         let plan = &job.plan;
         let comment = format!("--comment={}", job.name());
         let mut options = vec![comment, format!("-c{}", plan.cpus), "--mem=64".to_owned()];
-        options.extend(plan.singleton.then(|| ["-Jalone", "-dsingleton"].map(str::to_owned)).into_iter().flatten());
+        options.extend(
+            plan.singleton
+                .then(|| ["-Jalone", "-dsingleton"].map(str::to_owned))
+                .into_iter()
+                .flatten(),
+        );
         if plan.gpus > 0 {
             options.extend(["-pgpu".to_owned(), format!("-G{}", plan.gpus)]);
         }
@@ -165,9 +183,14 @@ impl<'a> User<'a> {
         args.extend(plan.held.then(|| "-H".to_owned()));
         args.extend(plan.begin.map(|at| format!("--begin={at}")));
         args.extend(plan.limit.map(|secs| format!("-t0:{secs:02}")));
-        let output = if plan.lines > 0 && tasks.is_none() { format!("out/{}", job.number) } else { "/dev/null".into() };
+        let output = if plan.lines > 0 && tasks.is_none() {
+            format!("out/{}", job.number)
+        } else {
+            "/dev/null".into()
+        };
         args.extend(["-o".to_owned(), output]);
-        let quoted: Vec<String> = self.play(&job, true).iter().map(|word| format!("'{word}'")).collect();
+        let quoted: Vec<String> =
+            self.play(&job, true).iter().map(|word| format!("'{word}'")).collect();
         args.extend(["--wrap".to_owned(), format!("exec {}", quoted.join(" "))]);
         let said = self.world.run("sbatch", &args);
         let number = said.stdout.trim().parse().ok();
@@ -182,9 +205,13 @@ impl<'a> User<'a> {
                 self.world.counts.add("submissions refused");
                 self.answer(job.number, Answer::Refused);
             }
-            (None, Some(_)) if said.killed => self.touched(job.number, What::KillClient, None, said, true),
+            (None, Some(_)) if said.killed => {
+                self.touched(job.number, What::KillClient, None, said, true)
+            }
             (None, None) => {}
-            (None, Some(code)) => self.world.report(format!("submission {} ended with {code}: {said:?}", job.number)),
+            (None, Some(code)) => {
+                self.world.report(format!("submission {} ended with {code}: {said:?}", job.number))
+            }
         }
     }
 
@@ -206,7 +233,10 @@ impl<'a> User<'a> {
             _ => args.extend(self.play(&job, false)),
         }
         let said = self.foreground("salloc", &job, args);
-        let granted = said.stderr.lines().find_map(|line| line.split("Granted job allocation ").nth(1)?.parse().ok());
+        let granted = said
+            .stderr
+            .lines()
+            .find_map(|line| line.split("Granted job allocation ").nth(1)?.parse().ok());
         if let Some(id) = granted {
             self.answer(job.number, Answer::Number(id));
             if how == How::AllocBare {
@@ -253,7 +283,10 @@ impl<'a> User<'a> {
     fn ended(&self, job: &Submission, said: &Said) {
         match said.code {
             Some(_) if said.killed => self.touched(job.number, What::KillClient, None, said, true),
-            Some(code) => self.world.jobs()[job.number as usize - 1].client = Some((code, said.stderr.clone())),
+            Some(code) => {
+                self.world.jobs()[job.number as usize - 1].client =
+                    Some((code, said.stderr.clone()))
+            }
             None => {}
         }
     }
@@ -263,7 +296,8 @@ impl<'a> User<'a> {
     /// A job of the last ones, and how it is called: an array or one of its tasks.
     fn choose(&mut self) -> Option<(Submission, Option<u32>, String)> {
         let jobs = self.world.jobs();
-        let known: Vec<&Submission> = jobs.iter().rev().take(40).filter(|job| job.id().is_some()).collect();
+        let known: Vec<&Submission> =
+            jobs.iter().rev().take(40).filter(|job| job.id().is_some()).collect();
         let job = (*known.get(self.rng.usize(..known.len().max(1)))?).clone();
         let id = job.id()?;
         let task = job.tasks.filter(|_| self.rng.bool()).map(|tasks| self.rng.u32(..tasks));
@@ -297,7 +331,13 @@ impl<'a> User<'a> {
             true => (What::Update, "TimeLimit=10"),
             false => (What::Release, "Priority=5"),
         };
-        self.send(what, job, task, "scontrol", vec!["update".into(), "job".into(), target, change.into()]);
+        self.send(
+            what,
+            job,
+            task,
+            "scontrol",
+            vec!["update".into(), "job".into(), target, change.into()],
+        );
     }
 
     pub fn cancel(&self, job: &Submission, task: Option<u32>, target: String) {

@@ -22,7 +22,9 @@ pub struct Event {
 impl Event {
     fn parse(at: usize, line: &str) -> Option<Event> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [what, number, task, array, job, restart, _, start, more] = words[..] else { return None };
+        let [what, number, task, array, job, restart, _, start, more] = words[..] else {
+            return None;
+        };
         Some(Event {
             at,
             what: what.to_owned(),
@@ -75,7 +77,9 @@ pub fn rows(text: &str) -> (Vec<Row>, Vec<String>) {
     for line in text.lines() {
         match row(line) {
             Some((row, tasks)) if tasks.is_empty() => rows.push(row),
-            Some((row, tasks)) => rows.extend(tasks.into_iter().map(|t| Row { task: Some(t), ..row.clone() })),
+            Some((row, tasks)) => {
+                rows.extend(tasks.into_iter().map(|t| Row { task: Some(t), ..row.clone() }))
+            }
             None => odd.push(line.to_owned()),
         }
     }
@@ -111,7 +115,10 @@ fn expand(tasks: &str) -> Option<Vec<u32>> {
 }
 
 /// Values by a key, in their order.
-pub fn by<K: Ord, V>(values: impl IntoIterator<Item = V>, key: impl Fn(&V) -> K) -> BTreeMap<K, Vec<V>> {
+pub fn by<K: Ord, V>(
+    values: impl IntoIterator<Item = V>,
+    key: impl Fn(&V) -> K,
+) -> BTreeMap<K, Vec<V>> {
     let mut found: BTreeMap<K, Vec<V>> = BTreeMap::new();
     for value in values {
         found.entry(key(&value)).or_default().push(value);

@@ -48,10 +48,14 @@ pub fn judge(facts: &Facts<'_>, job: &Submission) -> (usize, Vec<String>) {
     let name = job.name();
     let all_events = facts.events.get(&job.number).map_or(&[][..], Vec::as_slice);
     let all_rows = facts.rows.get(&name).map_or(&[][..], Vec::as_slice);
-    let tasks: Vec<Option<u32>> = job.tasks.map_or_else(|| vec![None], |count| (0..count).map(Some).collect());
+    let tasks: Vec<Option<u32>> =
+        job.tasks.map_or_else(|| vec![None], |count| (0..count).map(Some).collect());
     let mut found = Vec::new();
-    let ids: BTreeSet<u32> =
-        all_rows.iter().map(|row| row.id).chain(all_events.iter().filter_map(|e| e.array)).collect();
+    let ids: BTreeSet<u32> = all_rows
+        .iter()
+        .map(|row| row.id)
+        .chain(all_events.iter().filter_map(|e| e.array))
+        .collect();
     if ids.len() > 1 {
         found.push(format!("{name}: one submission is the jobs {ids:?}"));
     }
@@ -100,13 +104,18 @@ impl<'a> Case<'a> {
 
     /// Nobody cancelled or requeued it, or killed what watches it.
     fn is_free(&self) -> bool {
-        let meddled = [What::Cancel, What::Requeue, What::KillClient].into_iter().any(|what| self.was(what));
+        let meddled =
+            [What::Cancel, What::Requeue, What::KillClient].into_iter().any(|what| self.was(what));
         !meddled && !self.watcher_killed()
     }
 
     fn clashes(&mut self) {
         let clashes = self.of("clash");
-        self.found.extend(clashes.into_iter().map(|event| format!("somebody else has what it was given: {event:?}")));
+        self.found.extend(
+            clashes
+                .into_iter()
+                .map(|event| format!("somebody else has what it was given: {event:?}")),
+        );
     }
 
     /// Each run begins once.
@@ -115,7 +124,8 @@ impl<'a> Case<'a> {
             let mut seen = BTreeSet::new();
             for event in self.of(begin) {
                 if !seen.insert(event.restart) {
-                    self.found.push(format!("run {} has a second {begin}: {event:?}", event.restart));
+                    self.found
+                        .push(format!("run {} has a second {begin}: {event:?}", event.restart));
                 }
             }
         }
@@ -124,8 +134,12 @@ impl<'a> Case<'a> {
     fn known(&mut self) {
         let printed = self.job.id().is_some();
         match self.rows.len() {
-            0 if printed => self.found.push("sacct does not know it, and its number was printed".to_owned()),
-            0 if !self.events.is_empty() => self.found.push("sacct does not know it, and it ran".to_owned()),
+            0 if printed => {
+                self.found.push("sacct does not know it, and its number was printed".to_owned())
+            }
+            0 if !self.events.is_empty() => {
+                self.found.push("sacct does not know it, and it ran".to_owned())
+            }
             0 | 1 => {}
             _ => self.found.push(format!("sacct knows it as {:?}", self.rows)),
         }
@@ -133,20 +147,27 @@ impl<'a> Case<'a> {
 
     /// The command that waited for it says what it ended with.
     fn client(&mut self) {
-        let Some((code, said)) = self.job.client.as_ref().filter(|_| self.is_free()) else { return };
+        let Some((code, said)) = self.job.client.as_ref().filter(|_| self.is_free()) else {
+            return;
+        };
         let ran = self.of("begin").len();
         // Its own end, or a refusal.
         let is_right = (*code == self.job.plan.code && ran == 1) || (*code == 1 && ran == 0);
         if !is_right {
             let wanted = self.job.plan.code;
-            self.found.push(format!("its command ended with {code} and not {wanted}, {ran} runs; it said {said:?}"));
+            self.found.push(format!(
+                "its command ended with {code} and not {wanted}, {ran} runs; it said {said:?}"
+            ));
         }
     }
 
     /// The end of the time in which a start may be on its way since `from`.
     fn slack(&self, from: u64) -> u64 {
         let hindered = self.facts.hindered.iter().filter(|(_, to)| *to >= from);
-        let lost: u64 = hindered.filter(|(start, _)| *start < from + 20_000).map(|(a, b)| b - (*a).max(from)).sum();
+        let lost: u64 = hindered
+            .filter(|(start, _)| *start < from + 20_000)
+            .map(|(a, b)| b - (*a).max(from))
+            .sum();
         from + ON_ITS_WAY + lost
     }
 
@@ -155,29 +176,42 @@ impl<'a> Case<'a> {
         let begins = self.of("begin");
         let touches: Vec<&Touch> = self.touches().collect();
         for cancel in touches.iter().filter(|touch| touch.what == What::Cancel) {
-            let again = touches.iter().any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > cancel.sent));
+            let again = touches
+                .iter()
+                .any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > cancel.sent));
             let Some(acked) = cancel.acked.filter(|_| !again) else { continue };
             let latest = self.slack(acked);
             let late = begins.iter().filter(|begin| begin.start > latest);
-            self.found.extend(late.map(|begin| format!("it began after its cancel: {begin:?}, {cancel:?}")));
+            self.found.extend(
+                late.map(|begin| format!("it began after its cancel: {begin:?}, {cancel:?}")),
+            );
         }
         let held = self.job.plan.held.then_some(0);
-        let holds = touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
+        let holds =
+            touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
         for from in held.into_iter().chain(holds) {
             // A release that was sent before the hold was acknowledged may have come after it.
             let released = touches.iter().filter(|touch| touch.what == What::Release);
-            let until =
-                released.filter(|t| t.acked.is_none_or(|at| at >= from)).map(|t| t.sent).min().unwrap_or(u64::MAX);
+            let until = released
+                .filter(|t| t.acked.is_none_or(|at| at >= from))
+                .map(|t| t.sent)
+                .min()
+                .unwrap_or(u64::MAX);
             let after = if from == 0 { 0 } else { self.slack(from) };
-            let bad = begins.iter().filter(|begin| begin.start > after && begin.start < until.saturating_sub(10));
-            self.found.extend(bad.map(|begin| format!("it began while it was held from {from} to {until}: {begin:?}")));
+            let bad = begins
+                .iter()
+                .filter(|begin| begin.start > after && begin.start < until.saturating_sub(10));
+            self.found.extend(bad.map(|begin| {
+                format!("it began while it was held from {from} to {until}: {begin:?}")
+            }));
         }
         if let Some(at) = self.job.plan.begin {
             for begin in &begins {
                 let ahead = self.facts.clock.most_ahead(self.job.sent, begin.start);
                 let clock = self.facts.boot_at + (begin.start / 1000) as i64 + ahead;
                 if clock + 1 < at {
-                    self.found.push(format!("it began {} s before its time: {begin:?}", at - clock));
+                    self.found
+                        .push(format!("it began {} s before its time: {begin:?}", at - clock));
                 }
             }
         }
@@ -187,7 +221,10 @@ impl<'a> Case<'a> {
     /// What it waits for has ended as it must, before it began.
     fn depends(&mut self) {
         let Some((kind, number)) = self.job.plan.after else { return };
-        let Some((first, start)) = self.of("begin").first().map(|event| (event.at, event.start)) else { return };
+        let Some((first, start)) = self.of("begin").first().map(|event| (event.at, event.start))
+        else {
+            return;
+        };
         let before = &self.facts.jobs[number as usize - 1];
         let told = self.facts.events.get(&number).map_or(&[][..], Vec::as_slice);
         let rows = self.facts.rows.get(&before.name()).map_or(&[][..], Vec::as_slice);
@@ -196,7 +233,9 @@ impl<'a> Case<'a> {
             (_, None, _) => vec![None],
             // Its counterpart alone, which may not be there.
             (After::Corr, Some(count), Some(task)) if task < count => vec![Some(task)],
-            (After::Corr, Some(_), Some(_)) => return self.found.push("it began and has no counterpart".to_owned()),
+            (After::Corr, Some(_), Some(_)) => {
+                return self.found.push("it began and has no counterpart".to_owned());
+            }
             (_, Some(count), _) => (0..count).map(Some).collect(),
         };
         let quiet = |what: What| matches!(what, What::Hold | What::Release | What::Update);
@@ -218,17 +257,22 @@ impl<'a> Case<'a> {
             After::NotOk => free.len() < tasks.len() || before.plan.fails(),
         };
         let has_ended = |task: &Option<u32>| {
-            told.iter().any(|e| e.task == *task && e.what == "end" && e.restart == again && e.at < first)
+            told.iter()
+                .any(|e| e.task == *task && e.what == "end" && e.restart == again && e.at < first)
         };
         // Both may be started in one moment, and tell of it in either order.
         let latest = self.slack(start);
-        let has_begun = |task: &Option<u32>| told.iter().any(|e| e.task == *task && e.start <= latest);
+        let has_begun =
+            |task: &Option<u32>| told.iter().any(|e| e.task == *task && e.start <= latest);
         let is_met = match kind {
             After::Start => free.iter().all(has_begun),
             After::Any | After::Ok | After::NotOk | After::Corr => free.iter().all(has_ended),
         };
         if !fits || !is_met {
-            self.found.push(format!("it began before its dependency {kind:?} on {} was met", before.name()));
+            self.found.push(format!(
+                "it began before its dependency {kind:?} on {} was met",
+                before.name()
+            ));
         }
     }
 
@@ -242,21 +286,30 @@ impl<'a> Case<'a> {
         let allowed = match row.state.as_str() {
             "CANCELLED" => self.was(What::Cancel) || self.was(What::KillClient),
             "FAILED" | "NODE_FAIL" if !is_own => {
-                self.watcher_killed() || (self.job.how == How::Run && (!is_free || self.was_refused()))
+                self.watcher_killed()
+                    || (self.job.how == How::Run && (!is_free || self.was_refused()))
             }
             _ => is_own,
         };
         if !allowed {
             let touches: Vec<&Touch> = self.touches().collect();
-            self.found.push(format!("it is {} {}, of {own} {exit:?}; {touches:?}", row.state, row.exit));
+            self.found
+                .push(format!("it is {} {}, of {own} {exit:?}; {touches:?}", row.state, row.exit));
         }
-        if row.state == "CANCELLED" && !row.started && !self.events.is_empty() && !self.was(What::Requeue) {
+        if row.state == "CANCELLED"
+            && !row.started
+            && !self.events.is_empty()
+            && !self.was(What::Requeue)
+        {
             self.found.push("it was cancelled before it started, and ran".to_owned());
         }
         if is_own && plan.limit.is_none() {
             let ends = self.of("end");
             if !ends.iter().any(|end| end.restart == row.restarts) {
-                self.found.push(format!("its run {} has no end of its own: {:?}", row.restarts, self.events));
+                self.found.push(format!(
+                    "its run {} has no end of its own: {:?}",
+                    row.restarts, self.events
+                ));
             }
         }
         if is_free {
@@ -270,14 +323,17 @@ impl<'a> Case<'a> {
         if self.is_in(self.facts.steps_killed) {
             return;
         }
-        let saw: Vec<(u32, String)> = self.of("saw").iter().map(|event| (event.restart, event.more.clone())).collect();
+        let saw: Vec<(u32, String)> =
+            self.of("saw").iter().map(|event| (event.restart, event.more.clone())).collect();
         let begun: Vec<u32> = self.of("step-begin").iter().map(|event| event.restart).collect();
         let is_right = |(run, saw): &(u32, String)| match saw.as_str() {
             "full" => !begun.contains(run),
             saw => saw == code.to_string() && begun.contains(run),
         };
         if !saw.iter().all(is_right) {
-            self.found.push(format!("its step began in the runs {begun:?} and ended with {saw:?}, not {code}"));
+            self.found.push(format!(
+                "its step began in the runs {begun:?} and ended with {saw:?}, not {code}"
+            ));
         }
     }
 
@@ -287,7 +343,11 @@ impl<'a> Case<'a> {
 
     /// Whether one of its numbers is among these.
     fn is_in(&self, jobs: &BTreeSet<u32>) -> bool {
-        let raw = self.rows.iter().map(|row| row.raw).chain(self.events.iter().filter_map(|event| event.job));
+        let raw = self
+            .rows
+            .iter()
+            .map(|row| row.raw)
+            .chain(self.events.iter().filter_map(|event| event.job));
         raw.into_iter().any(|job| jobs.contains(&job))
     }
 
@@ -310,7 +370,8 @@ impl<'a> Case<'a> {
         }
         self.step();
         if plan.lines > 0 && self.job.tasks.is_none() && self.job.how == How::Batch && again == 0 {
-            let text = fs::read_to_string(self.facts.outputs.join(self.job.number.to_string())).unwrap_or_default();
+            let text = fs::read_to_string(self.facts.outputs.join(self.job.number.to_string()))
+                .unwrap_or_default();
             let lines: String = (0..plan.lines).map(|line| format!("line {line}\n")).collect();
             let notices = text.matches(" CANCELLED AT ").count();
             if notices > 1 {
@@ -322,7 +383,11 @@ impl<'a> Case<'a> {
                 .filter(|line| !line.starts_with("srun: ") && !line.starts_with("slurmstepd: "))
                 .collect();
             if own != lines {
-                self.found.push(format!("its output has {} lines of {}", own.lines().count(), plan.lines));
+                self.found.push(format!(
+                    "its output has {} lines of {}",
+                    own.lines().count(),
+                    plan.lines
+                ));
             }
         }
     }
@@ -335,15 +400,21 @@ pub fn singletons(facts: &Facts<'_>) -> Vec<String> {
     for job in facts.jobs.iter().filter(|job| job.plan.singleton) {
         let events = facts.events.get(&job.number).map_or(&[][..], Vec::as_slice);
         for begin in events.iter().filter(|event| event.what == "begin") {
-            let is_end = |e: &&Event| e.what == "end" && (e.task, e.restart) == (begin.task, begin.restart);
+            let is_end =
+                |e: &&Event| e.what == "end" && (e.task, e.restart) == (begin.task, begin.restart);
             runs.extend(events.iter().find(is_end).map(|end| (begin.at, end.at, job.number)));
         }
     }
     runs.sort_unstable();
     let mut found = Vec::new();
     for (at, (_, end, number)) in runs.iter().enumerate() {
-        let others = runs[at + 1..].iter().take_while(|(begin, ..)| begin < end).filter(|(.., other)| other != number);
-        found.extend(others.map(|(.., other)| format!("t{other} began beside t{number}, and both are to be alone")));
+        let others = runs[at + 1..]
+            .iter()
+            .take_while(|(begin, ..)| begin < end)
+            .filter(|(.., other)| other != number);
+        found.extend(others.map(|(.., other)| {
+            format!("t{other} began beside t{number}, and both are to be alone")
+        }));
     }
     found
 }

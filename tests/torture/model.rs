@@ -9,7 +9,11 @@ impl Clock {
     pub fn most_ahead(&self, from: u64, to: u64) -> i64 {
         let ends = self.0.iter().skip(1).map(|(at, _)| *at).chain([u64::MAX]);
         let spans = self.0.iter().zip(ends);
-        spans.filter(|((at, _), end)| *at <= to && *end >= from).map(|((_, ahead), _)| *ahead).max().unwrap_or(0)
+        spans
+            .filter(|((at, _), end)| *at <= to && *end >= from)
+            .map(|((_, ahead), _)| *ahead)
+            .max()
+            .unwrap_or(0)
     }
 }
 

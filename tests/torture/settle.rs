@@ -45,7 +45,10 @@ pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
             return;
         }
         if begun.elapsed() > PATIENCE {
-            world.report(format!("the queue does not become empty: {}{}", queue.stdout, queue.stderr));
+            world.report(format!(
+                "the queue does not become empty: {}{}",
+                queue.stdout, queue.stderr
+            ));
             for line in &lines {
                 world.run("scancel", &[line.split('|').next().unwrap_or_default().to_owned()]);
             }
@@ -62,7 +65,9 @@ fn help_on(world: &World, line: &str, is_late: bool) {
     let [job, state, reason, name] = line.split('|').collect::<Vec<_>>()[..] else {
         return world.report(format!("squeue prints {line:?}"));
     };
-    let Some(number) = number_of(name) else { return world.report(format!("who has submitted {line}?")) };
+    let Some(number) = number_of(name) else {
+        return world.report(format!("who has submitted {line}?"));
+    };
     let how = world.jobs()[number as usize - 1].how;
     let (what, command, verb) = match (state, reason) {
         ("PENDING", "JobHeldUser") => (What::Release, "scontrol", Some("release")),
@@ -73,7 +78,12 @@ fn help_on(world: &World, line: &str, is_late: bool) {
         ("RUNNING", _) if how == How::AllocBare && is_late => (What::Cancel, "scancel", None),
         _ => return,
     };
-    world.jobs()[number as usize - 1].touches.push(Touch { what, task: None, sent: now(), acked: None });
+    world.jobs()[number as usize - 1].touches.push(Touch {
+        what,
+        task: None,
+        sent: now(),
+        acked: None,
+    });
     let args: Vec<String> = verb.into_iter().map(str::to_owned).chain([job.to_owned()]).collect();
     world.run(command, &args);
 }
@@ -84,14 +94,17 @@ pub fn verdict(world: &World) -> Verdict {
     let log = fs::read_to_string(&world.log).expect("the log");
     let (events, odd) = events::events(&log);
     found.extend(odd.into_iter().map(|line| format!("the log has the line {line:?}")));
-    let told = world.run("sacct", &[words("-X -n -P -S 1970-01-01 -o"), vec![COLUMNS.to_owned()]].concat());
+    let told = world
+        .run("sacct", &[words("-X -n -P -S 1970-01-01 -o"), vec![COLUMNS.to_owned()]].concat());
     if told.code != Some(0) {
         found.push(format!("sacct: {told:?}"));
     }
     let (rows, odd) = events::rows(&told.stdout);
     found.extend(odd.into_iter().map(|line| format!("sacct prints {line:?}")));
     let jobs = world.jobs().clone();
-    let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is after 1970");
+    let real = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("it is after 1970");
     let facts = Facts {
         jobs: &jobs,
         events: &events::by(events, |event| event.number),
@@ -111,8 +124,17 @@ pub fn verdict(world: &World) -> Verdict {
             bad += 1;
             found.extend(wrong);
             found.push(format!("  all of {}: {job:?}", job.name()));
-            found.extend(facts.events.get(&job.number).into_iter().flatten().map(|event| format!("  {event:?}")));
-            found.extend(facts.rows.get(&job.name()).into_iter().flatten().map(|row| format!("  {row:?}")));
+            found.extend(
+                facts
+                    .events
+                    .get(&job.number)
+                    .into_iter()
+                    .flatten()
+                    .map(|event| format!("  {event:?}")),
+            );
+            found.extend(
+                facts.rows.get(&job.name()).into_iter().flatten().map(|row| format!("  {row:?}")),
+            );
         }
     }
     let mut others = leftovers(world);
@@ -132,13 +154,16 @@ fn leftovers(world: &World) -> Vec<String> {
         found.push(format!("the node is not idle: {cpus:?}"));
     }
     let gpus = world.run("sinfo", &words("-h -p gpu -o GPU_ALLOC,GPUS"));
-    let numbers: Vec<u32> = gpus.stdout.split('|').filter_map(|word| word.trim().parse().ok()).collect();
+    let numbers: Vec<u32> =
+        gpus.stdout.split('|').filter_map(|word| word.trim().parse().ok()).collect();
     if numbers != [0, GPUS] {
         found.push(format!("not all GPUs are free: {gpus:?}"));
     }
     // A client, a daemon and its launcher end and begin; what stays is left over.
     let left = || {
-        let mine = |pid: &i32| proc::parent(*pid).is_some_and(|parent| parent == std::process::id() as i32);
+        let mine = |pid: &i32| {
+            proc::parent(*pid).is_some_and(|parent| parent == std::process::id() as i32)
+        };
         let all = proc::of_directory(&world.slotd.base);
         let known = |pid: &i32| mine(pid) || proc::name(*pid) == "slotd-launcher";
         let left: Vec<i32> = all.iter().copied().filter(|pid| !known(pid)).collect();
@@ -150,7 +175,11 @@ fn leftovers(world: &World) -> Vec<String> {
         (left.is_empty() && launchers <= 1).then_some(())
     });
     let (pids, launchers) = left();
-    found.extend(pids.iter().map(|pid| format!("process {pid} is left: {} {}", proc::name(*pid), proc::cmdline(*pid))));
+    found.extend(
+        pids.iter().map(|pid| {
+            format!("process {pid} is left: {} {}", proc::name(*pid), proc::cmdline(*pid))
+        }),
+    );
     if launchers > 1 {
         found.push(format!("there are {launchers} launchers"));
     }
@@ -160,7 +189,11 @@ fn leftovers(world: &World) -> Vec<String> {
         found.push(format!("slotd db check: {check:?}"));
     }
     let log = world.slotd.log();
-    found.extend(log.lines().filter(|line| line.contains("panicked")).map(|line| format!("the daemon's log: {line}")));
+    found.extend(
+        log.lines()
+            .filter(|line| line.contains("panicked"))
+            .map(|line| format!("the daemon's log: {line}")),
+    );
     found
 }
 
@@ -170,8 +203,11 @@ fn files(world: &World, found: &mut Vec<String>) {
     const KEPT: [&str; 4] = ["script.sh", "job.json", "runner.sh", "exit_status"];
     let killed = &*world.watchers_killed.lock().unwrap() | &*world.steps_killed.lock().unwrap();
     for dir in fs::read_dir(world.slotd.root.join("lib/jobs")).into_iter().flatten().flatten() {
-        let was_killed =
-            dir.file_name().to_str().and_then(|job| job.parse().ok()).is_some_and(|job| killed.contains(&job));
+        let was_killed = dir
+            .file_name()
+            .to_str()
+            .and_then(|job| job.parse().ok())
+            .is_some_and(|job| killed.contains(&job));
         for file in fs::read_dir(dir.path()).into_iter().flatten().flatten() {
             let name = file.file_name().to_string_lossy().into_owned();
             let is_record = KEPT.contains(&name.as_str()) || name.ends_with(".exit");
@@ -187,7 +223,12 @@ pub fn keep(world: &World, seed: u64) -> PathBuf {
     let to = std::env::temp_dir().join(format!("slotd-torture-{seed}"));
     drop(fs::remove_dir_all(&to));
     fs::create_dir_all(&to).expect("a folder to keep things in");
-    for from in [world.slotd.root.clone(), world.log.clone(), world.slotd.log_path(), world.slotd.path("out")] {
+    for from in [
+        world.slotd.root.clone(),
+        world.log.clone(),
+        world.slotd.log_path(),
+        world.slotd.path("out"),
+    ] {
         let done = Command::new("cp").arg("-a").arg(&from).arg(&to).status();
         assert!(done.is_ok_and(|status| status.success()), "{} cannot be kept", from.display());
     }

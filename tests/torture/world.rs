@@ -161,9 +161,15 @@ impl World {
 
     /// Runs a command that may wait as long as it is told to.
     pub fn wait_for(&self, mut command: Command, patience: impl Fn() -> Duration) -> Said {
-        let path = self.slotd.base.join("said").join(self.serial.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = self
+            .slotd
+            .base
+            .join("said")
+            .join(self.serial.fetch_add(1, Ordering::Relaxed).to_string());
         let (stdout, stderr) = (path.with_extension("out"), path.with_extension("err"));
-        command.stdout(File::create(&stdout).expect("a file")).stderr(File::create(&stderr).expect("a file"));
+        command
+            .stdout(File::create(&stdout).expect("a file"))
+            .stderr(File::create(&stderr).expect("a file"));
         let (sent, begun) = (now(), Instant::now());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let pid = child.id() as i32;
@@ -173,7 +179,10 @@ impl World {
                 break ended;
             }
             if begun.elapsed() > patience() {
-                self.report(format!("{command:?} does not end; it said {:?}", fs::read_to_string(&stderr)));
+                self.report(format!(
+                    "{command:?} does not end; it said {:?}",
+                    fs::read_to_string(&stderr)
+                ));
                 slotd_kit::proc::signal(pid, slotd_kit::proc::KILL);
                 child.wait().expect("a child of ours");
                 self.clients.lock().unwrap().remove(&pid);
@@ -215,9 +224,17 @@ impl World {
 
     /// Starts a daemon and does not wait for it.
     pub fn start_daemon(&self, daemon: &mut Option<Child>) {
-        let log = File::options().create(true).append(true).open(self.slotd.log_path()).expect("the daemon's log");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.slotd.log_path())
+            .expect("the daemon's log");
         let mut command = self.slotd.daemon_command();
-        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a descriptor"))
+            .stderr(log)
+            .process_group(0);
         *daemon = Some(command.spawn().expect("the daemon"));
     }
 
@@ -243,7 +260,11 @@ impl World {
         (0..10).any(|_| {
             let (bytes, files) = used(&self.slotd.root);
             // 0 would be no limit.
-            let limit = if inodes { format!("nr_inodes={}", files.max(1)) } else { format!("size={}", bytes.max(1)) };
+            let limit = if inodes {
+                format!("nr_inodes={}", files.max(1))
+            } else {
+                format!("size={}", bytes.max(1))
+            };
             mount(&["-o", &format!("remount,{limit}")], &self.slotd.root)
         })
     }
@@ -265,7 +286,9 @@ impl World {
     /// The daemon's wall clock, seconds since 1970.
     pub fn wall_clock(&self) -> i64 {
         let ahead = self.clock.lock().unwrap().0.last().map_or(0, |(_, ahead)| *ahead);
-        let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is after 1970");
+        let real = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("it is after 1970");
         real.as_secs() as i64 + ahead
     }
 
@@ -273,7 +296,10 @@ impl World {
     pub fn unmount(&self) {
         if self.has_disk {
             let done = Command::new("umount").arg("-l").arg(&self.slotd.root).status();
-            assert!(done.is_ok_and(|status| status.success()), "the disk of the root cannot be taken away");
+            assert!(
+                done.is_ok_and(|status| status.success()),
+                "the disk of the root cannot be taken away"
+            );
         }
     }
 }
@@ -290,6 +316,10 @@ fn used(path: &Path) -> (u64, u64) {
     // SAFETY: zeros are a statvfs.
     let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a path that ends, and a statvfs of ours.
-    assert_eq!(unsafe { libc::statvfs(path.as_ptr(), &mut about) }, 0, "the disk of the root is there");
+    assert_eq!(
+        unsafe { libc::statvfs(path.as_ptr(), &mut about) },
+        0,
+        "the disk of the root is there"
+    );
     ((about.f_blocks - about.f_bfree) * about.f_frsize, about.f_files - about.f_ffree)
 }

@@ -53,14 +53,22 @@ async fn within(timeout: Duration, child: &mut Child) -> Option<io::Result<ExitS
     }
 }
 
-pub(super) async fn run_hook(command: OsString, event: Notify, timeout: Duration, given: Recipient<NoticeGiven>) {
+pub(super) async fn run_hook(
+    command: OsString,
+    event: Notify,
+    timeout: Duration,
+    given: Recipient<NoticeGiven>,
+) {
     let Notify { number, notice } = event;
     let about = about(&notice);
-    let spawned = apart(Command::new("/bin/sh").arg("-c").arg(&command).envs(variables(&notice))).spawn();
+    let spawned =
+        apart(Command::new("/bin/sh").arg("-c").arg(&command).envs(variables(&notice))).spawn();
     let mut child = match spawned {
         Ok(child) => child,
         Err(e) => {
-            return log::warn!("SLOTD_NOTIFY_CMD for {about} could not be started, the next daemon tries again: {e}");
+            return log::warn!(
+                "SLOTD_NOTIFY_CMD for {about} could not be started, the next daemon tries again: {e}"
+            );
         }
     };
     given.do_send(NoticeGiven(number));
@@ -98,7 +106,8 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
         String::from_utf8_lossy(&words).trim().replace('\n', "; ")
     };
     // Something that sendmail leaves behind may hold its standard error: the time-out is for all of it.
-    let both = async { tokio::join!(within(timeout, &mut child), tokio::time::timeout(timeout, talk)) };
+    let both =
+        async { tokio::join!(within(timeout, &mut child), tokio::time::timeout(timeout, talk)) };
     let (ended, words) = both.await;
     let words = words.unwrap_or_default();
     match ended {
@@ -125,7 +134,8 @@ fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
         ("SLOTD_EVENT_TEXT", notice.text.clone()),
     ];
     if let Some(Tally { counts, first, last, .. }) = notice.tally.as_deref() {
-        let id = |job: &Option<NamedJob>| job.as_ref().map(|job| job.id.to_string()).unwrap_or_default();
+        let id =
+            |job: &Option<NamedJob>| job.as_ref().map(|job| job.id.to_string()).unwrap_or_default();
         variables.extend([
             ("SLOTD_EVENT_JOBS", counts.total().to_string()),
             ("SLOTD_EVENT_COMPLETED", counts.of(JobState::Completed).to_string()),

@@ -55,7 +55,12 @@ impl Poster {
     }
 }
 
-pub(super) async fn post(poster: Option<Poster>, url: WebAddress, timeout: Duration, event: Notify) -> Sent {
+pub(super) async fn post(
+    poster: Option<Poster>,
+    url: WebAddress,
+    timeout: Duration,
+    event: Notify,
+) -> Sent {
     let about = about(&event.notice);
     match try_post(poster, &url, timeout, event, &about).await {
         Ok(poster) => Sent { poster: Some(poster), is_told: true },
@@ -81,7 +86,9 @@ async fn try_post(
     loop {
         match poster.answer().await? {
             Posted::Given => return Ok(poster),
-            Posted::Failing(why) => log::warn!("{about} is not posted to {url} yet, it is tried again: {why}"),
+            Posted::Failing(why) => {
+                log::warn!("{about} is not posted to {url} yet, it is tried again: {why}")
+            }
             Posted::GivenUp(why) => {
                 log::warn!("{about} could not be posted to {url}, and is given up: {why}");
                 return Ok(poster);

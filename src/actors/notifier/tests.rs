@@ -33,7 +33,10 @@ impl Handler<NoticeGiven> for Ear {
     }
 }
 
-fn notifier(hook: Option<String>, timeout: Duration) -> (Addr<NotifierActor>, mpsc::UnboundedReceiver<u64>) {
+fn notifier(
+    hook: Option<String>,
+    timeout: Duration,
+) -> (Addr<NotifierActor>, mpsc::UnboundedReceiver<u64>) {
     let (say, given) = mpsc::unbounded_channel();
     let ways = Ways { command: hook.map(OsString::from), timeout, ..Ways::default() };
     (NotifierActor::new(ways, Ear(say).start().recipient()).start(), given)
@@ -69,8 +72,10 @@ async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     // The first ones hang: as many as may run at once.
-    let hook =
-        format!("echo $$ $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_COMMANDS} ] || sleep 1000", log.display());
+    let hook = format!(
+        "echo $$ $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_COMMANDS} ] || sleep 1000",
+        log.display()
+    );
     let (notifier, mut given) = notifier(Some(hook), Duration::from_millis(300));
     for id in 1..=MAX_COMMANDS as u32 + 1 {
         notifier.do_send(end(id));
@@ -80,7 +85,8 @@ async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
     for id in 1..=MAX_COMMANDS as u64 + 1 {
         assert_eq!(given.recv().await, Some(id));
     }
-    let (groups, jobs): (Vec<&str>, Vec<&str>) = seen.iter().filter_map(|line| line.split_once(' ')).unzip();
+    let (groups, jobs): (Vec<&str>, Vec<&str>) =
+        seen.iter().filter_map(|line| line.split_once(' ')).unzip();
     assert_eq!(jobs.last(), Some(&(MAX_COMMANDS + 1).to_string().as_str()));
     // All of them: nothing that this test has started outlives it.
     let groups = groups.iter().map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()));

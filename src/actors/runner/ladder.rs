@@ -63,7 +63,9 @@ impl Ladder {
     /// clock, since an earlier slotd made it, the wall clock has to do: `wall` is now.
     pub fn adopt(&mut self, run: &RunState, wall: Timestamp, now: Duration) {
         let by_wall = |at: Timestamp| now.saturating_sub(wall.since(at));
-        let at = |at: Timestamp| run.clock.map_or_else(|| by_wall(at), |clock| clock.monotonic(at)).min(now);
+        let at = |at: Timestamp| {
+            run.clock.map_or_else(|| by_wall(at), |clock| clock.monotonic(at)).min(now)
+        };
         self.started = run.started_at().or(run.start.map(by_wall));
         self.suspended_at = run.suspended_at.map(at);
         self.suspended = Duration::from_micros(run.suspended_us);
@@ -87,7 +89,8 @@ impl Ladder {
 
     /// How far the time limit is away; `None` without one, and while the job is suspended.
     fn left(&self, now: Duration) -> Option<Duration> {
-        let (started, limit) = (self.started.filter(|_| self.suspended_at.is_none())?, self.limit_secs?);
+        let (started, limit) =
+            (self.started.filter(|_| self.suspended_at.is_none())?, self.limit_secs?);
         let ran = now.saturating_sub(started).saturating_sub(self.suspended);
         Some(Duration::from_secs(limit).saturating_sub(ran))
     }
@@ -101,7 +104,9 @@ impl Ladder {
 impl RunnerActor {
     /// Sets the timers of the time limit and its warning anew.
     pub(super) fn arm_limit(&mut self, ctx: &mut Context<Self>) {
-        for timer in [self.ladder.limit_timer.take(), self.ladder.warn_timer.take()].into_iter().flatten() {
+        for timer in
+            [self.ladder.limit_timer.take(), self.ladder.warn_timer.take()].into_iter().flatten()
+        {
             ctx.cancel_future(timer);
         }
         let Some(left) = self.ladder.left(clock::monotonic()) else { return };
@@ -163,7 +168,9 @@ impl RunnerActor {
             StopCause::Killed { .. } => ("", Duration::ZERO),
             StopCause::Requeue => (" DUE TO JOB REQUEUE", self.setup.kill_wait),
             StopCause::TimeLimit => (" DUE TO TIME LIMIT", self.setup.kill_wait),
-            StopCause::NodeDown => (" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", self.setup.kill_wait),
+            StopCause::NodeDown => {
+                (" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", self.setup.kill_wait)
+            }
             StopCause::ClientLost | StopCause::Released => ("", ORPHAN_GRACE),
         };
         self.terminate(suffix, grace, ctx);

@@ -5,7 +5,9 @@ use crate::actors::launch_plan;
 use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
 use crate::exec::cgroup::JobCgroup;
 use crate::exec::launch_spec::StepCommand;
-use crate::exec::{Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs};
+use crate::exec::{
+    Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs,
+};
 use crate::model::tres::Allocation;
 use crate::model::{ExitCode, ExitRecord, StepId};
 use crate::sched::EndCause;
@@ -23,9 +25,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl RunnerActor {
     fn make_cgroup(&mut self) -> Result<(), LaunchError> {
-        let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) else { return Ok(()) };
-        let alloc =
-            job.run.alloc.as_deref().cloned().unwrap_or_else(|| Allocation { tres: job.tres, ..Allocation::default() });
+        let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) else {
+            return Ok(());
+        };
+        let alloc = job
+            .run
+            .alloc
+            .as_deref()
+            .cloned()
+            .unwrap_or_else(|| Allocation { tres: job.tres, ..Allocation::default() });
         let was_bad = base.is_bad();
         let made = base.job(self.id).map_err(LaunchError::from).and_then(|cgroup| {
             job_dirs::note_cgroup(&self.setup.paths.job_dir(self.id), cgroup.dir())?;
@@ -33,7 +41,9 @@ impl RunnerActor {
         });
         match &made {
             // A limit that this job cannot have says nothing of the others.
-            Err(e) if base.is_bad() => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string()))),
+            Err(e) if base.is_bad() => {
+                self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string())))
+            }
             _ if was_bad => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Ok(()))),
             _ => {}
         }
@@ -112,7 +122,10 @@ impl RunnerActor {
     /// Listens to a step from now on.
     fn follow(&mut self, step: StepId, handle: StepHandle, ctx: &mut Context<Self>) {
         let (commands, mut events) = handle.split();
-        self.steps.insert(step, LiveStep { commands, retry: None, tries: 0, stopped: None, measured_for: Vec::new() });
+        self.steps.insert(
+            step,
+            LiveStep { commands, retry: None, tries: 0, stopped: None, measured_for: Vec::new() },
+        );
         let me = ctx.address();
         actix::spawn(async move {
             loop {
@@ -126,12 +139,18 @@ impl RunnerActor {
         });
     }
 
-    pub(super) fn launch_failed(&mut self, step: StepId, why: &LaunchError, ctx: &mut Context<Self>) {
+    pub(super) fn launch_failed(
+        &mut self,
+        step: StepId,
+        why: &LaunchError,
+        ctx: &mut Context<Self>,
+    ) {
         let fault = match why.fault(&self.setup.paths.job_dir(self.id)) {
             LaunchFault::Host(fault) => Some(fault),
             LaunchFault::Job => None,
         };
-        let record = ExitRecord::launch_failed(why.to_string(), (self.setup.clock)()).by_host(fault);
+        let record =
+            ExitRecord::launch_failed(why.to_string(), (self.setup.clock)()).by_host(fault);
         self.step_over(step, record, None, ctx);
     }
 
@@ -157,7 +176,9 @@ impl RunnerActor {
             // It may run: that the host cannot look now says nothing of it.
             Err(e) if host_fault(&e).is_some() => {
                 log::warn!("job {}: {e}; it is looked at again", self.key(step));
-                ctx.run_later(LOOK_AGAIN, move |runner, ctx| runner.look_again(step, at_start, ctx));
+                ctx.run_later(LOOK_AGAIN, move |runner, ctx| {
+                    runner.look_again(step, at_start, ctx)
+                });
             }
             Err(e) => {
                 log::error!("job {}: {e}", self.key(step));
@@ -190,7 +211,8 @@ impl RunnerActor {
         self.clear_way();
         let made = self.make_cgroup();
         let Some(job) = &self.job else { return };
-        let mut spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, m.ranks);
+        let mut spec =
+            launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, m.ranks);
         if let Err(e) = made.and_then(|()| self.place(&mut spec, None)) {
             // Nobody waits for a batch job: the watcher tells it where its user looks.
             spec.broken = Some(e.to_string());
@@ -215,8 +237,13 @@ impl RunnerActor {
 
     pub(super) fn adopt_job(&mut self, m: AdoptJob, ctx: &mut Context<Self>) {
         // Of its manager's steps the manager tells.
-        let live: Vec<StepId> =
-            m.job.steps.iter().filter(|s| !s.state.is_terminal() && !s.managed).map(|s| s.id).collect();
+        let live: Vec<StepId> = m
+            .job
+            .steps
+            .iter()
+            .filter(|s| !s.state.is_terminal() && !s.managed)
+            .map(|s| s.id)
+            .collect();
         self.ladder.adopt(&m.job.run, (self.setup.clock)(), clock::monotonic());
         self.take(m.job, m.host, ctx);
         // Where it was made, whatever the base is by now.
@@ -247,7 +274,13 @@ impl RunnerActor {
         let mark = Arc::clone(&self.setup.mark);
         let _underway = mark.begin(m.step);
         let mem_mb = m.alloc.tres.mem_mb;
-        let own_mem = m.job.run.alloc.as_ref().is_some_and(|whole| mem_mb < whole.tres.mem_mb).then_some(mem_mb);
+        let own_mem = m
+            .job
+            .run
+            .alloc
+            .as_ref()
+            .is_some_and(|whole| mem_mb < whole.tres.mem_mb)
+            .then_some(mem_mb);
         let spec = launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait);
         match spec.and_then(|mut spec| self.place(&mut spec, own_mem).map(|()| spec)) {
             Ok(spec) => self.launch(spec, m.fds, ctx),

@@ -54,8 +54,10 @@ impl Handler<CancelJobs> for SchedulerActor {
         let mut cx = Cx::at(self.now());
         // A job that is named and unknown is answered for; with a filter it only does not match.
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
-        let targets = if is_named_only { ask.query.jobs.clone() } else { self.core.targets(&ask.query) };
-        let outcomes: Vec<Outcome> = targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
+        let targets =
+            if is_named_only { ask.query.jobs.clone() } else { self.core.targets(&ask.query) };
+        let outcomes: Vec<Outcome> =
+            targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
         let asked = self.ask_managers(&outcomes, ask.signal);
         let reply = self.answer_command(cx.out, outcomes, ask.signal.is_none());
         self.ask_round(ctx);

@@ -64,7 +64,9 @@ impl Counters {
         match state {
             JobState::Completed => self.jobs.completed += 1,
             JobState::Cancelled => self.jobs.cancelled += 1,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => self.jobs.failed += 1,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => {
+                self.jobs.failed += 1
+            }
             JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => {}
         }
     }
@@ -76,7 +78,11 @@ const READINGS: u32 = 1000;
 impl Handler<QueryDiagnostics> for SchedulerActor {
     type Result = MessageResult<QueryDiagnostics>;
 
-    fn handle(&mut self, QueryDiagnostics { reset }: QueryDiagnostics, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        QueryDiagnostics { reset }: QueryDiagnostics,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         let now = self.now();
         let began = Instant::now();
         for _ in 0..READINGS {

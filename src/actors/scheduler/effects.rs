@@ -59,14 +59,18 @@ impl SchedulerActor {
                 }
                 let texts = texts.remove(&id).unwrap_or_default();
                 let config = self.core.config();
-                let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
+                let (host, ranks) =
+                    (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
                 self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
             }
             Effect::Granted(id) => {
                 self.note_launch(id);
                 let Some(job) = self.core.job(id).cloned() else { return };
                 let host = self.core.config().host.clone();
-                self.tell_runner(id, RunnerCommand::Open(OpenAllocation { job: Box::new(job), host }));
+                self.tell_runner(
+                    id,
+                    RunnerCommand::Open(OpenAllocation { job: Box::new(job), host }),
+                );
                 if let Some(view) = self.view(id) {
                     self.tell(id, Answer::Granted { view: Box::new(view) });
                 }
@@ -85,7 +89,8 @@ impl SchedulerActor {
             Effect::ManagerChanged(job, why) => self.tell_manager(job, why),
             Effect::Resized(job) => {
                 if let Some(alloc) = self.core.job(job).and_then(|job| job.run.alloc.clone()) {
-                    let (sharing, is_managed) = (self.core.sharing_steps(job), self.core.is_shared_out(job));
+                    let (sharing, is_managed) =
+                        (self.core.sharing_steps(job), self.core.is_shared_out(job));
                     self.tell_runner(job, RunnerCommand::Resize { alloc, sharing, is_managed });
                 }
             }

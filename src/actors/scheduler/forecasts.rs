@@ -41,8 +41,9 @@ impl Forecasts {
 
     /// The forecast of the present state.
     pub(super) fn present(&mut self, core: &Core, now: Timestamp) -> Arc<Shared> {
-        let is_good =
-            |old: &&Arc<Shared>| old.generation == self.generation && now >= old.at && now.since(old.at) < FRESH;
+        let is_good = |old: &&Arc<Shared>| {
+            old.generation == self.generation && now >= old.at && now.since(old.at) < FRESH
+        };
         if let Some(known) = self.latest.as_ref().filter(is_good) {
             return Arc::clone(known);
         }
@@ -65,7 +66,9 @@ impl Forecasts {
 
 impl Shared {
     pub(super) async fn starts(&self) -> &Starts {
-        self.starts.get_or_init(|| work_out(Arc::clone(&self.turns), Arc::clone(&self.forecast))).await
+        self.starts
+            .get_or_init(|| work_out(Arc::clone(&self.turns), Arc::clone(&self.forecast)))
+            .await
     }
 }
 

@@ -125,7 +125,9 @@ impl<A> InFlight<A> {
             }
             Effect::StopStep { step, .. } => {
                 let (wanted, ticket) = (*step, self.ticket_of(*step)?);
-                self.remove(|effect| matches!(effect, Effect::LaunchStep { step, .. } if *step == wanted));
+                self.remove(
+                    |effect| matches!(effect, Effect::LaunchStep { step, .. } if *step == wanted),
+                );
                 Some(CalledOff::Step(wanted, ticket))
             }
             _ => None,
@@ -180,7 +182,9 @@ impl<A> InFlight<A> {
         let launches = self.remove(|effect| matches!(effect, Effect::Launch(_)));
         let jobs: Vec<JobId> = launches.iter().filter_map(Effect::job).collect();
         let gone: HashSet<JobId> = jobs.iter().copied().collect();
-        self.remove(|effect| is_of_processes(effect) && effect.job().is_some_and(|job| gone.contains(&job)));
+        self.remove(|effect| {
+            is_of_processes(effect) && effect.job().is_some_and(|job| gone.contains(&job))
+        });
         jobs
     }
 
@@ -288,7 +292,10 @@ mod tests {
         commit(&mut line, vec![launch(2), Effect::Ended(JobId(3))]);
         let urgent = vec![usr1(), Effect::Suspend(JOB), Effect::Resume(JOB), stop(1)];
         let sorted = commit(&mut line, [urgent.clone(), vec![Effect::Ended(JOB)]].concat());
-        assert_eq!(sorted, Sorted { at_once: urgent, later: vec![Effect::Ended(JOB)], called_off: Vec::new() });
+        assert_eq!(
+            sorted,
+            Sorted { at_once: urgent, later: vec![Effect::Ended(JOB)], called_off: Vec::new() }
+        );
     }
 
     #[test]
@@ -298,7 +305,8 @@ mod tests {
         assert_eq!(commit(&mut line, vec![usr1()]).later, [usr1()], "there is no process yet");
         let sorted = commit(&mut line, vec![stop(1), Effect::Ended(JOB)]);
         assert_eq!((sorted.at_once, sorted.called_off), (Vec::new(), vec![CalledOff::Job(JOB)]));
-        let left: Vec<Effect> = std::iter::from_fn(|| line.pop()).flat_map(|commit| commit.effects).collect();
+        let left: Vec<Effect> =
+            std::iter::from_fn(|| line.pop()).flat_map(|commit| commit.effects).collect();
         assert_eq!(left, [launch(2), Effect::Ended(JOB)]);
         assert!(!line.acts(JOB) && !line.acts(JobId(2)));
     }
@@ -312,7 +320,11 @@ mod tests {
         let sorted = commit(&mut line, vec![Effect::StopStep { step: STEP, cause }]);
         assert_eq!(sorted.called_off, [CalledOff::Step(STEP, 7)]);
         assert_eq!(line.pop().map(|commit| commit.effects), Some(Vec::new()));
-        assert_eq!(commit(&mut line, vec![Effect::StopStep { step: STEP, cause }]).at_once.len(), 1, "it runs now");
+        assert_eq!(
+            commit(&mut line, vec![Effect::StopStep { step: STEP, cause }]).at_once.len(),
+            1,
+            "it runs now"
+        );
     }
 
     #[test]

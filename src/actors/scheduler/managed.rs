@@ -68,7 +68,12 @@ impl Managers {
 
     /// Has a step signalled that its manager may not have told of yet, or ended where no signal is named. The sender is
     /// dropped where nobody tells whether it runs.
-    pub(super) fn signal(&mut self, job: JobId, step: u32, signal: Option<i32>) -> oneshot::Receiver<bool> {
+    pub(super) fn signal(
+        &mut self,
+        job: JobId,
+        step: u32,
+        signal: Option<i32>,
+    ) -> oneshot::Receiver<bool> {
         let (answer, signalled) = oneshot::channel();
         if let Some(sender) = self.news.get(&job) {
             self.next_ticket += 1;
@@ -98,21 +103,35 @@ impl SchedulerActor {
         let steps = self.core.job(job).map_or(&[][..], |job| &job.steps);
         let has_managed = steps.iter().any(|step| step.managed);
         match target {
-            SignalTarget::Step(StepId::Num(number)) if self.core.is_managed_step(job, StepId::Num(number)) => {
+            SignalTarget::Step(StepId::Num(number))
+                if self.core.is_managed_step(job, StepId::Num(number)) =>
+            {
                 let (step, signal) = (Some(number), Some(signal));
                 self.managers.tell(job, Answer::SignalStep { step, signal, ticket: None });
                 true
             }
             SignalTarget::Steps if has_managed => {
-                let others: Vec<StepId> =
-                    steps.iter().filter(|step| !step.managed && !step.state.is_terminal()).map(|s| s.id).collect();
-                self.managers.tell(job, Answer::SignalStep { step: None, signal: Some(signal), ticket: None });
+                let others: Vec<StepId> = steps
+                    .iter()
+                    .filter(|step| !step.managed && !step.state.is_terminal())
+                    .map(|s| s.id)
+                    .collect();
+                self.managers.tell(
+                    job,
+                    Answer::SignalStep { step: None, signal: Some(signal), ticket: None },
+                );
                 for step in others {
-                    self.tell_runner(job, RunnerCommand::Signal { target: SignalTarget::Step(step), signal });
+                    self.tell_runner(
+                        job,
+                        RunnerCommand::Signal { target: SignalTarget::Step(step), signal },
+                    );
                 }
                 true
             }
-            SignalTarget::Steps | SignalTarget::Batch | SignalTarget::Full | SignalTarget::Step(_) => false,
+            SignalTarget::Steps
+            | SignalTarget::Batch
+            | SignalTarget::Full
+            | SignalTarget::Step(_) => false,
         }
     }
 
@@ -133,7 +152,9 @@ impl SchedulerActor {
 /// Whether this very process runs.
 fn is_there(process: ClientProcess) -> bool {
     let stat = i32::try_from(process.pid).ok().and_then(proc::stat);
-    stat.is_some_and(|stat| stat.start_ticks == process.start_ticks && !matches!(stat.state, b'Z' | b'X'))
+    stat.is_some_and(|stat| {
+        stat.start_ticks == process.start_ticks && !matches!(stat.state, b'Z' | b'X')
+    })
 }
 
 impl Handler<ManageSteps> for SchedulerActor {
@@ -142,19 +163,21 @@ impl Handler<ManageSteps> for SchedulerActor {
     fn handle(&mut self, m: ManageSteps, _: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
         // The end of the one before may be known here later than to its successor.
-        let before = self.core.manager(m.job).filter(|known| *known != m.client && !is_there(*known));
+        let before =
+            self.core.manager(m.job).filter(|known| *known != m.client && !is_there(*known));
         if let Some(before) = before {
             self.core.manager_gone(m.job, before, None, &mut cx);
         }
         let granted = self.core.manage(m.job, m.client, m.within, m.numbers, &mut cx);
-        let (numbers, view, part) = match (granted, self.view(m.job), self.core.managers_part(m.job)) {
-            (Ok(numbers), Some(mut view), Some(part)) => {
-                view.job.steps.clear();
-                (numbers, view, part)
-            }
-            (Err(why), ..) => return Box::pin(async move { Err(why) }),
-            (Ok(_), ..) => return Box::pin(async move { Err(Refusal::UnknownJob) }),
-        };
+        let (numbers, view, part) =
+            match (granted, self.view(m.job), self.core.managers_part(m.job)) {
+                (Ok(numbers), Some(mut view), Some(part)) => {
+                    view.job.steps.clear();
+                    (numbers, view, part)
+                }
+                (Err(why), ..) => return Box::pin(async move { Err(why) }),
+                (Ok(_), ..) => return Box::pin(async move { Err(Refusal::UnknownJob) }),
+            };
         for news in self.managers.unheard.remove(&m.job).unwrap_or_default() {
             let _ = m.news.send(news);
         }
@@ -204,7 +227,8 @@ impl Handler<LeaveSteps> for SchedulerActor {
 
     fn handle(&mut self, m: LeaveSteps, ctx: &mut Self::Context) {
         // One that is back on another connection stays.
-        let is_gone = m.unused.is_some() || self.managers.news.get(&m.job).is_none_or(|news| news.is_closed());
+        let is_gone = m.unused.is_some()
+            || self.managers.news.get(&m.job).is_none_or(|news| news.is_closed());
         if is_gone {
             self.managers.news.remove(&m.job);
             self.managers.forget_askers(m.job);

@@ -2,7 +2,8 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::{
-    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, QueryNode, SiteChange, SubmitJob,
+    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, QueryNode, SiteChange,
+    SubmitJob,
 };
 use crate::exec::cgroup::CgroupBase;
 use crate::model::Refusal;
@@ -27,7 +28,11 @@ impl Handler<QueryNode> for SchedulerActor {
                 .core
                 .partition_loads()
                 .into_iter()
-                .map(|load| PartitionView { partition: load.partition, running: load.running, pending: load.pending })
+                .map(|load| PartitionView {
+                    partition: load.partition,
+                    running: load.running,
+                    pending: load.pending,
+                })
                 .collect(),
             drained: self.core.node_trouble().map(reason),
             outages: {
@@ -72,7 +77,9 @@ impl Handler<ChangeSite> for SchedulerActor {
         let is_of_node = matches!(change, SiteChange::Drains(_));
         match change {
             SiteChange::Configured(config) => self.core.set_config(*config, now),
-            SiteChange::Partition { name, settings } => self.core.update_partition(&name, &settings, now)?,
+            SiteChange::Partition { name, settings } => {
+                self.core.update_partition(&name, &settings, now)?
+            }
             SiteChange::Drains(drains) => self.core.set_drains(drains, now),
         }
         self.log_node();
@@ -87,7 +94,11 @@ impl Handler<ChangeSite> for SchedulerActor {
 impl Handler<NoteMachine> for SchedulerActor {
     type Result = MessageResult<NoteMachine>;
 
-    fn handle(&mut self, NoteMachine(machine): NoteMachine, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        NoteMachine(machine): NoteMachine,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
         let now = self.now();
         let known = self.core.losses();
         self.core.on_machine_seen(machine, now);
@@ -183,7 +194,8 @@ pub(super) fn submit_if_cgroups(
     scheduler: Addr<SchedulerActor>,
 ) -> ResponseFuture<Result<Submitted, Refusal>> {
     Box::pin(async move {
-        let looked = tokio::task::spawn_blocking(move || base.probe().map_err(|e| e.to_string())).await;
+        let looked =
+            tokio::task::spawn_blocking(move || base.probe().map_err(|e| e.to_string())).await;
         match looked {
             Ok(Err(why)) => return Err(Refusal::NoCgroups(why)),
             Ok(Ok(())) => scheduler.do_send(CgroupsChecked(Ok(()))),

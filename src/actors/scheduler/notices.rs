@@ -60,8 +60,13 @@ impl SchedulerActor {
     /// A job asks for mail: once the log says that there is nobody to send it.
     pub(super) fn note_mail_asked(&mut self, mail_type: Option<&str>) {
         let is_asked = mail_type.is_some_and(|types| !types.eq_ignore_ascii_case("NONE"));
-        if is_asked && !self.core.config().audience.mail && !std::mem::replace(&mut self.notices.is_mail_missed, true) {
-            log::warn!("a job asks for mail, and none is sent: there is no sendmail, or SLOTD_SENDMAIL is off");
+        if is_asked
+            && !self.core.config().audience.mail
+            && !std::mem::replace(&mut self.notices.is_mail_missed, true)
+        {
+            log::warn!(
+                "a job asks for mail, and none is sent: there is no sendmail, or SLOTD_SENDMAIL is off"
+            );
         }
     }
 }

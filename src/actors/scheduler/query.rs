@@ -2,7 +2,9 @@
 
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
+use crate::actors::messages::{
+    FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand,
+};
 use crate::exec::launch_spec::StepUsage;
 use crate::model::job::Hold;
 use crate::model::tres::Usage;
@@ -17,8 +19,7 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Of a job whose expected start goes by no limit.
-const ESTIMATE: &str =
-    "its start is an estimate: jobs before it are expected to take as long as earlier ones of their names";
+const ESTIMATE: &str = "its start is an estimate: jobs before it are expected to take as long as earlier ones of their names";
 
 /// How many records are looked at at once: others are served in between.
 const LOOKED_AT: usize = 8192;
@@ -26,7 +27,11 @@ const LOOKED_AT: usize = 8192;
 impl Handler<FindJobs> for SchedulerActor {
     type Result = MessageResult<FindJobs>;
 
-    fn handle(&mut self, FindJobs { query, after }: FindJobs, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        FindJobs { query, after }: FindJobs,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         // A task that an array does not have, or has no more, is not unknown, as in Slurm, which looks for the array.
         let is_unknown = |id: &JobId| self.core.resolve(&JobRef::job(*id)).is_empty();
         let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
@@ -38,7 +43,11 @@ impl Handler<FindJobs> for SchedulerActor {
 impl Handler<QueryJobs> for SchedulerActor {
     type Result = ResponseFuture<JobList>;
 
-    fn handle(&mut self, QueryJobs { query, ids }: QueryJobs, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        QueryJobs { query, ids }: QueryJobs,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         let now = self.now();
         // Views are made of what is wanted alone: the queue may be long, and nothing else happens meanwhile.
         if query.brief {
@@ -46,7 +55,9 @@ impl Handler<QueryJobs> for SchedulerActor {
             return Box::pin(async move { JobList { brief, ..JobList::at(now) } });
         }
         let mut jobs: Vec<JobView> = match query.without_steps {
-            true => ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect(),
+            true => {
+                ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect()
+            }
             false => ids.into_iter().filter_map(|id| self.core.view(id, now)).collect(),
         };
         for job in &mut jobs {
@@ -63,7 +74,8 @@ impl Handler<QueryJobs> for SchedulerActor {
         }
         let is_pending = |view: &JobView| view.run.state == JobState::Pending;
         // The plan starts none that is held.
-        let forecast = query.expected_starts && jobs.iter().any(|view| is_pending(view) && view.hold == Hold::No);
+        let forecast = query.expected_starts
+            && jobs.iter().any(|view| is_pending(view) && view.hold == Hold::No);
         let forecast = forecast.then(|| self.forecasts.present(&self.core, now));
         Box::pin(async move {
             if let Some(forecast) = forecast {
@@ -84,15 +96,21 @@ impl Handler<QueryJobs> for SchedulerActor {
 impl Handler<RefreshLive> for SchedulerActor {
     type Result = MessageResult<RefreshLive>;
 
-    fn handle(&mut self, RefreshLive(mut jobs): RefreshLive, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        RefreshLive(mut jobs): RefreshLive,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         // Before the views: they go by the clocks as they stand now.
         self.now();
         for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
             if let Some(mut live) = self.view(job.id) {
                 // Steps of a manager that have ended are in the database alone.
                 let is_known = |step: &Step| live.steps.iter().any(|known| known.id == step.id);
-                let ended: Vec<Step> =
-                    std::mem::take(&mut job.job.steps).into_iter().filter(|s| s.managed && !is_known(s)).collect();
+                let ended: Vec<Step> = std::mem::take(&mut job.job.steps)
+                    .into_iter()
+                    .filter(|s| s.managed && !is_known(s))
+                    .collect();
                 live.job.steps.extend(ended);
                 live.job.steps.sort_by_key(|step| step.id);
                 *job = live;
@@ -125,22 +143,28 @@ impl Handler<QueryUsage> for SchedulerActor {
                 match jobs.iter_mut().find(|job| job.id == view.id) {
                     Some(job) => {
                         let known: Vec<StepId> = job.steps.iter().map(|step| step.id).collect();
-                        job.steps.extend(view.job.steps.into_iter().filter(|step| !known.contains(&step.id)));
+                        job.steps.extend(
+                            view.job.steps.into_iter().filter(|step| !known.contains(&step.id)),
+                        );
                     }
                     None => jobs.push(view),
                 }
             }
         }
-        let keys: Vec<StepKey> =
-            jobs.iter().flat_map(|job| job.steps.iter().map(|step| StepKey { job: job.id, step: step.id })).collect();
-        let asked: Vec<_> = keys.into_iter().filter_map(|key| Some((key, self.measure(key)?))).collect();
+        let keys: Vec<StepKey> = jobs
+            .iter()
+            .flat_map(|job| job.steps.iter().map(|step| StepKey { job: job.id, step: step.id }))
+            .collect();
+        let asked: Vec<_> =
+            keys.into_iter().filter_map(|key| Some((key, self.measure(key)?))).collect();
         Box::pin(async move {
             let mut measured = Vec::new();
             for (key, answer) in asked {
                 // A runner that has just ended has nothing more to tell.
                 let Ok(Ok(usage)) = timeout(PATIENCE, answer).await else { continue };
                 let of_job = jobs.iter_mut().filter(|job| job.id == key.job);
-                for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step) {
+                for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step)
+                {
                     step.usage = Usage { gpu: step.usage.gpu, ..usage.total };
                 }
                 measured.push((key, usage));

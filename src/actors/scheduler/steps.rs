@@ -37,7 +37,8 @@ impl SchedulerActor {
             return;
         };
         self.step_news.insert(step, news);
-        let (host, is_suspended) = (self.core.config().host.clone(), job.run.state == JobState::Suspended);
+        let (host, is_suspended) =
+            (self.core.config().host.clone(), job.run.state == JobState::Suspended);
         let command = LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds };
         self.tell_runner(step.job, RunnerCommand::LaunchStep(command));
         if is_suspended {
@@ -47,9 +48,18 @@ impl SchedulerActor {
     }
 
     /// A step is over: its client hears of it once that is durable.
-    pub(super) fn end_step(&mut self, key: StepKey, record: ExitRecord, cause: EndCause, mut cx: Cx) {
-        let nothing = (cause == EndCause::NeverLaunched).then(|| self.core.step_came_to_nothing(key, cx.now)).flatten();
-        let (record, cause) = nothing.map_or((record, cause), |failed| (failed, EndCause::LaunchFailed));
+    pub(super) fn end_step(
+        &mut self,
+        key: StepKey,
+        record: ExitRecord,
+        cause: EndCause,
+        mut cx: Cx,
+    ) {
+        let nothing = (cause == EndCause::NeverLaunched)
+            .then(|| self.core.step_came_to_nothing(key, cx.now))
+            .flatten();
+        let (record, cause) =
+            nothing.map_or((record, cause), |failed| (failed, EndCause::LaunchFailed));
         self.core.on_step_ended(key, &record, cause, &mut cx);
         self.running_steps.remove(&key);
         let news = self.step_news.remove(&key);
@@ -97,16 +107,24 @@ impl SchedulerActor {
 
     /// A client that an earlier daemon had is back for its step: it hears what became of it, now or later.
     fn rejoin(&mut self, key: StepKey, news: NewsSender) {
-        let Some(step) = self.core.job(key.job).and_then(|job| job.steps.iter().find(|step| step.id == key.step))
+        let Some(step) = self
+            .core
+            .job(key.job)
+            .and_then(|job| job.steps.iter().find(|step| step.id == key.step))
         else {
             return;
         };
         if step.state.is_terminal() {
             let end = step.end.unwrap_or(step.start);
             let failed = self.core.step_came_to_nothing(key, end);
-            let ended = Answer::StepEnded(Box::new(failed.unwrap_or_else(|| ExitRecord::gone(step.exit, end))));
+            let ended = Answer::StepEnded(Box::new(
+                failed.unwrap_or_else(|| ExitRecord::gone(step.exit, end)),
+            ));
             // After the commit of that end, should it be under way.
-            return self.commit_then(Outbox::default(), Some(Asker::News(Box::new(move || drop(news.send(ended))))));
+            return self.commit_then(
+                Outbox::default(),
+                Some(Asker::News(Box::new(move || drop(news.send(ended))))),
+            );
         }
         // Of a step that has not been found running yet the runner will tell: it runs, it has ended, or it never began.
         if let Some(pids) = self.running_steps.get(&key) {
@@ -133,7 +151,9 @@ impl Handler<AttachClient> for SchedulerActor {
         let known = m.step.and_then(|step| view.steps.iter().find(|known| known.id == step));
         match (m.step, known) {
             (Some(step), None) => {
-                return Box::pin(async move { Err(Refusal::Forgotten { job: m.job, step: Some(step) }) });
+                return Box::pin(async move {
+                    Err(Refusal::Forgotten { job: m.job, step: Some(step) })
+                });
             }
             (_, Some(step)) => self.rejoin(StepKey { job: m.job, step: step.id }, m.news),
             (None, None) => {}
@@ -153,7 +173,9 @@ impl Handler<CreateStep> for SchedulerActor {
     fn handle(&mut self, m: CreateStep, ctx: &mut Self::Context) -> Self::Result {
         let CreateStep { launch, ticket, env, fds, news } = m;
         let (job, client) = (launch.job, launch.client);
-        if let Some(step) = self.core.step_of(job, client).map(|step| step.id).filter(|_| launch.again) {
+        if let Some(step) =
+            self.core.step_of(job, client).map(|step| step.id).filter(|_| launch.again)
+        {
             self.rejoin(StepKey { job, step }, news);
             return Box::pin(async { Ok(()) });
         }
@@ -164,7 +186,9 @@ impl Handler<CreateStep> for SchedulerActor {
         let asker = StepAsker { ticket, client: Some(client) };
         match self.core.create_step(job, launch.request.clone(), asker, &mut cx) {
             Err(refusal) => return Box::pin(async move { Err(refusal) }),
-            Ok(StepStart::Now(step, alloc)) => cx.out.effects.push(Effect::LaunchStep { step, ticket, alloc }),
+            Ok(StepStart::Now(step, alloc)) => {
+                cx.out.effects.push(Effect::LaunchStep { step, ticket, alloc })
+            }
             Ok(StepStart::Waits) => drop(news.send(Answer::StepWaits)),
         }
         self.tickets.insert(ticket, Ticket { launch, env, fds, news });

@@ -45,7 +45,11 @@ impl Handler<SubmitJob> for SchedulerActor {
 impl Handler<TestSubmission> for SchedulerActor {
     type Result = ResponseFuture<Result<Estimate, Refusal>>;
 
-    fn handle(&mut self, TestSubmission(submission): TestSubmission, _: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        TestSubmission(submission): TestSubmission,
+        _: &mut Self::Context,
+    ) -> Self::Result {
         let now = self.now();
         let trial = self.core.trial(submission, now).map(|trial| {
             let starts = self.forecasts.once(trial.forecast);

@@ -53,7 +53,10 @@ impl Handler<Commits> for SlowStore {
 }
 
 fn client(pid: u32) -> Client {
-    Client { process: ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() }, ..Client::default() }
+    Client {
+        process: ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() },
+        ..Client::default()
+    }
 }
 
 /// Hands on what the notify hook would be told.
@@ -148,9 +151,16 @@ impl Lab {
         Lab { scheduler, commits, together, told, alarm, forecasts }
     }
 
-    fn submit(&self, change: impl FnOnce(&mut JobRequest)) -> actix::prelude::Request<SchedulerActor, SubmitJob> {
-        let mut request =
-            JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
+    fn submit(
+        &self,
+        change: impl FnOnce(&mut JobRequest),
+    ) -> actix::prelude::Request<SchedulerActor, SubmitJob> {
+        let mut request = JobRequest {
+            name: "t".to_owned(),
+            work_dir: "/".to_owned(),
+            hold: true,
+            ..JobRequest::default()
+        };
         change(&mut request);
         self.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(1)), ..Submission::default() },
@@ -194,8 +204,12 @@ async fn a_submission_that_is_made_again_counts_once() {
     lab.acknowledge().await;
     let id = first.await.expect("an answer").expect("a job").job;
     let again = |pid, again| {
-        let request =
-            JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
+        let request = JobRequest {
+            name: "t".to_owned(),
+            work_dir: "/".to_owned(),
+            hold: true,
+            ..JobRequest::default()
+        };
         lab.scheduler.send(SubmitJob {
             submission: Submission { request, client: Some(client(pid)), ..Submission::default() },
             again,
@@ -221,8 +235,14 @@ async fn a_submission_that_is_made_again_counts_once() {
 #[actix_rt::test]
 async fn a_refused_submission_changes_nothing() {
     let mut lab = Lab::new();
-    let refused = lab.submit(|request| request.partition = Some("nosuch".to_owned())).await.expect("an answer");
-    assert_eq!(refused, Err(Refusal::UnknownPartition { name: "nosuch".to_owned(), known: vec!["cpu".to_owned()] }));
+    let refused = lab
+        .submit(|request| request.partition = Some("nosuch".to_owned()))
+        .await
+        .expect("an answer");
+    assert_eq!(
+        refused,
+        Err(Refusal::UnknownPartition { name: "nosuch".to_owned(), known: vec!["cpu".to_owned()] })
+    );
     assert!(lab.commits.try_recv().is_err());
 }
 
@@ -261,7 +281,10 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     lab.acknowledge().await;
     assert!(one.await.expect("an answer")[0].result.is_ok());
     assert!(heard.try_recv().is_err(), "two tasks are left");
-    let rest = crate::protocol::request::CancelAsk { query: JobQuery::of(vec![JobRef::job(id)]), ..cancel };
+    let rest = crate::protocol::request::CancelAsk {
+        query: JobQuery::of(vec![JobRef::job(id)]),
+        ..cancel
+    };
     let rest = lab.scheduler.send(CancelJobs(rest));
     lab.acknowledge().await;
     rest.await.expect("an answer");
@@ -311,13 +334,17 @@ async fn a_job_that_is_cancelled_before_its_start_is_durable_never_starts() {
     assert_eq!(start.texts_for, [id]);
     let answer = lab.scheduler.send(cancel(id));
     // The end of it comes by itself: a runner that was made here would end this process.
-    let rest = [lab.commits.recv().await, lab.commits.recv().await].map(|commit| commit.expect("a commit").seq);
+    let rest = [lab.commits.recv().await, lab.commits.recv().await]
+        .map(|commit| commit.expect("a commit").seq);
     for seq in [start.seq, rest[0], rest[1]] {
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     assert_eq!(answer.await.expect("an answer")[0].result, Ok(vec![id]));
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer").jobs;
-    assert_eq!((jobs[0].run.state, jobs[0].run.exit), (crate::model::JobState::Cancelled, ExitCode::signal(15)));
+    assert_eq!(
+        (jobs[0].run.state, jobs[0].run.exit),
+        (crate::model::JobState::Cancelled, ExitCode::signal(15))
+    );
 }
 
 fn of(query: JobQuery, id: JobId) -> QueryJobs {
@@ -336,10 +363,15 @@ async fn others_are_answered_while_a_forecast_is_worked_out() {
     let turn = Arc::clone(&lab.forecasts).acquire_owned().await.expect("it is open");
     let starts = JobQuery { expected_starts: true, ..JobQuery::default() };
     let forecast = lab.scheduler.send(of(starts, id));
-    let submission =
-        Submission { request: JobRequest { name: "t".to_owned(), ..JobRequest::default() }, ..Submission::default() };
+    let submission = Submission {
+        request: JobRequest { name: "t".to_owned(), ..JobRequest::default() },
+        ..Submission::default()
+    };
     let trial = lab.scheduler.send(TestSubmission(submission));
-    let mut waiting = Box::pin(async move { (forecast.await.expect("an answer"), trial.await.expect("an answer")) });
+    let mut waiting =
+        Box::pin(
+            async move { (forecast.await.expect("an answer"), trial.await.expect("an answer")) },
+        );
     let plain = tokio::select! {
         biased;
         early = &mut waiting => panic!("answered without a forecast: {early:?}"),
@@ -374,7 +406,11 @@ impl Lab {
     }
 
     async fn known(&self) -> Vec<JobId> {
-        self.scheduler.send(FindJobs { query: Arc::default(), after: None }).await.expect("an answer").ids
+        self.scheduler
+            .send(FindJobs { query: Arc::default(), after: None })
+            .await
+            .expect("an answer")
+            .ids
     }
 }
 
@@ -391,7 +427,11 @@ async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
     lab.fault(vec![commit.seq]);
     assert_eq!(first.await.expect("an answer"), Err(NOT_STORED));
     assert_eq!(lab.known().await, []);
-    assert_eq!(lab.submit(|_| {}).await.expect("an answer"), Err(NOT_STORED), "nothing is taken meanwhile");
+    assert_eq!(
+        lab.submit(|_| {}).await.expect("an answer"),
+        Err(NOT_STORED),
+        "nothing is taken meanwhile"
+    );
     for seq in [commit.seq, start.seq] {
         // No runner is made.
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
@@ -406,11 +446,19 @@ async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
 async fn a_client_that_came_back_for_its_submission_hears_the_same() {
     let mut lab = Lab::new();
     let (first, _) = (lab.submit(|_| {}), lab.commits.recv().await);
-    let request = JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
+    let request = JobRequest {
+        name: "t".to_owned(),
+        work_dir: "/".to_owned(),
+        hold: true,
+        ..JobRequest::default()
+    };
     let submission = Submission { request, client: Some(client(1)), ..Submission::default() };
     let again = lab.scheduler.send(SubmitJob { submission, again: true, news: None });
     lab.fault(vec![1]);
-    assert_eq!([first.await.expect("an answer"), again.await.expect("an answer")], [Err(NOT_STORED), Err(NOT_STORED)]);
+    assert_eq!(
+        [first.await.expect("an answer"), again.await.expect("an answer")],
+        [Err(NOT_STORED), Err(NOT_STORED)]
+    );
 }
 
 #[actix_rt::test]
@@ -426,7 +474,10 @@ async fn a_command_is_answered_while_nothing_can_be_written() {
     let commit = lab.commits.recv().await.expect("a commit");
     lab.fault(Vec::new());
     assert_eq!(before.await.expect("an answer")[0].result, unrecorded);
-    assert_eq!(lab.scheduler.send(cancel(JobId(2))).await.expect("an answer")[0].result, unrecorded);
+    assert_eq!(
+        lab.scheduler.send(cancel(JobId(2))).await.expect("an answer")[0].result,
+        unrecorded
+    );
     let unknown = lab.scheduler.send(cancel(JobId(3))).await.expect("an answer");
     assert_eq!(unknown[0].result, Err(Refusal::UnknownJob));
     let later = lab.commits.recv().await.expect("a commit");
@@ -450,7 +501,8 @@ impl Handler<RunnerCommand> for Idler {
 async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_disk() {
     let mut lab = Lab::of(Audience::default(), Box::new(|_| Idler.start().recipient()));
     let requeue = |job| {
-        let (jobs, action) = (vec![JobRef::job(job)], crate::protocol::request::ControlAction::Requeue);
+        let (jobs, action) =
+            (vec![JobRef::job(job)], crate::protocol::request::ControlAction::Requeue);
         ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() }
     };
     for id in [1, 2].map(JobId) {
@@ -464,7 +516,10 @@ async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_dis
     lab.acknowledge().await;
     lab.fault(Vec::new());
     let unrecorded = Err(Refusal::Unrecorded(StoreFault::Io));
-    assert_eq!(lab.scheduler.send(requeue(JobId(2))).await.expect("an answer")[0].result, unrecorded);
+    assert_eq!(
+        lab.scheduler.send(requeue(JobId(2))).await.expect("an answer")[0].result,
+        unrecorded
+    );
     for id in [1, 2].map(JobId) {
         for again in [false, true] {
             let told = lab.scheduler.send(cancel(id)).await.expect("an answer");
@@ -506,7 +561,8 @@ async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
     assert_eq!(start.texts_for, [id]);
     lab.fault(Vec::new());
     let back = lab.commits.recv().await.expect("a commit");
-    let state = |jobs: crate::model::view::JobList| (jobs.jobs[0].run.state, jobs.jobs[0].run.restarts);
+    let state =
+        |jobs: crate::model::view::JobList| (jobs.jobs[0].run.state, jobs.jobs[0].run.restarts);
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer");
     assert_eq!(state(jobs), (crate::model::JobState::Pending, 0));
     for seq in [start.seq, back.seq] {
@@ -514,12 +570,17 @@ async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     lab.scheduler.do_send(StoreWell);
-    assert_eq!(lab.commits.recv().await.expect("a commit").texts_for, [id], "it starts when it can be written");
+    assert_eq!(
+        lab.commits.recv().await.expect("a commit").texts_for,
+        [id],
+        "it starts when it can be written"
+    );
 }
 
 #[actix_rt::test]
 async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken_back() {
-    let mut lab = Lab::with(Audience { command: Events::NONE.with(Event::Job), ..Audience::default() });
+    let mut lab =
+        Lab::with(Audience { command: Events::NONE.with(Event::Job), ..Audience::default() });
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
     let first = first.await.expect("an answer").expect("a job").job;
@@ -543,7 +604,10 @@ async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     assert_eq!(lab.known().await, [first]);
-    assert_eq!(lab.told.recv().await.map(|end| (end.number, end.notice.job_id)), Some((7, "1".to_owned())));
+    assert_eq!(
+        lab.told.recv().await.map(|end| (end.number, end.notice.job_id)),
+        Some((7, "1".to_owned()))
+    );
     assert!(lab.told.try_recv().is_err(), "nobody knows of the second job");
     lab.scheduler.do_send(NoticeGiven(7));
     let given = lab.commits.recv().await.expect("a commit");

@@ -39,7 +39,9 @@ pub(super) enum Told {
 impl Asker {
     pub(super) fn tell(self, told: Told) {
         match self {
-            Asker::Submission(_, clients) => clients.into_iter().for_each(|client| tell(client, told)),
+            Asker::Submission(_, clients) => {
+                clients.into_iter().for_each(|client| tell(client, told))
+            }
             Asker::Command(client) => tell(client, told),
             Asker::News(send) => send(),
         }
@@ -123,7 +125,9 @@ impl SchedulerActor {
 
     /// The next daemon would not know that it is over, and start it.
     fn would_start(&self, id: JobId) -> bool {
-        let is_undone = |job: &Job| job.run.start.is_none() || (job.run.state.is_active() && !self.is_ending(id));
+        let is_undone = |job: &Job| {
+            job.run.start.is_none() || (job.run.state.is_active() && !self.is_ending(id))
+        };
         self.in_flight.is_unrecorded(id) && self.core.job(id).is_some_and(is_undone)
     }
 
@@ -134,7 +138,9 @@ impl SchedulerActor {
             Reason::TimeLimit => job.request.requeue,
             _ => false,
         };
-        self.core.job(id).is_some_and(|job| job.run.state == JobState::Completing && !comes_back(job))
+        self.core
+            .job(id)
+            .is_some_and(|job| job.run.state == JobState::Completing && !comes_back(job))
     }
 
     /// A client asks anew for a job that it has submitted: it hears of it when the first answer would come.
@@ -214,7 +220,9 @@ impl Handler<Unstored> for SchedulerActor {
         let Unstored { fault, message, withdrawn } = m;
         let now = self.now();
         if self.fault() != Some(fault) {
-            log::error!("{fault} ({message}): no jobs are taken or started until it can be written");
+            log::error!(
+                "{fault} ({message}): no jobs are taken or started until it can be written"
+            );
             let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
             self.trouble = Some(StoreTrouble { fault, message, since });
             self.core.set_store_trouble(Some(fault.to_string()), now);

@@ -116,15 +116,20 @@ impl Handler<WatchJob> for SchedulerActor {
     type Result = Option<JobView>;
 
     fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
-        let mut views: Vec<JobView> =
-            self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
+        let mut views: Vec<JobView> = self
+            .core
+            .resolve(&JobRef::job(m.job))
+            .into_iter()
+            .filter_map(|id| self.view(id))
+            .collect();
         let live = views.iter().filter(|view| !view.run.state.is_terminal());
         if let Some(live) = live.max_by_key(|view| view.run.state.is_active()).cloned() {
             self.watch(m.job, m.news);
             // Of an array those that are over already count too: the watch keeps the worst of them.
             if let Some(watch) = self.watchers.get_mut(&m.job) {
                 views.retain(|view| view.run.state.is_terminal());
-                watch.worst = views.into_iter().max_by_key(|view| view.run.exit.as_shell()).map(Box::new);
+                watch.worst =
+                    views.into_iter().max_by_key(|view| view.run.exit.as_shell()).map(Box::new);
             }
             return Some(live);
         }

@@ -13,7 +13,8 @@ use crate::store::StoreError;
 use actix::prelude::*;
 use std::collections::BTreeSet;
 
-const FAULTS: [StoreFault; 4] = [StoreFault::Full, StoreFault::Locked, StoreFault::Io, StoreFault::ReadOnly];
+const FAULTS: [StoreFault; 4] =
+    [StoreFault::Full, StoreFault::Locked, StoreFault::Io, StoreFault::ReadOnly];
 
 /// What the store says to the scheduler.
 pub enum Said {
@@ -74,18 +75,21 @@ impl Disk {
             Some(_) => 0,
         };
         let mut commits = self.backlog.take().into_iter();
-        let mut said: Vec<Said> = commits.by_ref().take(stored).map(|commit| self.store(commit)).collect();
+        let mut said: Vec<Said> =
+            commits.by_ref().take(stored).map(|commit| self.store(commit)).collect();
         let left: Vec<Commit> = commits.collect();
         if most > 0 {
             self.unsynced.clear();
         }
         if self.fault == Some(StoreFault::Io) {
-            self.unsynced = left.iter().take(most).flat_map(|commit| commit.changes.clone()).collect();
+            self.unsynced =
+                left.iter().take(most).flat_map(|commit| commit.changes.clone()).collect();
         }
         left.into_iter().for_each(|commit| self.backlog.push(commit));
         match self.fault {
             Some(fault) if stored < most => {
-                let error = StoreError::Fault { doing: "commit", fault, message: fault.to_string() };
+                let error =
+                    StoreError::Fault { doing: "commit", fault, message: fault.to_string() };
                 said.extend(self.backlog.fail(error).map(Said::Unstored));
             }
             Some(_) => {}
@@ -110,7 +114,9 @@ impl Disk {
         let mut found = BTreeSet::new();
         if rng.bool() {
             for change in std::mem::take(&mut self.unsynced) {
-                found.extend(matches!(change, Change::Insert { .. }).then(|| change.job()).flatten());
+                found.extend(
+                    matches!(change, Change::Insert { .. }).then(|| change.job()).flatten(),
+                );
                 self.stored.apply(change);
             }
         }

@@ -18,7 +18,11 @@ pub struct FreshTexts {
 
 impl FreshTexts {
     /// Keeps what a commit says of the texts of these jobs.
-    pub fn note<'a>(&mut self, jobs: impl Iterator<Item = &'a JobId>, changes: impl Iterator<Item = &'a Change>) {
+    pub fn note<'a>(
+        &mut self,
+        jobs: impl Iterator<Item = &'a JobId>,
+        changes: impl Iterator<Item = &'a Change>,
+    ) {
         self.new = jobs.map(|job| (*job, Texts::None)).collect();
         for change in changes {
             if let Change::Insert { job, texts } = change

@@ -76,7 +76,10 @@ fn is_null(fd: BorrowedFd<'_>) -> bool {
 ///
 /// # Errors
 /// There is no pseudo-terminal, or this process may not have as many descriptors as the tasks need.
-pub(super) fn connect(launch: &mut StepLaunch, options: &StepOptions) -> io::Result<(ClientStreams, Vec<OwnedFd>)> {
+pub(super) fn connect(
+    launch: &mut StepLaunch,
+    options: &StepOptions,
+) -> io::Result<(ClientStreams, Vec<OwnedFd>)> {
     let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
     // Of hundreds of tasks: both ends of three pipes for each. The launch has the limit of the tasks already.
     let _ = limits::raise_descriptors();
@@ -151,7 +154,8 @@ impl Connector<'_> {
         let slave = self.hand_over(pty.slave);
         let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::Null };
         launch.streams = vec![none; self.tasks as usize];
-        launch.streams[0] = TaskStreams { stdin: slave.clone(), stdout: slave.clone(), stderr: slave };
+        launch.streams[0] =
+            TaskStreams { stdin: slave.clone(), stdout: slave.clone(), stderr: slave };
         launch.pty = true;
         Ok(())
     }
@@ -171,7 +175,8 @@ impl Connector<'_> {
 
     fn input(&mut self, task: u32) -> io::Result<Stream> {
         let stdin = io::stdin();
-        if self.options.as_is || is_null(stdin.as_fd()) || (self.tasks == 1 && !stdin.is_terminal()) {
+        if self.options.as_is || is_null(stdin.as_fd()) || (self.tasks == 1 && !stdin.is_terminal())
+        {
             return self.own(0);
         }
         let (theirs, ours) = pipe()?;
@@ -182,7 +187,8 @@ impl Connector<'_> {
 
     fn output(&mut self, task: u32, to_stderr: bool) -> io::Result<Stream> {
         let StepOptions { label, unbuffered, as_is, .. } = *self.options;
-        let is_terminal = if to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        let is_terminal =
+            if to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let is_alone = self.tasks == 1 && !label;
         if as_is || (is_alone && !is_terminal) {
             return self.own(if to_stderr { 2 } else { 1 });

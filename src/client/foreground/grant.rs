@@ -50,9 +50,15 @@ pub fn wait_for_grant(
             return Ok(grant);
         }
         let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
-        let mut fds = [PollFd::new(daemon, PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
-        let timeout =
-            if told { PollTimeout::NONE } else { PollTimeout::try_from(QUIET_WAIT).unwrap_or(PollTimeout::MAX) };
+        let mut fds = [
+            PollFd::new(daemon, PollFlags::POLLIN),
+            PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN),
+        ];
+        let timeout = if told {
+            PollTimeout::NONE
+        } else {
+            PollTimeout::try_from(QUIET_WAIT).unwrap_or(PollTimeout::MAX)
+        };
         match poll(&mut fds, timeout) {
             Ok(0) => {
                 told = true;
@@ -84,7 +90,10 @@ pub fn wait_for_grant(
                 back = Some(SocketWatch::new(&caller.paths)?);
             }
             if let Ok(mut fresh) = Connection::open(&caller.paths) {
-                fresh.send(&Request::Attach { job, client: caller.client, step: None, holds: true }, &[])?;
+                fresh.send(
+                    &Request::Attach { job, client: caller.client, step: None, holds: true },
+                    &[],
+                )?;
                 *conn = fresh;
                 back = None;
             }
@@ -107,8 +116,10 @@ pub fn wait_for_release(conn: &mut Connection) -> Result<Option<JobState>, Clien
                 return Ok(Some(view.run.state));
             }
         }
-        let mut fds =
-            [PollFd::new(conn.as_fd(), PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [
+            PollFd::new(conn.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN),
+        ];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(e) => return Err(io::Error::from(e).into()),
@@ -127,8 +138,12 @@ pub fn wait_for_release(conn: &mut Connection) -> Result<Option<JobState>, Clien
 fn told_grant(conn: &mut Connection) -> Result<Option<Grant>, ClientError> {
     while let Some(answer) = conn.next_whole()? {
         match answer {
-            Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Some(Grant::Ended(view))),
-            Answer::Granted { view } if view.run.state.is_active() => return Ok(Some(Grant::Granted(view))),
+            Answer::Granted { view } if view.run.state.is_terminal() => {
+                return Ok(Some(Grant::Ended(view)));
+            }
+            Answer::Granted { view } if view.run.state.is_active() => {
+                return Ok(Some(Grant::Granted(view)));
+            }
             Answer::Ended { view } => return Ok(Some(Grant::Ended(view))),
             Answer::Refused(why) => return Err(ClientError::Refused(why)),
             _ => {}

@@ -63,7 +63,8 @@ impl Signals {
 
     /// Whether Ctrl-C was typed and not read yet. What else waits is for tasks that are gone.
     pub fn typed_interrupt_waits(&self) -> bool {
-        std::iter::from_fn(|| self.fd.read_signal().ok().flatten()).any(|info| is_typed_interrupt(&info))
+        std::iter::from_fn(|| self.fd.read_signal().ok().flatten())
+            .any(|info| is_typed_interrupt(&info))
     }
 }
 
@@ -89,7 +90,13 @@ mod tests {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (info.si_signo, info.si_code) = (libc::SIGINT, code);
             let (process, thread) = (libc::getpid(), libc::gettid());
-            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, libc::SIGINT, &raw const info)
+            libc::syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                process,
+                thread,
+                libc::SIGINT,
+                &raw const info,
+            )
         };
         assert_eq!(done, 0);
     }

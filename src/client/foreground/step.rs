@@ -193,13 +193,19 @@ impl Foreground<'_> {
             Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
             // The end of the step itself may still be on its way: it was told first if it was known first.
             Answer::Ended { view } => return Ok(Some(StepOutcome::JobEnded(view))),
-            Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Some(StepOutcome::JobEnded(view))),
+            Answer::Granted { view } if view.run.state.is_terminal() => {
+                return Ok(Some(StepOutcome::JobEnded(view)));
+            }
             _ => {}
         }
         Ok(None)
     }
 
-    fn started(&mut self, step: StepId, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
+    fn started(
+        &mut self,
+        step: StepId,
+        observer: &mut dyn StepObserver,
+    ) -> Result<(), ClientError> {
         self.step = Some(step);
         self.launch = None;
         let tasks = u32::try_from(self.ended.len()).unwrap_or(1);
@@ -248,7 +254,10 @@ impl Foreground<'_> {
             match event {
                 StepEvent::TaskEnded { rank, exit } => self.task_ended(rank, exit, observer),
                 StepEvent::Ended(record) => return Some(Box::new(record)),
-                StepEvent::Started { .. } | StepEvent::Usage(_) | StepEvent::Stays | StepEvent::Refused(_) => {}
+                StepEvent::Started { .. }
+                | StepEvent::Usage(_)
+                | StepEvent::Stays
+                | StepEvent::Refused(_) => {}
             }
         }
         None
@@ -262,7 +271,10 @@ impl Foreground<'_> {
         if !self.aborted {
             self.first_end.get_or_insert_with(Instant::now);
         }
-        if self.kill_on_bad_exit && !exit.is_success() && self.ended.iter().flatten().all(|e| e.is_success()) {
+        if self.kill_on_bad_exit
+            && !exit.is_success()
+            && self.ended.iter().flatten().all(|e| e.is_success())
+        {
             observer.say(&format!("Terminating StepId={}", self.name()));
         }
         if let Some(ended) = self.ended.get_mut(task as usize) {
@@ -285,8 +297,11 @@ impl Foreground<'_> {
             entries.push((tie.as_fd(), PollFlags::POLLIN, Event::Watcher));
         }
         let streams = self.streams.poll_entries(stdin.as_fd(), self.runs);
-        entries.extend(streams.into_iter().map(|(fd, flags, event)| (fd, flags, Event::Stream(event))));
-        let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
+        entries.extend(
+            streams.into_iter().map(|(fd, flags, event)| (fd, flags, Event::Stream(event))),
+        );
+        let mut fds: Vec<PollFd<'_>> =
+            entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         let timeout = match (self.options.wait_secs, self.first_end) {
             (Some(secs), Some(first)) if secs > 0 => {
                 let left = Duration::from_secs(secs).saturating_sub(first.elapsed());
@@ -301,7 +316,11 @@ impl Foreground<'_> {
         }
         // From the back: a stream that has ended is taken out of its list. Signals before the daemon's news.
         let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !r.is_empty());
-        let ready = entries.iter().zip(&fds).filter(|(_, fd)| is_ready(fd)).map(|((_, _, event), _)| *event);
+        let ready = entries
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| is_ready(fd))
+            .map(|((_, _, event), _)| *event);
         Ok(ready.rev().collect())
     }
 
@@ -338,7 +357,12 @@ impl Foreground<'_> {
         let Ok(mut fresh) = Connection::open(&self.caller.paths) else { return Ok(()) };
         let holds = self.caller.allocation.is_some();
         if holds || self.launch.is_none() {
-            let attach = Request::Attach { job: self.job, client: self.caller.client, step: self.step, holds };
+            let attach = Request::Attach {
+                job: self.job,
+                client: self.caller.client,
+                step: self.step,
+                holds,
+            };
             fresh.send(&attach, &[])?;
         }
         *self.conn = fresh;
@@ -357,11 +381,17 @@ impl Foreground<'_> {
         let name = self.name();
         observer.say(&format!("First task exited {}s ago", self.options.wait_secs.unwrap_or(0)));
         for (word, over) in [("running", false), ("exited", true)] {
-            let ranks: Vec<u32> =
-                (0..).zip(&self.ended).filter(|(_, end)| end.is_some() == over).map(|(rank, _)| rank).collect();
+            let ranks: Vec<u32> = (0..)
+                .zip(&self.ended)
+                .filter(|(_, end)| end.is_some() == over)
+                .map(|(rank, _)| rank)
+                .collect();
             if !ranks.is_empty() {
                 let plural = if ranks.len() > 1 { "tasks" } else { "task" };
-                observer.say(&format!("StepId={name} {plural} {}: {word}", TaskSet::from_sorted(&ranks)));
+                observer.say(&format!(
+                    "StepId={name} {plural} {}: {word}",
+                    TaskSet::from_sorted(&ranks)
+                ));
             }
         }
         observer.say(&format!("Terminating StepId={name}"));
@@ -397,7 +427,11 @@ impl Foreground<'_> {
             return Ok(());
         }
         self.gave_up = true;
-        if self.away.is_some() && !self.has_ended() { Err(ClientError::Interrupted(signal)) } else { Ok(()) }
+        if self.away.is_some() && !self.has_ended() {
+            Err(ClientError::Interrupted(signal))
+        } else {
+            Ok(())
+        }
     }
 
     fn signalled(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
@@ -424,7 +458,8 @@ impl Foreground<'_> {
     /// A signal before the step is known to run. While it is being started its tasks may run already: they get the
     /// signal as soon as they can be named. Where it waits, or the daemon is away, nothing runs.
     fn signalled_early(&mut self, signal: i32) -> Result<(), ClientError> {
-        let is_second = ends_client(signal) && self.early_signals.iter().any(|early| ends_client(*early));
+        let is_second =
+            ends_client(signal) && self.early_signals.iter().any(|early| ends_client(*early));
         self.early_signals.push(signal);
         if is_second || (self.away.is_none() && self.waits) {
             return self.end_if_asked();
@@ -517,7 +552,12 @@ mod tests {
                 let mut conn = Connection::open(&paths).unwrap();
                 let caller = Caller { paths, allocation: None, client };
                 let nobody = StreamTasks::Nobody;
-                let options = StepOptions { stdin: nobody, stdout: nobody, stderr: nobody, ..StepOptions::default() };
+                let options = StepOptions {
+                    stdin: nobody,
+                    stdout: nobody,
+                    stderr: nobody,
+                    ..StepOptions::default()
+                };
                 let launch = StepLaunch {
                     job: JobId(1),
                     client,
@@ -619,9 +659,16 @@ mod tests {
         let mut watcher = daemon.watcher();
         daemon.interrupt();
         daemon.tell(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
-        assert_eq!(watcher.command(), StepCommand::Signal { signal: libc::SIGINT, target: SignalScope::Tasks });
+        assert_eq!(
+            watcher.command(),
+            StepCommand::Signal { signal: libc::SIGINT, target: SignalScope::Tasks }
+        );
         let exit = ExitCode::signal(libc::SIGINT);
-        daemon.tell(Answer::StepEnded(Box::new(ExitRecord { exit, tasks: vec![exit], ..ExitRecord::default() })));
+        daemon.tell(Answer::StepEnded(Box::new(ExitRecord {
+            exit,
+            tasks: vec![exit],
+            ..ExitRecord::default()
+        })));
         let outcome = daemon.client.join().unwrap().unwrap();
         assert_eq!(outcome.exit(), exit);
     }
@@ -639,7 +686,11 @@ mod tests {
         let (client, mut watcher) = orphaned();
         let exit = ExitCode::status(7);
         watcher.tell(StepEvent::TaskEnded { rank: 0, exit });
-        watcher.tell(StepEvent::Ended(ExitRecord { exit, tasks: vec![exit], ..ExitRecord::default() }));
+        watcher.tell(StepEvent::Ended(ExitRecord {
+            exit,
+            tasks: vec![exit],
+            ..ExitRecord::default()
+        }));
         drop(watcher);
         assert_eq!(client.end().unwrap().exit(), exit);
     }
@@ -649,7 +700,10 @@ mod tests {
         for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
             let (client, mut watcher) = orphaned();
             client.signal(signal);
-            assert_eq!(watcher.command(), StepCommand::Signal { signal, target: SignalScope::Tasks });
+            assert_eq!(
+                watcher.command(),
+                StepCommand::Signal { signal, target: SignalScope::Tasks }
+            );
             let exit = ExitCode::signal(signal);
             watcher.tell(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
             assert_eq!(client.end().unwrap().exit(), exit);
@@ -670,7 +724,14 @@ mod tests {
 
     fn started() -> StepEvent {
         let started = crate::model::Timestamp::default();
-        StepEvent::Started { pid: 1, start_ticks: 1, task_pids: vec![1], started, started_us: None, suspended: false }
+        StepEvent::Started {
+            pid: 1,
+            start_ticks: 1,
+            task_pids: vec![1],
+            started,
+            started_us: None,
+            suspended: false,
+        }
     }
 
     /// A client whose daemon died while the step was being started, and the watcher that may have it.
@@ -686,7 +747,10 @@ mod tests {
             let (client, mut watcher) = unstarted();
             client.signal(signal);
             watcher.tell(started());
-            assert_eq!(watcher.command(), StepCommand::Signal { signal, target: SignalScope::Tasks });
+            assert_eq!(
+                watcher.command(),
+                StepCommand::Signal { signal, target: SignalScope::Tasks }
+            );
             let exit = ExitCode::signal(signal);
             watcher.tell(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
             assert_eq!(client.end().unwrap().exit(), exit);

@@ -64,14 +64,16 @@ impl ClientStreams {
         has_started: bool,
     ) -> Vec<(BorrowedFd<'a>, PollFlags, StreamEvent)> {
         let mut entries = Vec::new();
-        let is_all_written = self.inputs.iter().all(|input| input.is_closed || input.pending.is_empty());
+        let is_all_written =
+            self.inputs.iter().all(|input| input.is_closed || input.pending.is_empty());
         let is_relayed = !self.inputs.is_empty() || self.master.is_some();
         if self.stdin_open && is_relayed && is_all_written && has_started {
             entries.push((self.keyboard.source(stdin), PollFlags::POLLIN, StreamEvent::Stdin));
         }
         for (i, input) in self.inputs.iter().enumerate() {
             // Also without anything to write: a reader that closed its end shows as an error.
-            let flags = if input.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+            let flags =
+                if input.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
             entries.push((input.to.as_fd(), flags, StreamEvent::Input(i)));
         }
         for (i, output) in self.outputs.iter().enumerate() {
@@ -145,7 +147,9 @@ impl ClientStreams {
         if let Some(master) = &self.master {
             write_whole(master.as_fd(), data);
         }
-        for input in self.inputs.iter_mut().filter(|input| task.is_none_or(|task| task == input.task)) {
+        for input in
+            self.inputs.iter_mut().filter(|input| task.is_none_or(|task| task == input.task))
+        {
             input.pending.extend_from_slice(data);
             write_pending(input);
         }
@@ -153,7 +157,8 @@ impl ClientStreams {
 
     /// Where the tasks' streams pass through here, others may join. Without a socket for them nothing else is lost.
     pub fn open_share(&mut self, job_dir: &Path, step: StepId, tasks: u32) {
-        let is_relayed = !self.outputs.is_empty() || !self.inputs.is_empty() || self.master.is_some();
+        let is_relayed =
+            !self.outputs.is_empty() || !self.inputs.is_empty() || self.master.is_some();
         if is_relayed && self.share.is_none() {
             self.share = Share::open(job_dir, step, tasks, self.master.is_some()).ok();
         }

@@ -16,16 +16,20 @@ const SCRIPT_MARK: &str = "# Written by the installer of slotd.";
 
 pub fn make_dir(dir: &Path) -> Result<(), CliError> {
     fs::create_dir_all(dir).map_err(|e| {
-        fail(format!("the directory {} cannot be made: {e}: check who owns the one above it", dir.display()))
+        fail(format!(
+            "the directory {} cannot be made: {e}: check who owns the one above it",
+            dir.display()
+        ))
     })
 }
 
 pub fn make_private_dir(dir: &Path) -> Result<(), CliError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|e| fail(format!("{} cannot be made: {e}: check who owns the directory above it", dir.display())))
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| {
+        fail(format!(
+            "{} cannot be made: {e}: check who owns the directory above it",
+            dir.display()
+        ))
+    })
 }
 
 /// Writes a file beside its place and renames it.
@@ -49,7 +53,8 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 pub fn remove(path: &Path) -> Result<(), CliError> {
-    fs::remove_file(path).map_err(|e| fail(format!("{} cannot be removed: {e}: remove it by hand", path.display())))
+    fs::remove_file(path)
+        .map_err(|e| fail(format!("{} cannot be removed: {e}: remove it by hand", path.display())))
 }
 
 /// Whether what has the name of a command came from here: a link to slotd, or a script.
@@ -107,7 +112,8 @@ pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
 pub fn link_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
     let names = || command_names().chain(["slotd"]);
     let target = |name: &str| layout.bin_dir.join(name);
-    let is_there = |name: &&str| fs::read_link(dir.join(name)).is_ok_and(|found| found == target(name));
+    let is_there =
+        |name: &&str| fs::read_link(dir.join(name)).is_ok_and(|found| found == target(name));
     for name in names().filter(|name| !is_there(name)) {
         let path = dir.join(name);
         symlink(target(name), &path).map_err(|e| match e.kind() {
@@ -117,7 +123,11 @@ pub fn link_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
             )),
             io::ErrorKind::PermissionDenied => {
                 let all = names().map(|name| quoted(&target(name))).collect::<Vec<_>>().join(" ");
-                fail(format!("{} cannot be made: {e}: run sudo ln -s {all} {}", path.display(), quoted(dir)))
+                fail(format!(
+                    "{} cannot be made: {e}: run sudo ln -s {all} {}",
+                    path.display(),
+                    quoted(dir)
+                ))
             }
             _ => fail(format!("{} cannot be made: {e}: check the directory", path.display())),
         })?;
@@ -137,27 +147,31 @@ pub fn keep_link_dirs(layout: &Layout) -> Result<(), CliError> {
 
 /// Removes what [`link_commands`] made.
 pub fn unlink_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
-    let is_ours = |path: &PathBuf| fs::read_link(path).is_ok_and(|found| found.parent() == Some(&layout.bin_dir));
+    let is_ours = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|found| found.parent() == Some(&layout.bin_dir))
+    };
     entries(dir).iter().filter(|path| is_ours(path)).try_for_each(|path| remove(path))
 }
 
 /// This program, and the commands as links or scripts.
 pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
-    let program = fs::read("/proc/self/exe").map_err(|e| fail(format!("this program cannot be read: {e}")))?;
+    let program = fs::read("/proc/self/exe")
+        .map_err(|e| fail(format!("this program cannot be read: {e}")))?;
     write_file(&layout.program, &program, 0o755)?;
     let names: BTreeSet<&str> = command_names().chain(["slotd"]).collect();
     // What only an earlier version or another root had.
     for path in entries(&layout.bin_dir).iter().filter(|path| is_ours(path)) {
-        if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| names.contains(name)) {
+        if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| names.contains(name))
+        {
             remove(path)?;
         }
     }
     if layout.is_default_root {
         for path in command_names().map(|name| layout.bin_dir.join(name)) {
             let new = beside(&path);
-            symlink("slotd", &new)
-                .and_then(|()| fs::rename(&new, &path))
-                .map_err(|e| fail(format!("{} cannot be made: {e}: check the directory's owner", path.display())))?;
+            symlink("slotd", &new).and_then(|()| fs::rename(&new, &path)).map_err(|e| {
+                fail(format!("{} cannot be made: {e}: check the directory's owner", path.display()))
+            })?;
         }
         let _ = fs::remove_file(layout.bin_dir.join("slotd.bin"));
         return Ok(());
@@ -178,7 +192,8 @@ pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
 /// `slotd-daemon`: `slotd daemon` with the settings of this installation.
 pub fn install_daemon_script(layout: &Layout) -> Result<(), CliError> {
     let (program, settings) = (quoted(&layout.program), quoted(&layout.env_file));
-    let script = format!("#!/bin/sh\n{SCRIPT_MARK}\nexec {program} daemon --env-file {settings} \"$@\"\n");
+    let script =
+        format!("#!/bin/sh\n{SCRIPT_MARK}\nexec {program} daemon --env-file {settings} \"$@\"\n");
     write_file(&layout.daemon_script, script.as_bytes(), 0o755)
 }
 
@@ -210,7 +225,10 @@ fn is_our_page(path: &Path) -> bool {
 pub fn install_pages(layout: &Layout) -> Result<(), CliError> {
     let data = layout.pages[0].1.parent().and_then(Path::parent).unwrap_or(&layout.bin_dir);
     let fish = layout.pages[3].1.display();
-    say(&format!("install man pages and completions for bash, zsh and fish in {} and {fish}", data.display()));
+    say(&format!(
+        "install man pages and completions for bash, zsh and fish in {} and {fish}",
+        data.display()
+    ));
     for (kind, dir) in &layout.pages {
         let made = match *kind {
             "man" => manual::pages(),

@@ -20,7 +20,10 @@ pub fn run(layout: &Layout) -> Result<(), CliError> {
     say("send a first job through the queue");
     let template = std::env::temp_dir().join("slotd-first-job-XXXXXX");
     let dir = nix::unistd::mkdtemp(&template).map_err(|e| {
-        fail(format!("no temporary directory can be made in {}: {e}: check TMPDIR", template.display()))
+        fail(format!(
+            "no temporary directory can be made in {}: {e}: check TMPDIR",
+            template.display()
+        ))
     })?;
     let done = submit(layout, &dir);
     let _ = std::fs::remove_dir_all(&dir);
@@ -45,7 +48,20 @@ fn submit(layout: &Layout, dir: &Path) -> Result<(), CliError> {
     let pattern = output.display().to_string().replace('%', "%%");
     let refused = || fail("the first job was not taken: see the message above");
     let mut sbatch = command(layout, "sbatch")
-        .args(["--parsable", "--wait", "-J", "first-job", "-c", "1", "--mem", "16M", "-t", "1", "-o", &pattern])
+        .args([
+            "--parsable",
+            "--wait",
+            "-J",
+            "first-job",
+            "-c",
+            "1",
+            "--mem",
+            "16M",
+            "-t",
+            "1",
+            "-o",
+            &pattern,
+        ])
         .arg("-D")
         .arg(&layout.root)
         .args(["--wrap", WORK])
@@ -54,7 +70,8 @@ fn submit(layout: &Layout, dir: &Path) -> Result<(), CliError> {
         .map_err(|_| refused())?;
     let mut id = String::new();
     // The number comes at once, the end when the job has ended.
-    let told = sbatch.stdout.take().is_some_and(|out| BufReader::new(out).read_line(&mut id).is_ok());
+    let told =
+        sbatch.stdout.take().is_some_and(|out| BufReader::new(out).read_line(&mut id).is_ok());
     let id = id.trim();
     if !told || id.is_empty() {
         let _ = sbatch.wait();
@@ -76,7 +93,9 @@ fn submit(layout: &Layout, dir: &Path) -> Result<(), CliError> {
     }
     std::fs::read_to_string(&output).unwrap_or_default().lines().for_each(note);
     let state = command(layout, "sacct").args(["-X", "-n", "-P", "-o", "State", "-j", id]).output();
-    let state = state.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let state = state
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default();
     if state != "COMPLETED" {
         return Err(fail(format!("the first job ended as {state}: see scontrol show job {id}")));
     }

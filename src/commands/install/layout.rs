@@ -63,29 +63,44 @@ impl Layout {
         };
         let bin_dir = place("--install-bin-dir", &places.install_bin_dir, ".local/bin")?;
         let config_dir = place("--config-dir", &places.config_dir, ".config/slotd")?;
-        let unit_dir = place("--systemd-user-dir", &places.systemd_user_dir, ".config/systemd/user")?;
-        let link_dir = places.link_dir.as_ref().map(|dir| absolute("--link-dir", dir, &home)).transpose()?;
+        let unit_dir =
+            place("--systemd-user-dir", &places.systemd_user_dir, ".config/systemd/user")?;
+        let link_dir =
+            places.link_dir.as_ref().map(|dir| absolute("--link-dir", dir, &home)).transpose()?;
         let link_dirs_file = config_dir.join("link-dirs");
         let earlier_dirs = fs::read(&link_dirs_file).unwrap_or_default();
-        let earlier_dirs = earlier_dirs.split(|byte| *byte == b'\n').map(|line| PathBuf::from(OsStr::from_bytes(line)));
-        let link_dirs = earlier_dirs.filter(|dir| dir.is_absolute() && dir.is_dir()).chain(link_dir).collect();
+        let earlier_dirs = earlier_dirs
+            .split(|byte| *byte == b'\n')
+            .map(|line| PathBuf::from(OsStr::from_bytes(line)));
+        let link_dirs =
+            earlier_dirs.filter(|dir| dir.is_absolute() && dir.is_dir()).chain(link_dir).collect();
         let env_file = config_dir.join("slotd.env");
         let default_root = home.join(".local/share/slotd");
-        let given_root =
-            places.runtime_root.as_ref().map(|path| absolute("--runtime-root", path, &home)).transpose()?;
+        let given_root = places
+            .runtime_root
+            .as_ref()
+            .map(|path| absolute("--runtime-root", path, &home))
+            .transpose()?;
         if let Some(root) = &given_root {
             check_root(root, &home)?;
         }
         let settings = earlier_settings(&env_file)?;
-        let old_root = settings.as_ref().and_then(|file| file.get("SLOTD_ROOT")).filter(|root| !root.is_empty());
+        let old_root = settings
+            .as_ref()
+            .and_then(|file| file.get("SLOTD_ROOT"))
+            .filter(|root| !root.is_empty());
         let old_root = old_root.map(PathBuf::from);
         let root = given_root.or_else(|| old_root.clone()).unwrap_or_else(|| default_root.clone());
         check_root(&root, &home)?;
         if root == bin_dir || root == config_dir {
-            return Err(fail(format!("the runtime root must be a directory of its own, not {}", root.display())));
+            return Err(fail(format!(
+                "the runtime root must be a directory of its own, not {}",
+                root.display()
+            )));
         }
         let is_default_root = root == default_root;
-        let (data, config) = (xdg("XDG_DATA_HOME", &home, ".local/share"), xdg("XDG_CONFIG_HOME", &home, ".config"));
+        let (data, config) =
+            (xdg("XDG_DATA_HOME", &home, ".local/share"), xdg("XDG_CONFIG_HOME", &home, ".config"));
         Ok(Layout {
             program: bin_dir.join(if is_default_root { "slotd" } else { "slotd.bin" }),
             daemon_script: bin_dir.join("slotd-daemon"),
@@ -127,13 +142,16 @@ fn absolute(option: &str, path: &str, home: &Path) -> Result<PathBuf, CliError> 
     }
     check_storable(option, path)?;
     let path = match path.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", home.display()),
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            format!("{}{rest}", home.display())
+        }
         _ => path.to_owned(),
     };
     let path = if path.starts_with('/') {
         path
     } else {
-        let here = std::env::current_dir().map_err(|e| fail(format!("{option}: the working directory: {e}")))?;
+        let here = std::env::current_dir()
+            .map_err(|e| fail(format!("{option}: the working directory: {e}")))?;
         format!("{}/{path}", here.display())
     };
     let trimmed = path.trim_end_matches('/');
@@ -187,13 +205,18 @@ const SHARED_TREES: [&str; 5] = ["/boot", "/dev", "/proc", "/sys", "/usr/local"]
 fn check_root(root: &Path, home: &Path) -> Result<(), CliError> {
     let shown = root.display();
     let text = root.to_str().unwrap_or_default();
-    if !text.starts_with('/') || text.split('/').skip(1).any(|part| matches!(part, "." | "..")) || text.contains("//") {
+    if !text.starts_with('/')
+        || text.split('/').skip(1).any(|part| matches!(part, "." | ".."))
+        || text.contains("//")
+    {
         return Err(fail(format!(
             "the runtime root must be an absolute path without . and .. and double slashes, not {shown}"
         )));
     }
     for (root, home) in [(root.to_owned(), home.to_owned()), (resolved(root), resolved(home))] {
-        if SHARED.iter().any(|dir| root == Path::new(dir)) || SHARED_TREES.iter().any(|dir| root.starts_with(dir)) {
+        if SHARED.iter().any(|dir| root == Path::new(dir))
+            || SHARED_TREES.iter().any(|dir| root.starts_with(dir))
+        {
             return Err(fail(format!(
                 "the runtime root must be a directory of its own, not {shown}: choose another with --runtime-root"
             )));
@@ -224,10 +247,22 @@ mod tests {
     #[test]
     fn a_root_of_its_own_is_taken_and_the_worlds_of_others_are_not() {
         let home = Path::new("/home/u");
-        for root in ["/home/u/.local/share/slotd", "/data", "/var/lib/slotd", "/usr/libexec/x", "/home/u2"] {
+        for root in
+            ["/home/u/.local/share/slotd", "/data", "/var/lib/slotd", "/usr/libexec/x", "/home/u2"]
+        {
             assert!(check_root(Path::new(root), home).is_ok(), "{root}");
         }
-        for root in ["/", "/home", "/home/u", "/usr/local/x", "/tmp", "/tmp/..", "/a//b", "/proc/1", "relative"] {
+        for root in [
+            "/",
+            "/home",
+            "/home/u",
+            "/usr/local/x",
+            "/tmp",
+            "/tmp/..",
+            "/a//b",
+            "/proc/1",
+            "relative",
+        ] {
             let error = check_root(Path::new(root), home).unwrap_err().text("x");
             assert!(error.contains("the runtime root must"), "{root}: {error}");
         }

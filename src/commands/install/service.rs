@@ -73,13 +73,18 @@ impl Manager {
     fn must(&self, args: &[&str]) -> Result<(), CliError> {
         match self.systemctl(args).status() {
             Ok(status) if status.success() => Ok(()),
-            _ => Err(fail(format!("systemctl --user {} failed: see its message above", args.join(" ")))),
+            _ => Err(fail(format!(
+                "systemctl --user {} failed: see its message above",
+                args.join(" ")
+            ))),
         }
     }
 
     fn property(&self, args: &[&str]) -> String {
         let output = self.systemctl(args).stderr(Stdio::null()).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+        output
+            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            .unwrap_or_default()
     }
 }
 
@@ -143,22 +148,35 @@ fn listen(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
 }
 
 fn advise(settings: &EnvFile, manager: &Manager) {
-    let mut linger = manager.command("loginctl", &["show-user", &getuid().to_string(), "--property=Linger", "--value"]);
-    if linger.stderr(Stdio::null()).output().is_ok_and(|output| output.stdout.trim_ascii() == b"no") {
-        note("it stops when you log out, and its jobs end; to let them run on: loginctl enable-linger");
+    let mut linger = manager
+        .command("loginctl", &["show-user", &getuid().to_string(), "--property=Linger", "--value"]);
+    if linger.stderr(Stdio::null()).output().is_ok_and(|output| output.stdout.trim_ascii() == b"no")
+    {
+        note(
+            "it stops when you log out, and its jobs end; to let them run on: loginctl enable-linger",
+        );
     }
     let has_base = settings.get("SLOTD_CGROUP_BASE").is_some_and(|base| !base.is_empty());
     let group = manager.property(&["show", "--property=ControlGroup", "--value", JOBS]);
-    let controllers = std::fs::read_to_string(format!("/sys/fs/cgroup{group}/cgroup.controllers")).unwrap_or_default();
-    if !has_base && ["cpu", "memory"].iter().all(|name| controllers.split_whitespace().any(|word| word == *name)) {
-        note("to have jobs held to their memory and CPUs by the kernel, install with --cgroup-base auto");
+    let controllers = std::fs::read_to_string(format!("/sys/fs/cgroup{group}/cgroup.controllers"))
+        .unwrap_or_default();
+    if !has_base
+        && ["cpu", "memory"]
+            .iter()
+            .all(|name| controllers.split_whitespace().any(|word| word == *name))
+    {
+        note(
+            "to have jobs held to their memory and CPUs by the kernel, install with --cgroup-base auto",
+        );
     }
 }
 
 /// Ends the service and removes its units; whether there were some.
 pub fn remove(layout: &Layout) -> Result<bool, CliError> {
-    let files: Vec<PathBuf> = TEMPLATES.iter().map(|(name, _)| layout.unit_dir.join(name)).collect();
-    let files: Vec<PathBuf> = files.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect();
+    let files: Vec<PathBuf> =
+        TEMPLATES.iter().map(|(name, _)| layout.unit_dir.join(name)).collect();
+    let files: Vec<PathBuf> =
+        files.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect();
     if files.is_empty() {
         return Ok(false);
     }
@@ -166,7 +184,9 @@ pub fn remove(layout: &Layout) -> Result<bool, CliError> {
     if let Some(manager) = &manager {
         manager.is_ok(&["disable", "--now", SOCKET]);
         if !manager.is_ok(&["disable", "--now", UNIT]) {
-            note(&format!("systemctl --user disable --now {UNIT} failed; the daemon is stopped by its process"));
+            note(&format!(
+                "systemctl --user disable --now {UNIT} failed; the daemon is stopped by its process"
+            ));
         }
         // Running jobs are in it, and go on.
         if detached::running_steps(&layout.paths) == 0 {
@@ -200,7 +220,9 @@ fn unit(template: &str, program: &Path, env_file: &Path, socket: &Path) -> Strin
     let line = |line: &str| match line.split_once('=') {
         // That of the jobs' unit runs nothing of ours.
         Some(("ExecStart", command)) if !command.contains("slotd daemon") => format!("{line}\n"),
-        Some(("ExecStart", _)) => format!("ExecStart={program} daemon --env-file {}\n", argument(&env_file)),
+        Some(("ExecStart", _)) => {
+            format!("ExecStart={program} daemon --env-file {}\n", argument(&env_file))
+        }
         Some(("EnvironmentFile", _)) => format!("EnvironmentFile={env_file}\n"),
         Some(("ListenStream", _)) => format!("ListenStream={socket}\n"),
         _ => format!("{line}\n"),
@@ -220,13 +242,25 @@ mod tests {
     fn paths_are_written_so_that_systemd_reads_them_back() {
         let text = service("/a b/100%/slotd", "/c d/50%/slotd.env");
         assert!(
-            text.contains("\nExecStart=\"/a b/100%%/slotd\" daemon --env-file \"/c d/50%%/slotd.env\"\n"),
+            text.contains(
+                "\nExecStart=\"/a b/100%%/slotd\" daemon --env-file \"/c d/50%%/slotd.env\"\n"
+            ),
             "{text}"
         );
         assert!(text.contains("\nEnvironmentFile=/c d/50%%/slotd.env\n"), "{text}");
         let text = service("/it's/$x/slotd", "/e");
-        assert!(text.contains("\nExecStart=/usr/bin/env \"/it's/$$x/slotd\" daemon --env-file \"/e\"\n"), "{text}");
-        let text = unit(TEMPLATES[1].1, Path::new("/p"), Path::new("/e"), Path::new("/r 1%/run/slotd.sock"));
+        assert!(
+            text.contains(
+                "\nExecStart=/usr/bin/env \"/it's/$$x/slotd\" daemon --env-file \"/e\"\n"
+            ),
+            "{text}"
+        );
+        let text = unit(
+            TEMPLATES[1].1,
+            Path::new("/p"),
+            Path::new("/e"),
+            Path::new("/r 1%/run/slotd.sock"),
+        );
         assert!(text.contains("\nListenStream=/r 1%%/run/slotd.sock\n"), "{text}");
         let text = unit(TEMPLATES[2].1, Path::new("/p"), Path::new("/e"), Path::new("/s"));
         assert!(text.contains("\nExecStart=/usr/bin/env sleep infinity\n"), "{text}");

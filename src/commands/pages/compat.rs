@@ -8,9 +8,17 @@ use std::fmt::Write;
 
 /// A command, an option and how it differs.
 const DIFFERS: [(&str, &str, &str); 23] = [
-    ("sbatch", "ntasks", "a script without srun, mpirun and their like runs once a rank (SLOTD_BATCH_TASKS)"),
+    (
+        "sbatch",
+        "ntasks",
+        "a script without srun, mpirun and their like runs once a rank (SLOTD_BATCH_TASKS)",
+    ),
     ("sbatch", "mem", "512 MB where none of the memory options is given"),
-    ("sbatch", "requeue", "runs the job once more after FAILED, TIMEOUT, OUT_OF_MEMORY or NODE_FAIL"),
+    (
+        "sbatch",
+        "requeue",
+        "runs the job once more after FAILED, TIMEOUT, OUT_OF_MEMORY or NODE_FAIL",
+    ),
     ("sbatch", "time", "kept to the second"),
     ("sbatch", "nodes", "one node: more are refused"),
     ("sbatch", "nodelist", "one node: another is refused"),
@@ -58,7 +66,16 @@ fn rows(page: &mut String, entry: &Entry) {
     let mut options: Vec<(&str, String)> = command
         .get_arguments()
         .filter_map(|arg| Some((arg.get_long()?, arg)))
-        .map(|(long, arg)| (long, format!("| {} | {} |\n", spelling(long, arg), standing(entry.name(), long, &extras))))
+        .map(|(long, arg)| {
+            (
+                long,
+                format!(
+                    "| {} | {} |\n",
+                    spelling(long, arg),
+                    standing(entry.name(), long, &extras)
+                ),
+            )
+        })
         .collect();
     if options.is_empty() {
         return;
@@ -75,8 +92,10 @@ fn spelling(long: &str, arg: &Arg) -> String {
 fn standing(command: &str, long: &str, extras: &[&Extra]) -> String {
     // What differs for a job differs for all three commands that start one.
     let starts = ["sbatch", "srun", "salloc"].contains(&command);
-    let of =
-        |wanted: &str| wanted == command || (wanted == "sbatch" && starts && !["ntasks", "requeue"].contains(&long));
+    let of = |wanted: &str| {
+        wanted == command
+            || (wanted == "sbatch" && starts && !["ntasks", "requeue"].contains(&long))
+    };
     let differs = DIFFERS.iter().find(|(of_command, option, _)| of(of_command) && *option == long);
     match (extras.iter().find(|extra| extra.long == long), differs) {
         (Some(Extra { refusal: Some(why), .. }), _) => format!("not on one host: {why}"),
@@ -96,9 +115,13 @@ mod tests {
     #[test]
     fn what_differs_is_an_option_of_its_command() {
         for (command, option, _) in DIFFERS {
-            let entry = COMMANDS.into_iter().find(|entry| entry.name() == command).expect("a command");
+            let entry =
+                COMMANDS.into_iter().find(|entry| entry.name() == command).expect("a command");
             let definition = entry.definition();
-            assert!(definition.get_arguments().any(|arg| arg.get_long() == Some(option)), "{command} --{option}");
+            assert!(
+                definition.get_arguments().any(|arg| arg.get_long() == Some(option)),
+                "{command} --{option}"
+            );
             assert!(
                 entry.applet.extras.iter().copied().flatten().all(|extra| extra.long != option),
                 "{command} {option}"

@@ -10,7 +10,10 @@ pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// The files for a shell, one a command; `None` for another shell.
 pub fn files(shell: &str) -> Option<Vec<File>> {
-    let all = COMMANDS.iter().map(|entry| (entry.name(), entry.definition())).chain([("slotd", slotd::definition())]);
+    let all = COMMANDS
+        .iter()
+        .map(|entry| (entry.name(), entry.definition()))
+        .chain([("slotd", slotd::definition())]);
     all.map(|(name, command)| {
         let text = script(shell, name, command)?;
         Some(File { name: file_name(shell, name), text })

@@ -26,7 +26,11 @@ fn command_page(entry: &Entry) -> io::Result<Vec<u8>> {
     let mut command = entry.definition();
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();
-    let man = Man::new(command.override_usage(usage)).section("1").date("").source(SOURCE).manual("Slurm commands");
+    let man = Man::new(command.override_usage(usage))
+        .section("1")
+        .date("")
+        .source(SOURCE)
+        .manual("Slurm commands");
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;

@@ -36,17 +36,33 @@ mod tests {
         let pages = manual::pages();
         for entry in COMMANDS {
             let (applet, command) = (entry.applet, entry.definition());
-            let page = pages.iter().find(|page| page.name == format!("{}.1", applet.name)).expect("a page");
+            let page = pages
+                .iter()
+                .find(|page| page.name == format!("{}.1", applet.name))
+                .expect("a page");
             let text = String::from_utf8(page.text.clone()).expect("text").replace("\\-", "-");
             // Options in groups have a section for each.
             let options = if applet.groups.is_empty() { "OPTIONS" } else { "GENERAL" };
-            for section in
-                ["NAME", "SYNOPSIS", "DESCRIPTION", options, "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""]
-            {
+            for section in [
+                "NAME",
+                "SYNOPSIS",
+                "DESCRIPTION",
+                options,
+                "ENVIRONMENT",
+                "\"EXIT STATUS\"",
+                "\"SEE ALSO\"",
+            ] {
                 assert!(text.contains(&format!("\n.SH {section}\n")), "{}: {section}", applet.name);
             }
-            assert_eq!(text.contains("\n.SH EXAMPLES\n"), !applet.examples.is_empty(), "{}", applet.name);
-            for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long) {
+            assert_eq!(
+                text.contains("\n.SH EXAMPLES\n"),
+                !applet.examples.is_empty(),
+                "{}",
+                applet.name
+            );
+            for long in
+                command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long)
+            {
                 assert!(text.contains(&format!("--{long}")), "{}: --{long}", applet.name);
             }
             assert!(text.ends_with(&format!("{MARK}\n")), "{}", applet.name);
@@ -68,7 +84,11 @@ mod tests {
                 let file = files.iter().find(|file| file.name == name).expect("a file");
                 let text = String::from_utf8(file.text.clone()).expect("text");
                 assert!(text.ends_with(&format!("\n# {MARK}\n")), "{shell}: {}", applet.name);
-                for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long) {
+                for long in command
+                    .get_arguments()
+                    .filter(|arg| !arg.is_hide_set())
+                    .filter_map(Arg::get_long)
+                {
                     assert!(text.contains(long), "{shell}: {}: --{long}", applet.name);
                 }
             }

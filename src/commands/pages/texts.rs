@@ -9,21 +9,30 @@ pub struct Page {
 }
 
 /// Of every command.
-pub const COMMON_VARIABLES: &[(&str, &str)] =
-    &[("SLOTD_ROOT", "The runtime root of the daemon to talk to. Where it is not set: ~/.local/share/slotd.")];
+pub const COMMON_VARIABLES: &[(&str, &str)] = &[(
+    "SLOTD_ROOT",
+    "The runtime root of the daemon to talk to. Where it is not set: ~/.local/share/slotd.",
+)];
 
-const TIME_FORMAT: (&str, &str) =
-    ("SLURM_TIME_FORMAT", "How times are written: standard, relative, or a strftime pattern with a %.");
-const BITSTR_LEN: (&str, &str) =
-    ("SLURM_BITSTR_LEN", "The longest list of array tasks that is printed, in bytes; 0 lifts the limit.");
-const OUTPUT: (&str, &str) =
-    ("SLOTD_OUTPUT", "slurm: Slurm's own columns where no format is asked for, rather than the table with bars.");
+const TIME_FORMAT: (&str, &str) = (
+    "SLURM_TIME_FORMAT",
+    "How times are written: standard, relative, or a strftime pattern with a %.",
+);
+const BITSTR_LEN: (&str, &str) = (
+    "SLURM_BITSTR_LEN",
+    "The longest list of array tasks that is printed, in bytes; 0 lifts the limit.",
+);
+const OUTPUT: (&str, &str) = (
+    "SLOTD_OUTPUT",
+    "slurm: Slurm's own columns where no format is asked for, rather than the table with bars.",
+);
 const EXIT_ERROR: (&str, &str) = ("SLURM_EXIT_ERROR", "The exit code of a refusal, rather than 1.");
 const EXIT_IMMEDIATE: (&str, &str) =
     ("SLURM_EXIT_IMMEDIATE", "The exit code where --immediate was in vain, rather than 1.");
 
 const SHOWN: (&str, &str) = ("0", "What was asked for was shown.");
-const QUERY_FAILED: (&str, &str) = ("1", "An option or a value cannot be read, or the daemon does not answer.");
+const QUERY_FAILED: (&str, &str) =
+    ("1", "An option or a value cannot be read, or the daemon does not answer.");
 const USAGE: (&str, &str) = ("255", "An option does not exist, or its value cannot be read.");
 
 pub const SBATCH: Page = Page {
@@ -123,7 +132,10 @@ pub const SCANCEL: Page = Page {
     ],
     variables: &[],
     exits: &[
-        ("0", "All was done. A job that is over or unknown is no failure, unless --signal is given."),
+        (
+            "0",
+            "All was done. A job that is over or unknown is no failure, unless --signal is given.",
+        ),
         ("1", "A number or an option cannot be read, or the daemon does not answer."),
         ("other", "The daemon refused."),
     ],
@@ -205,7 +217,9 @@ pub const SACCTMGR: Page = Page {
 };
 
 pub const SSHARE: Page = Page {
-    description: &["Shows the shares of accounts. One host has none: the list is empty, with Slurm's columns."],
+    description: &[
+        "Shows the shares of accounts. One host has none: the list is empty, with Slurm's columns.",
+    ],
     variables: &[],
     exits: &[SHOWN, ("1", "An option or a value cannot be read.")],
 };
@@ -248,9 +262,15 @@ pub const SJOBMGR: Page = Page {
     ],
     exits: &[
         ("0", "All steps ended well."),
-        ("1", "The text makes no sense, or the daemon does not answer; steps were cancelled, or were not run."),
+        (
+            "1",
+            "The text makes no sense, or the daemon does not answer; steps were cancelled, or were not run.",
+        ),
         ("2", "The command line makes no sense."),
-        ("other", "The largest exit code of a step that failed, 128 and the signal where a signal ended it."),
+        (
+            "other",
+            "The largest exit code of a step that failed, 128 and the signal where a signal ended it.",
+        ),
     ],
 };
 
@@ -263,7 +283,10 @@ pub const SLOTD: Page = Page {
         "A job outlives the daemon: the next one takes it over, with its true exit code.",
     ],
     variables: &[
-        ("SLOTD_ROOT", "The runtime root; commands and daemon must agree on it. Default: ~/.local/share/slotd."),
+        (
+            "SLOTD_ROOT",
+            "The runtime root; commands and daemon must agree on it. Default: ~/.local/share/slotd.",
+        ),
         (
             "SLOTD_CONFIG",
             "The file with the partitions and their policies. Default: ~/.config/slotd/slotd.toml, where there is one.",
@@ -272,7 +295,10 @@ pub const SLOTD: Page = Page {
             "SLOTD_CPU_PARTITIONS",
             "Names of the CPU partitions, separated by commas; the first is the default partition. Default: cpu.",
         ),
-        ("SLOTD_GPU_PARTITIONS", "Names of the GPU partitions, which exist only where there are GPUs. Default: gpu."),
+        (
+            "SLOTD_GPU_PARTITIONS",
+            "Names of the GPU partitions, which exist only where there are GPUs. Default: gpu.",
+        ),
         ("SLOTD_FEATURES", "Features for --constraint, separated by commas."),
         (
             "SLOTD_NOTIFY_CMD",
@@ -289,24 +315,39 @@ pub const SLOTD: Page = Page {
             "SLOTD_NOTIFY_TIMEOUT",
             "Seconds after which that command, a mail or one try of a post is given up. Default: 30.",
         ),
-        ("SLOTD_NOTIFY_URL", "An address (http or https) to which the same events are posted, each as a JSON object."),
+        (
+            "SLOTD_NOTIFY_URL",
+            "An address (http or https) to which the same events are posted, each as a JSON object.",
+        ),
         (
             "SLOTD_SENDMAIL",
             "The program that sends the mail of --mail-type, or off. Default: the sendmail of the host, if it has one.",
         ),
-        ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved."),
+        (
+            "SLOTD_CGROUP_BASE",
+            "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved.",
+        ),
         (
             "SLOTD_MAX_PROCESSES",
             "Processes and threads of a job at most, where there are cgroups, or unlimited. Default: half of what the host allows.",
         ),
-        ("SLOTD_IO_WEIGHT", "io.weight for each CPU of a job, 1 to 10000, where there are cgroups."),
-        ("SLOTD_OOM_KILL_STEP", "yes or no: whether a step out of memory is killed as a whole. Default: no."),
+        (
+            "SLOTD_IO_WEIGHT",
+            "io.weight for each CPU of a job, 1 to 10000, where there are cgroups.",
+        ),
+        (
+            "SLOTD_OOM_KILL_STEP",
+            "yes or no: whether a step out of memory is killed as a whole. Default: no.",
+        ),
         (
             "SLOTD_OOM_SCORE_ADJ",
             "oom_score_adj of jobs, 0 to 1000: where the host's memory runs out, the highest go first. Default: 500.",
         ),
         ("SLOTD_GPU_COUNT", "GPUs there are. Default: what nvidia-smi says, or sysfs of AMD's."),
-        ("SLOTD_GPU_SHARDS", "Parts into which each GPU is divided for --gres=shard:N. Default: 0."),
+        (
+            "SLOTD_GPU_SHARDS",
+            "Parts into which each GPU is divided for --gres=shard:N. Default: 0.",
+        ),
         (
             "SLOTD_GPU_FOREIGN",
             "ignore or avoid: whether a job may get a GPU on which there are processes that no job started. Default: ignore.",
@@ -321,16 +362,31 @@ pub const SLOTD: Page = Page {
             "SLOTD_CPU_FOREIGN",
             "ignore or avoid: whether CPUs that processes use that no job started are given to jobs. Default: ignore.",
         ),
-        ("SLOTD_MEMORY_MB", "Memory to give out, in MB, in the same forms. Default: MemTotal of the kernel."),
-        ("SLOTD_BATCH_TASKS", "ranks, once or auto: what --ntasks means for a batch script. Default: auto."),
-        ("SLOTD_MAX_TASKS_PER_NODE", "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512."),
+        (
+            "SLOTD_MEMORY_MB",
+            "Memory to give out, in MB, in the same forms. Default: MemTotal of the kernel.",
+        ),
+        (
+            "SLOTD_BATCH_TASKS",
+            "ranks, once or auto: what --ntasks means for a batch script. Default: auto.",
+        ),
+        (
+            "SLOTD_MAX_TASKS_PER_NODE",
+            "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512.",
+        ),
         ("SLOTD_KILL_WAIT", "Seconds between SIGTERM and SIGKILL. Default: 30."),
         (
             "SLOTD_MIN_JOB_AGE",
             "Seconds for which an ended job stays in the memory of the daemon; the database is asked for older ones. Default: 300.",
         ),
-        ("SLOTD_KEEP_DAYS", "Days for which a job is kept after its end, or unlimited. Default: 365."),
-        ("SLOTD_KEEP_JOBS", "How many jobs that have ended are kept, or unlimited. Default: 100000."),
+        (
+            "SLOTD_KEEP_DAYS",
+            "Days for which a job is kept after its end, or unlimited. Default: 365.",
+        ),
+        (
+            "SLOTD_KEEP_JOBS",
+            "How many jobs that have ended are kept, or unlimited. Default: 100000.",
+        ),
         (
             "SLOTD_GIT",
             "on or off: whether git is asked about the work trees that jobs are submitted from. Default: on.",
@@ -474,8 +530,14 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
         "Shows the queue in a browser, and changes it from there: prints an address of this host that opens a page once, and \
          serves that page until Ctrl-C. Any other user, and any other site that the browser shows, is refused.",
     ),
-    ("commands", "Prints the names of the commands, a line each: the links that an installation needs."),
-    ("man", "Writes the man pages of all commands into a directory, which is made where it is missing."),
+    (
+        "commands",
+        "Prints the names of the commands, a line each: the links that an installation needs.",
+    ),
+    (
+        "man",
+        "Writes the man pages of all commands into a directory, which is made where it is missing.",
+    ),
     (
         "completions",
         "Writes the completions of all commands for a shell into a directory, which is made where it is missing.",
@@ -494,5 +556,8 @@ pub const FILES: &[(&str, &str)] = &[
     ("run/slotd.log", "The log of a daemon that slotd daemon start has started."),
     ("~/.config/slotd/slotd.env", "Its settings, as systemd reads an EnvironmentFile=."),
     ("lib/state.db", "The database."),
-    ("lib/jobs/ID", "The directory of a job: script.sh, runner.sh (which reproduces the launch by hand), exit_status."),
+    (
+        "lib/jobs/ID",
+        "The directory of a job: script.sh, runner.sh (which reproduces the launch by hand), exit_status.",
+    ),
 ];

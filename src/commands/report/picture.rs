@@ -35,7 +35,8 @@ pub fn svg(all: &[Use]) -> Result<String, CliError> {
     let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE).map_err(failed)?;
     let write = |words: String, size: i32, at: (i32, i32)| {
-        root.draw(&Text::new(words, at, ("sans-serif", size).into_font().color(&INK))).map_err(failed)
+        root.draw(&Text::new(words, at, ("sans-serif", size).into_font().color(&INK)))
+            .map_err(failed)
     };
     write("CPU-hours: used (dark) of those had".to_owned(), 18, (MARGIN, MARGIN / 2))?;
     let most = shown.iter().map(Use::cpu_hours_had).fold(0.0, f64::max);
@@ -49,7 +50,11 @@ pub fn svg(all: &[Use]) -> Result<String, CliError> {
             let corners = [(left, top + 2), (left + bar(hours), top + ROW - 6)];
             root.draw(&Rectangle::new(corners, colour.filled())).map_err(failed)?;
         }
-        write(format!("{used_hours:.2} of {had_hours:.2}"), 14, (left + bar(had_hours) + 8, top + 4))?;
+        write(
+            format!("{used_hours:.2} of {had_hours:.2}"),
+            14,
+            (left + bar(had_hours) + 8, top + 4),
+        )?;
     }
     root.present().map_err(failed)?;
     drop(root);
@@ -110,7 +115,8 @@ const LETTERS_OF_A_TIME: i32 = 140;
 
 /// What the host used, as a page of its own, that loads nothing.
 pub fn page_of_host(heading: &str, all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
-    let titles: String = all.iter().map(|chart| format!("<li>{}</li>\n", escaped(&chart.title))).collect();
+    let titles: String =
+        all.iter().map(|chart| format!("<li>{}</li>\n", escaped(&chart.title))).collect();
     Ok(page(heading, &format!("<ul>\n{titles}</ul>\n{}", charts(all, times)?)))
 }
 
@@ -126,17 +132,25 @@ fn page(heading: &str, body: &str) -> String {
 /// A page of its own, that loads nothing.
 pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, CliError> {
     let (heads, rows) = report::cells(all, ctx);
-    let head: String = heads.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell))).collect();
+    let head: String =
+        heads.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell))).collect();
     let cell = |(i, text): (usize, &String)| match i {
         0 => format!("<th scope=\"row\">{}</th>", escaped(text)),
         _ => format!("<td>{}</td>", escaped(text)),
     };
-    let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
+    let row = |row: &Vec<String>| {
+        format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>())
+    };
     let rows: String = rows.iter().map(row).collect();
-    let advice: String = report::advice(all).iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
-    let advice =
-        if advice.is_empty() { advice } else { format!("<h2>What to ask for next time</h2>\n<ul>\n{advice}</ul>\n") };
-    let table = format!("<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
+    let advice: String =
+        report::advice(all).iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+    let advice = if advice.is_empty() {
+        advice
+    } else {
+        format!("<h2>What to ask for next time</h2>\n<ul>\n{advice}</ul>\n")
+    };
+    let table =
+        format!("<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
     Ok(page(heading, &format!("{table}{advice}<h2>Where the CPU-hours went</h2>\n{}", svg(all)?)))
 }
 

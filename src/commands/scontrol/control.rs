@@ -19,7 +19,11 @@ pub(super) const SUSPEND_CALL: Option<&str> = Some("slurm_suspend");
 /// `jobid=12`, `job=12`, `jobs=12` and a plain `12`: what is meant is the id.
 pub(super) fn id_text(word: &str) -> &str {
     match word.split_once('=') {
-        Some((key, value)) if ["job", "jobs", "jobid", "jobids"].iter().any(|name| key.eq_ignore_ascii_case(name)) => {
+        Some((key, value))
+            if ["job", "jobs", "jobid", "jobids"]
+                .iter()
+                .any(|name| key.eq_ignore_ascii_case(name)) =>
+        {
             value
         }
         _ => word,
@@ -51,7 +55,8 @@ pub(super) fn job_list(words: &[String]) -> Result<Vec<JobRef>, CliError> {
 pub(super) fn without_job_word(words: &[String]) -> &[String] {
     match words.split_first() {
         Some((first, rest))
-            if ["job", "jobs", "jobid"].iter().any(|word| first.eq_ignore_ascii_case(word)) && !rest.is_empty() =>
+            if ["job", "jobs", "jobid"].iter().any(|word| first.eq_ignore_ascii_case(word))
+                && !rest.is_empty() =>
         {
             rest
         }
@@ -72,7 +77,9 @@ pub(super) fn targets(keyword: &str, words: &[String]) -> Result<Vec<Target>, Cl
     words
         .iter()
         .map(|word| match word.split_once('=') {
-            Some((key, name)) if ["jobname", "name"].iter().any(|known| key.eq_ignore_ascii_case(known)) => {
+            Some((key, name))
+                if ["jobname", "name"].iter().any(|known| key.eq_ignore_ascii_case(known)) =>
+            {
                 Ok(Target::Name(name.to_owned()))
             }
             _ => job_list(std::slice::from_ref(word)).map(Target::Jobs),
@@ -83,8 +90,9 @@ pub(super) fn targets(keyword: &str, words: &[String]) -> Result<Vec<Target>, Cl
 /// The jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`; the options have no meaning of their own
 /// here.
 pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, CliError> {
-    let is_option =
-        |word: &String| word.eq_ignore_ascii_case("incomplete") || word.to_ascii_lowercase().starts_with("state=");
+    let is_option = |word: &String| {
+        word.eq_ignore_ascii_case("incomplete") || word.to_ascii_lowercase().starts_with("state=")
+    };
     match words.split_first() {
         Some((first, rest)) if is_option(first) => jobs(keyword, rest),
         _ => jobs(keyword, words),
@@ -92,7 +100,11 @@ pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, C
 }
 
 /// A verb with nothing after it.
-pub(super) fn alone(keyword: &str, words: &[String], command: Command) -> Result<Command, CliError> {
+pub(super) fn alone(
+    keyword: &str,
+    words: &[String],
+    command: Command,
+) -> Result<Command, CliError> {
     if words.is_empty() { Ok(command) } else { Err(too_many(keyword)) }
 }
 
@@ -141,13 +153,16 @@ impl Session<'_> {
     /// `listpids`: the processes that run.
     pub(super) fn list_pids(&self, job: Option<&JobRef>) -> Done {
         let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
-        let running: Vec<_> = jobs.iter().filter(|job| job.run.state.is_active()).map(|job| job.id).collect();
+        let running: Vec<_> =
+            jobs.iter().filter(|job| job.run.state.is_active()).map(|job| job.id).collect();
         let mut rows = pids::of_jobs(paths()?.root(), &running);
         if let Some(step) = job.and_then(|job| job.step) {
             rows.retain(|row| row.step == step.to_string());
         }
         match job {
-            Some(job) if rows.is_empty() => Err(bare(format!("No job steps are running for job {job}"))),
+            Some(job) if rows.is_empty() => {
+                Err(bare(format!("No job steps are running for job {job}")))
+            }
             _ => output::print(&pids::table(&rows)),
         }
     }
@@ -155,7 +170,11 @@ impl Session<'_> {
     /// `wait_job`: whether the job has its node, which is ready from the start. Slurm does not wait for a pending job
     /// either.
     pub(super) fn wait_job(&self, job: &JobRef) -> Done {
-        let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
+        let query = JobQuery {
+            without_paths: true,
+            without_steps: true,
+            ..JobQuery::of(vec![job.clone()])
+        };
         let list = match ask(&Request::Jobs(query), &[])?.0 {
             Answer::Jobs(list) => list,
             other => return Err(unexpected(&other)),
@@ -163,7 +182,11 @@ impl Session<'_> {
         if list.jobs.is_empty() {
             return Err(CliError::new(Mark::Plain, 1, format!("Problem running job {job}")));
         }
-        if list.jobs.iter().any(|found| matches!(found.run.state, JobState::Running | JobState::Suspended)) {
+        if list
+            .jobs
+            .iter()
+            .any(|found| matches!(found.run.state, JobState::Running | JobState::Suspended))
+        {
             eprintln!("scontrol: Nodes are ready for job {job}");
             return Ok(0);
         }
@@ -193,7 +216,12 @@ impl Session<'_> {
     }
 
     /// Does something to each job; each failure is told, and one suffices for the exit code.
-    pub(super) fn control(&self, jobs: &[JobRef], action: ControlAction, call: Option<&str>) -> Done {
+    pub(super) fn control(
+        &self,
+        jobs: &[JobRef],
+        action: ControlAction,
+        call: Option<&str>,
+    ) -> Done {
         let outcomes = match ask(&Request::Control { jobs: jobs.to_vec(), action }, &[])?.0 {
             Answer::Done(outcomes) => outcomes,
             other => return Err(unexpected(&other)),
@@ -203,7 +231,9 @@ impl Session<'_> {
             let Err(why) = outcome.result else { continue };
             let own = why.detail().into_iter().chain([format!("{why} for job {}", outcome.target)]);
             let lines = own.chain(call.map(|call| format!("{call} error: {why}")));
-            failed = lines.fold(failed, |failed, line| failed.and(Mark::Bare, line)).maybe_hint(known_names(&why));
+            failed = lines
+                .fold(failed, |failed, line| failed.and(Mark::Bare, line))
+                .maybe_hint(known_names(&why));
         }
         if failed.lines.is_empty() { Ok(0) } else { Err(failed) }
     }

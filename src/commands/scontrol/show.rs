@@ -85,13 +85,17 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
     let lower = entity.to_ascii_lowercase();
     let lower = if lower == "jobid" || lower == "jobids" { "jobs" } else { &lower };
     let lower = if lower == "hostname" { "hostnames" } else { lower };
-    let known = ENTITIES.iter().find(|(name, least)| lower.len() >= *least && name.starts_with(lower));
+    let known =
+        ENTITIES.iter().find(|(name, least)| lower.len() >= *least && name.starts_with(lower));
     let Some((name, _)) = known else {
         let unknown = bare(format!("invalid entity:{} for keyword:show ", shown(entity)));
         let names = ENTITIES.iter().map(|(name, _)| *name);
         // Of short words a missing `s` would be one slip too many.
-        let singular = suggest::nearest(lower, ["job", "node", "step"]).map(|name| format!("did you mean {name}?"));
-        return Err(unknown.hint(singular.unwrap_or_else(|| suggest::one_of("entities", lower, names))));
+        let singular = suggest::nearest(lower, ["job", "node", "step"])
+            .map(|name| format!("did you mean {name}?"));
+        return Err(
+            unknown.hint(singular.unwrap_or_else(|| suggest::one_of("entities", lower, names)))
+        );
     };
     if *name == "hostlist" || *name == "hostlistsorted" {
         let names = values.iter().flat_map(|list| list.split(',')).filter(|name| !name.is_empty());
@@ -134,8 +138,12 @@ fn refs(value: Option<String>) -> Result<Option<Vec<JobRef>>, CliError> {
 
 /// Without a list it is the one of the job around it; outside a job Slurm says so and exits with 0.
 fn hostnames(value: Option<String>, origin: &Origin) -> Result<Show, CliError> {
-    let around =
-        || ["SLURM_NODELIST", "SLURM_JOB_NODELIST"].iter().find_map(|name| origin.nonempty(name)).map(str::to_owned);
+    let around = || {
+        ["SLURM_NODELIST", "SLURM_JOB_NODELIST"]
+            .iter()
+            .find_map(|name| origin.nonempty(name))
+            .map(str::to_owned)
+    };
     match value.or_else(around) {
         Some(list) => Ok(Show::Hostnames(list)),
         None => Err(CliError::new(Mark::Error, 0, "host list is empty")),
@@ -150,7 +158,9 @@ impl Session<'_> {
             (Show::Node(name), machine) => self.show_node(name.as_deref(), machine),
             (Show::Partition(name), machine) => self.show_partition(name.as_deref(), machine),
             (Show::Config, machine) => self.show_config(machine),
-            (Show::Nothing(what), Some(machine)) => output::print_machine(json::none_of(what), machine),
+            (Show::Nothing(what), Some(machine)) => {
+                output::print_machine(json::none_of(what), machine)
+            }
             (Show::Nothing(what), None) => nothing(what),
             (_, Some(_)) => {
                 let known = "job, step, node, partition and config";
@@ -175,7 +185,12 @@ impl Session<'_> {
         match (name.filter(|name| !output::is_node(name, &node.host.name)), machine) {
             (Some(name), _) => self.not_found(&format!("Node {name}")),
             (None, Some(machine)) => output::print_machine(json::nodes(&node, &ctx), machine),
-            (None, None) => output::print(&show::node(&node, self.scontrol.oneliner, self.scontrol.details, &ctx)),
+            (None, None) => output::print(&show::node(
+                &node,
+                self.scontrol.oneliner,
+                self.scontrol.details,
+                &ctx,
+            )),
         }
     }
 
@@ -185,9 +200,13 @@ impl Session<'_> {
         if let Some(machine) = machine {
             return output::print_machine(json::partitions(&node, &ctx), machine);
         }
-        let Some(name) = name else { return output::print(&show::partitions(&node, self.scontrol.oneliner, &ctx)) };
+        let Some(name) = name else {
+            return output::print(&show::partitions(&node, self.scontrol.oneliner, &ctx));
+        };
         match node.partitions.iter().find(|p| p.partition.name == *name) {
-            Some(found) => output::print(&show::partition(&node, found, self.scontrol.oneliner, &ctx)),
+            Some(found) => {
+                output::print(&show::partition(&node, found, self.scontrol.oneliner, &ctx))
+            }
             None => self.not_found(&format!("Partition {name}")),
         }
     }
@@ -229,7 +248,10 @@ impl Session<'_> {
         let mut text = String::new();
         let mut data = Vec::new();
         for job in &list.jobs {
-            let named = refs.unwrap_or_default().iter().filter(|named| names_record(named, job.id, &job.role));
+            let named = refs
+                .unwrap_or_default()
+                .iter()
+                .filter(|named| names_record(named, job.id, &job.role));
             let steps: Vec<_> = named.map(|named| named.step).collect();
             for step in if steps.is_empty() { vec![None] } else { steps } {
                 text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
@@ -238,7 +260,9 @@ impl Session<'_> {
         }
         if let Some(machine) = self.scontrol.data.machine() {
             return match refs {
-                Some([named, ..]) if data.is_empty() => Err(bare(format!("Job step {named} not found"))),
+                Some([named, ..]) if data.is_empty() => {
+                    Err(bare(format!("Job step {named} not found")))
+                }
                 _ => output::print_machine(json::steps(&data, &ctx), machine),
             };
         }
@@ -289,7 +313,9 @@ fn nothing(what: &str) -> Done {
 fn narrow(job: &mut JobView, wanted: &[JobRef]) {
     let array = job.role.array_job(job.id);
     let asked = wanted.iter().find(|r| Some(r.job) == array).and_then(|r| r.tasks.as_ref());
-    let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = (asked, &mut job.role) else {
+    let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) =
+        (asked, &mut job.role)
+    else {
         return;
     };
     let common = tasks.intersection(asked);

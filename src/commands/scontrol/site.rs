@@ -15,9 +15,12 @@ use std::collections::BTreeSet;
 
 /// The words after `update`, if they are about a partition or the node.
 pub(super) fn read(words: &[String]) -> Option<Result<Command, CliError>> {
-    let pair = |word: &String| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let pair =
+        |word: &String| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     let pairs: Vec<_> = words.iter().filter_map(pair).collect();
-    let named = |key: &str| pairs.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)).map(|(_, value)| value);
+    let named = |key: &str| {
+        pairs.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+    };
     let others = |key: &str| {
         let others = pairs.iter().filter(|(known, _)| !known.eq_ignore_ascii_case(key)).cloned();
         match words.iter().find(|word| !word.contains('=')) {
@@ -26,7 +29,9 @@ pub(super) fn read(words: &[String]) -> Option<Result<Command, CliError>> {
         }
     };
     match (named("PartitionName"), named("NodeName")) {
-        (Some(name), _) => Some(others("PartitionName").and_then(|settings| partition(name, settings))),
+        (Some(name), _) => {
+            Some(others("PartitionName").and_then(|settings| partition(name, settings)))
+        }
         (None, Some(name)) => Some(others("NodeName").and_then(|settings| node(name, settings))),
         (None, None) => None,
     }
@@ -45,12 +50,16 @@ fn partition(name: &str, settings: Vec<(String, String)>) -> Result<Command, Cli
     // What makes no sense is told before the daemon is asked.
     let mut trial = Partition::default();
     for (key, value) in &settings {
-        partition::set(&mut trial, key, value, Written::ToScontrol).map_err(|error| match error {
-            PartitionError::UnknownKey(hint) => refused(&format!("{key}={value}"), Some(hint)),
-            PartitionError::Expected(forms) => bare(format!("Invalid {key} value: {}", shown(value)))
-                .and(Mark::Bare, "Request aborted")
-                .maybe_hint(Some(forms.to_owned())),
-        })?;
+        partition::set(&mut trial, key, value, Written::ToScontrol).map_err(
+            |error| match error {
+                PartitionError::UnknownKey(hint) => refused(&format!("{key}={value}"), Some(hint)),
+                PartitionError::Expected(forms) => {
+                    bare(format!("Invalid {key} value: {}", shown(value)))
+                        .and(Mark::Bare, "Request aborted")
+                        .maybe_hint(Some(forms.to_owned()))
+                }
+            },
+        )?;
     }
     Ok(Command::UpdatePartition { name: name.to_owned(), settings })
 }
@@ -59,7 +68,10 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
     let (mut state, mut reason, mut parts) = (None, None, NodeParts::default());
     for (key, value) in &settings {
         let numbers = |read: fn(&str) -> Option<BTreeSet<u32>>, forms: &str| {
-            let invalid = || bare(format!("Invalid {key} value: {}", shown(value))).and(Mark::Bare, "Request aborted");
+            let invalid = || {
+                bare(format!("Invalid {key} value: {}", shown(value)))
+                    .and(Mark::Bare, "Request aborted")
+            };
             read(value).ok_or_else(|| invalid().hint(forms))
         };
         match key.to_ascii_lowercase().as_str() {
@@ -67,22 +79,34 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
             "reason" => reason = Some(value.clone()).filter(|text| !text.is_empty()),
             "gres" => parts.gpus.extend(numbers(node_parts::gpus, node_parts::GPUS)?),
             "cpus" => parts.cpus.extend(numbers(node_parts::numbers, node_parts::NUMBERS)?),
-            _ => return Err(refused(&format!("{key}={value}"), Some("keys: State, Reason, Gres, CPUs".to_owned()))),
+            _ => {
+                return Err(refused(
+                    &format!("{key}={value}"),
+                    Some("keys: State, Reason, Gres, CPUs".to_owned()),
+                ));
+            }
         }
     }
     let order = match (state.as_deref(), reason) {
         (Some("DRAIN"), Some(reason)) => NodeOrder::Drain { reason, parts },
         (Some("DRAIN" | "DOWN"), None) => {
-            return Err(bare("You must specify a reason when DOWNING or DRAINING a node. Request denied"));
+            return Err(bare(
+                "You must specify a reason when DOWNING or DRAINING a node. Request denied",
+            ));
         }
         (Some("RESUME" | "UNDRAIN" | "IDLE"), _) => NodeOrder::Resume { parts },
         (Some("DOWN"), Some(_)) => {
             let hint = "State=DRAIN takes no more jobs; scancel ends those that run";
-            return Err(bare("State=DOWN is not supported by slotd: it would end the jobs that run").hint(hint));
+            return Err(bare(
+                "State=DOWN is not supported by slotd: it would end the jobs that run",
+            )
+            .hint(hint));
         }
         (Some(other), _) => {
             let text = format!("Invalid input: {}", shown(other));
-            return Err(bare(text).and(Mark::Bare, "Request aborted").hint("states: DRAIN, RESUME"));
+            return Err(bare(text)
+                .and(Mark::Bare, "Request aborted")
+                .hint("states: DRAIN, RESUME"));
         }
         (None, _) if !parts.is_empty() => {
             let hint = "State=DRAIN Reason=... takes these out of use, State=RESUME puts them back";
@@ -100,7 +124,9 @@ pub(super) fn change(request: &Request, call: &str) -> Done {
             remarks.iter().for_each(|remark| eprintln!("scontrol: warning: {remark}"));
             Ok(0)
         }
-        Answer::Refused(why) => Err(bare(format!("{call} error: {why}")).maybe_hint(known_names(&why))),
+        Answer::Refused(why) => {
+            Err(bare(format!("{call} error: {why}")).maybe_hint(known_names(&why)))
+        }
         other => Err(unexpected(&other)),
     }
 }

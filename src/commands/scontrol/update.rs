@@ -56,18 +56,30 @@ const KEYS: [Key; 28] = [
     Key(&["TimeLimit", "Time"], |value, _| time_limit(value, value)),
     Key(&["TimeLimit+"], |value, _| time_limit(&format!("+{value}"), value)),
     Key(&["TimeLimit-"], |value, _| time_limit(&format!("-{value}"), value)),
-    Key(&["TimeMin"], |value, _| spec::time::parse_limit_for(value, "TimeMin").map(Update::TimeMin)),
+    Key(&["TimeMin"], |value, _| {
+        spec::time::parse_limit_for(value, "TimeMin").map(Update::TimeMin)
+    }),
     Key(&["Priority"], |value, _| priority(value)),
     Key(&["Nice"], |value, _| nice(value)),
     Key(&["Dependency"], |value, _| spec::dependency::parse(value).map(Update::Dependency)),
-    Key(&["NumCPUs", "ReqCPUs", "MinCPUs"], |value, _| spec::count::parse(value, "NumCPUs").map(Update::NumCpus)),
-    Key(&["NumTasks", "ReqProcs", "NTasks"], |value, _| spec::count::parse(value, "NumTasks").map(Update::NumTasks)),
-    Key(&["CPUsPerTask", "CPUs/Task"], |value, _| spec::count::parse(value, "CPUsPerTask").map(Update::CpusPerTask)),
-    Key(&["NumNodes", "ReqNodes"], |value, _| spec::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))),
+    Key(&["NumCPUs", "ReqCPUs", "MinCPUs"], |value, _| {
+        spec::count::parse(value, "NumCPUs").map(Update::NumCpus)
+    }),
+    Key(&["NumTasks", "ReqProcs", "NTasks"], |value, _| {
+        spec::count::parse(value, "NumTasks").map(Update::NumTasks)
+    }),
+    Key(&["CPUsPerTask", "CPUs/Task"], |value, _| {
+        spec::count::parse(value, "CPUsPerTask").map(Update::CpusPerTask)
+    }),
+    Key(&["NumNodes", "ReqNodes"], |value, _| {
+        spec::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))
+    }),
     Key(&["MinMemoryNode", "Mem"], |value, _| {
         spec::mem::parse_mb_for(value, "MinMemoryNode").map(Update::MinMemoryNode)
     }),
-    Key(&["MinMemoryCPU"], |value, _| spec::mem::parse_mb_for(value, "MinMemoryCPU").map(Update::MinMemoryCpu)),
+    Key(&["MinMemoryCPU"], |value, _| {
+        spec::mem::parse_mb_for(value, "MinMemoryCPU").map(Update::MinMemoryCpu)
+    }),
     Key(&["Gres", "TresPerNode"], |value, _| gpus(value, |gpu, count| gpu.per_node = Some(count))),
     Key(&["TresPerJob"], |value, _| gpus(value, |gpu, count| gpu.total = Some(count))),
     Key(&["TresPerTask"], |value, _| gpus(value, |gpu, count| gpu.per_task = Some(count))),
@@ -82,7 +94,9 @@ const KEYS: [Key; 28] = [
     Key(&["StdErr"], |value, _| Ok(Update::StdErr(value.to_owned()))),
     Key(&["StdIn"], |value, _| Ok(Update::StdIn(value.to_owned()))),
     Key(&["WorkDir"], |value, origin| Ok(Update::WorkDir(origin.absolute(value)))),
-    Key(&["OverSubscribe"], |value, _| yes_or_no("OverSubscribe", value).map(|shares| Update::Exclusive(!shares))),
+    Key(&["OverSubscribe"], |value, _| {
+        yes_or_no("OverSubscribe", value).map(|shares| Update::Exclusive(!shares))
+    }),
     Key(&["Exclusive"], |value, _| yes_or_no("Exclusive", value).map(Update::Exclusive)),
 ];
 
@@ -133,7 +147,9 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
             lower => match change(lower, value, origin) {
                 Some(Ok(update)) => updates.push(update),
                 Some(Err(error)) => {
-                    return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted").maybe_hint(error.hint));
+                    return Err(bare(error.to_string())
+                        .and(Mark::Bare, "Request aborted")
+                        .maybe_hint(error.hint));
                 }
                 None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {
                     check_hosts(lower, value, origin)?;
@@ -162,7 +178,10 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
 
 /// The update that a value of this key comes to; `None` for a key that changes nothing here.
 fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, SpecError>> {
-    match KEYS.iter().find(|Key(names, _)| names.iter().any(|known| known.eq_ignore_ascii_case(key))) {
+    match KEYS
+        .iter()
+        .find(|Key(names, _)| names.iter().any(|known| known.eq_ignore_ascii_case(key)))
+    {
         Some(Key(_, read)) => Some(read(value, origin)),
         None => Some(Ok(Update::Text(KeptText::named(key)?, value.to_owned()))),
     }
@@ -186,14 +205,15 @@ fn check_hosts(key: &str, value: &str, origin: &Origin) -> Result<(), CliError> 
 fn unsupported(word: &str) -> CliError {
     let others = || ["JobId", "JobName"].into_iter().chain(KeptText::NAMES);
     let spellings = KEYS.iter().flat_map(|Key(names, _)| names.iter().copied());
-    let names = KEYS.iter().map(|Key(names, _)| names[0]).filter(|name| !name.ends_with(['+', '-']));
+    let names =
+        KEYS.iter().map(|Key(names, _)| names[0]).filter(|name| !name.ends_with(['+', '-']));
     let key = word.split('=').next().unwrap_or_default();
-    bare(format!("Update of this parameter is not supported: {}", shown(word))).and(Mark::Bare, "Request aborted").hint(
-        match suggest::nearest(key, others().chain(spellings)) {
+    bare(format!("Update of this parameter is not supported: {}", shown(word)))
+        .and(Mark::Bare, "Request aborted")
+        .hint(match suggest::nearest(key, others().chain(spellings)) {
             Some(name) => format!("did you mean {name}?"),
             None => suggest::one_of("keys", "", others().chain(names)),
-        },
-    )
+        })
 }
 
 fn moment(key: &str, value: &str, origin: &Origin) -> Result<Timestamp, SpecError> {
@@ -222,10 +242,15 @@ fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
     let (sign, text) = match value.split_at_checked(1) {
         Some(("+", rest)) => (1, rest),
         Some(("-", rest)) => (-1, rest),
-        _ => return spec::time::parse_limit(value).map(Update::TimeLimit).map_err(|error| invalid(error.hint)),
+        _ => {
+            return spec::time::parse_limit(value)
+                .map(Update::TimeLimit)
+                .map_err(|error| invalid(error.hint));
+        }
     };
     let endless = || invalid(Some("a difference has an end".to_owned()));
-    let secs = spec::time::parse_limit(text).map_err(|error| invalid(error.hint))?.ok_or_else(endless)?;
+    let secs =
+        spec::time::parse_limit(text).map_err(|error| invalid(error.hint))?.ok_or_else(endless)?;
     let secs = i64::try_from(secs).map_err(|_| endless())?;
     Ok(Update::TimeLimitBy(sign * secs))
 }

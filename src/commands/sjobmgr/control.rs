@@ -70,13 +70,15 @@ fn teller(job: JobId) -> Result<Teller, CliError> {
         return Err(no_manager);
     }
     // One that is about to listen does so before the lock is free.
-    let _beginning = begin(&paths, job)
-        .map_err(|e| CliError::error(1, format!("the directory of job {job} cannot be used: {e}")))?;
+    let _beginning = begin(&paths, job).map_err(|e| {
+        CliError::error(1, format!("the directory of job {job} cannot be used: {e}"))
+    })?;
     if let Ok(client) = connect_to(job) {
         return Ok(Teller::Manager(client));
     }
-    let steps = hindsight::read(&dir)
-        .map_err(|e| CliError::error(1, format!("the journal of the steps of job {job} cannot be read: {e}")))?;
+    let steps = hindsight::read(&dir).map_err(|e| {
+        CliError::error(1, format!("the journal of the steps of job {job} cannot be read: {e}"))
+    })?;
     if steps.is_empty() { Err(no_manager) } else { Ok(Teller::Journal(steps)) }
 }
 
@@ -89,7 +91,8 @@ fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a
     for name in names {
         let matching = hindsight::matching(steps, name);
         if matching.is_empty() {
-            let text = format!("the journal of job {job} has no step {name:?}, and its manager has ended");
+            let text =
+                format!("the journal of job {job} has no step {name:?}, and its manager has ended");
             return Err(CliError::error(1, text).hint("sjobmgr list shows the names"));
         }
         found.extend(matching);
@@ -112,7 +115,9 @@ pub fn wait_for(mut client: Client, job: JobId, names: &[String]) -> Done {
     let mut event = client.ask(&ask).and_then(|()| client.next_event());
     loop {
         match event {
-            Ok(Some(Event::Waited { exit_code })) => return Ok(u8::try_from(exit_code).unwrap_or(1)),
+            Ok(Some(Event::Waited { exit_code })) => {
+                return Ok(u8::try_from(exit_code).unwrap_or(1));
+            }
             Ok(Some(other)) => drop(understood(Ok(Some(other)))?),
             // It has ended in the meantime.
             Ok(None) | Err(_) => {
@@ -135,20 +140,28 @@ fn look_back(steps: &[Known], job: JobId, names: &[String]) -> Done {
     let left: Vec<&&Known> = steps.iter().filter(|step| step.end.is_none()).collect();
     let code = u8::try_from(worst).unwrap_or(1);
     let Some(first) = left.first() else { return Ok(code) };
-    let text =
-        format!("{} of {} steps have not run ({:?}): their manager has ended", left.len(), steps.len(), first.name);
+    let text = format!(
+        "{} of {} steps have not run ({:?}): their manager has ended",
+        left.len(),
+        steps.len(),
+        first.name
+    );
     Err(CliError::error(i32::from(code.max(1)), text).hint("sjobmgr run --resume FILE runs them"))
 }
 
 pub fn list(args: &Names, origin: &Origin) -> Done {
     let job = job_meant(args.job.jobid, origin)?;
     let rows: Vec<Row> = match teller(job)? {
-        Teller::Manager(mut client) => match ask(&mut client, &Ask::List { names: args.names.clone() })? {
-            Event::List { steps } => steps,
-            other => return Err(unexpected(&other)),
-        },
+        Teller::Manager(mut client) => {
+            match ask(&mut client, &Ask::List { names: args.names.clone() })? {
+                Event::List { steps } => steps,
+                other => return Err(unexpected(&other)),
+            }
+        }
         Teller::Journal(steps) => {
-            tell(&format!("sjobmgr: the manager of job {job} has ended: this is what its journal tells\n"));
+            tell(&format!(
+                "sjobmgr: the manager of job {job} has ended: this is what its journal tells\n"
+            ));
             named(&steps, &args.names, job)?.into_iter().map(Known::row).collect()
         }
     };
@@ -183,17 +196,22 @@ pub fn status(args: &JobArg, origin: &Origin) -> Done {
 }
 
 fn print_json(value: &impl serde::Serialize) -> Done {
-    let text = serde_json::to_string_pretty(value).map_err(|e| CliError::error(1, e.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|e| CliError::error(1, e.to_string()))?;
     output::print(&format!("{text}\n"))
 }
 
 fn table(steps: &[Row]) -> String {
     let width = steps.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(4);
-    let mut out = format!("{:width$} {:9} {:>8} {:>8} {:>5} REASON\n", "NAME", "STATE", "STEP", "PRIORITY", "TRIES");
+    let mut out = format!(
+        "{:width$} {:9} {:>8} {:>8} {:>5} REASON\n",
+        "NAME", "STATE", "STEP", "PRIORITY", "TRIES"
+    );
     for Row { name, state, step, priority, attempts, reason } in steps {
         let step = step.map_or_else(String::new, |step| step.to_string());
         let priority = priority.map_or_else(String::new, |priority| priority.to_string());
-        let line = format!("{name:width$} {state:9} {step:>8} {priority:>8} {attempts:>5} {reason}");
+        let line =
+            format!("{name:width$} {state:9} {step:>8} {priority:>8} {attempts:>5} {reason}");
         // Writing to a string does not fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -201,7 +219,8 @@ fn table(steps: &[Row]) -> String {
 }
 
 fn lines(status: &Status) -> String {
-    let Status { job, pid, steps, waiting, running, completed, failed, cancelled, skipped, .. } = status;
+    let Status { job, pid, steps, waiting, running, completed, failed, cancelled, skipped, .. } =
+        status;
     let Status { cpus, mem_mb, gpus, halted, undelivered, .. } = status;
     format!(
         "JobId={job} ManagerPid={pid} Halted={}\n   \

@@ -31,20 +31,30 @@ pub struct ResizeArgs {
 }
 
 /// What an amount comes to that is written as a number, or as a difference to `now`.
-fn amount(text: &str, now: u64, what: &str, read: impl Fn(&str) -> Option<u64>) -> Result<u64, CliError> {
+fn amount(
+    text: &str,
+    now: u64,
+    what: &str,
+    read: impl Fn(&str) -> Option<u64>,
+) -> Result<u64, CliError> {
     let (sign, number) = match text.split_at_checked(1) {
         Some((sign @ ("+" | "-"), number)) => (sign, number),
         _ => ("", text),
     };
-    let invalid = || CliError::error(2, format!("invalid {what}: {text:?}")).hint("write it so: 4, +4 or -2");
+    let invalid =
+        || CliError::error(2, format!("invalid {what}: {text:?}")).hint("write it so: 4, +4 or -2");
     let number = read(number).ok_or_else(invalid)?;
     let wanted = match sign {
         "+" => now.checked_add(number),
         "-" => now.checked_sub(number),
         _ => Some(number),
     };
-    let words =
-        || CliError::error(1, format!("nothing would be left: the job has {now} {what}, and {text} is asked for"));
+    let words = || {
+        CliError::error(
+            1,
+            format!("nothing would be left: the job has {now} {what}, and {text} is asked for"),
+        )
+    };
     wanted.filter(|wanted| *wanted > 0).ok_or_else(words)
 }
 
@@ -54,27 +64,36 @@ fn look(id: JobId) -> Result<(JobView, Vec<JobView>), CliError> {
     let Answer::Jobs(list) = ask(&Request::Jobs(query), &[])?.0 else {
         return Err(CliError::error(1, "the daemon's answer is no list of jobs"));
     };
-    let expands = |job: &JobView| job.request.dependency.expands().is_some_and(|target| target.job == id);
+    let expands =
+        |job: &JobView| job.request.dependency.expands().is_some_and(|target| target.job == id);
     let (waiting, others): (Vec<_>, Vec<_>) = list.jobs.into_iter().partition(expands);
     let job = others.into_iter().find(|job| job.id == id && job.run.state != JobState::Pending);
     let job = job.ok_or_else(|| {
-        CliError::error(1, format!("job {id} does not run")).hint("what waits is changed by scontrol update")
+        CliError::error(1, format!("job {id} does not run"))
+            .hint("what waits is changed by scontrol update")
     })?;
     Ok((job, waiting))
 }
 
 pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
     let id = args.jobid.map(JobId).or_else(|| own_job(origin)).ok_or_else(|| {
-        CliError::error(1, "this is not within a job").hint("name the job that is to grow or shrink: --jobid=12")
+        CliError::error(1, "this is not within a job")
+            .hint("name the job that is to grow or shrink: --jobid=12")
     })?;
     let (job, _) = look(id)?;
     let has = job.tres;
     let count = |text: &str| text.parse::<u32>().ok().map(u64::from);
-    let cpus = args.cpus.as_ref().map(|text| amount(text, has.cpus.into(), "CPUs", count)).transpose()?;
-    let mem = args.mem.as_ref().map(|text| amount(text, has.mem_mb, "MB", spec::mem::megabytes)).transpose()?;
+    let cpus =
+        args.cpus.as_ref().map(|text| amount(text, has.cpus.into(), "CPUs", count)).transpose()?;
+    let mem = args
+        .mem
+        .as_ref()
+        .map(|text| amount(text, has.mem_mb, "MB", spec::mem::megabytes))
+        .transpose()?;
     let cpus = cpus.map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
     let keys = [cpus.map(Update::NumCpus), mem.map(Update::MinMemoryNode)];
-    let is_more = [cpus.is_some_and(|cpus| cpus > has.cpus), mem.is_some_and(|mem| mem > has.mem_mb)];
+    let is_more =
+        [cpus.is_some_and(|cpus| cpus > has.cpus), mem.is_some_and(|mem| mem > has.mem_mb)];
     let keys = keys.into_iter().zip(is_more).filter_map(|(key, is_more)| Some((key?, is_more)));
     let (more, less): (Vec<_>, Vec<_>) = keys.partition(|(_, is_more)| *is_more);
     // What is less can always be had, and what is more may have to wait.
@@ -88,14 +107,21 @@ pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
 }
 
 fn change(job: &JobView, keys: Vec<Update>, origin: &Origin) -> Result<(), CliError> {
-    let control = Request::Control { jobs: vec![JobRef::job(job.id)], action: ControlAction::Update(keys.clone()) };
+    let control = Request::Control {
+        jobs: vec![JobRef::job(job.id)],
+        action: ControlAction::Update(keys.clone()),
+    };
     let outcomes = match ask(&control, &[])?.0 {
         Answer::Done(outcomes) => outcomes,
         other => return Err(unexpected(&other)),
     };
     match outcomes.into_iter().next().map(|outcome| outcome.result) {
-        Some(Err(Refusal::NoRoom { more, .. })) if more.cpus > 0 => expand(job, more.cpus, more.mem_mb, origin),
-        Some(Err(why)) => Err(refused(&format!("the size of job {} cannot be changed", job.id), &why)),
+        Some(Err(Refusal::NoRoom { more, .. })) if more.cpus > 0 => {
+            expand(job, more.cpus, more.mem_mb, origin)
+        }
+        Some(Err(why)) => {
+            Err(refused(&format!("the size of job {} cannot be changed", job.id), &why))
+        }
         Some(Ok(_)) | None => Ok(()),
     }
 }
@@ -140,7 +166,11 @@ fn show(id: JobId, origin: &Origin) -> Done {
         let start = time::instant_or(one.expected_start, "N/A", &ctx);
         let (cpus, mem_mb, why) = (one.tres.cpus, one.tres.mem_mb, one.run.reason.name());
         let mem = if mem_mb > LEAST_MB { format!(" Mem=+{mem_mb}M") } else { String::new() };
-        let _ = writeln!(out, "   ExpandedBy={} CPUs=+{cpus}{mem} Reason={why} StartTime={start}", one.id);
+        let _ = writeln!(
+            out,
+            "   ExpandedBy={} CPUs=+{cpus}{mem} Reason={why} StartTime={start}",
+            one.id
+        );
     }
     output::print(&out)
 }
@@ -151,7 +181,9 @@ mod tests {
 
     #[test]
     fn an_amount_is_a_number_or_a_difference() {
-        let cpus = |text| amount(text, 4, "CPUs", |text| text.parse().ok()).map_err(|error| error.lines.len());
+        let cpus = |text| {
+            amount(text, 4, "CPUs", |text| text.parse().ok()).map_err(|error| error.lines.len())
+        };
         assert_eq!([cpus("+4"), cpus("-2"), cpus("3")], [Ok(8), Ok(2), Ok(3)]);
         for bad in ["0", "-4", "-9", "", "+", "x", "--1", "1.5"] {
             assert!(cpus(bad).is_err(), "{bad}");

@@ -9,7 +9,8 @@ use crate::commands::{Done, output, paths, sbatch};
 use crate::jobmgr::api::{Ask, Event};
 use crate::jobmgr::def::OnFailure;
 use crate::manager::{
-    Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path, step_within, text_of,
+    Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path,
+    step_within, text_of,
 };
 use crate::model::JobId;
 use crate::spec::mem;
@@ -86,7 +87,9 @@ impl JobArgs {
             ("--job-name", &self.job_name),
             ("--output", &self.output),
         ];
-        let given = named.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}")));
+        let given = named
+            .iter()
+            .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}")));
         given.chain(self.requeue.then(|| "--requeue".to_owned())).collect()
     }
 
@@ -108,8 +111,9 @@ pub fn run(args: &RunArgs, origin: &Origin) -> Done {
     let Some(job) = own_job(origin) else { return submit(args, origin) };
     let paths = paths()?;
     loop {
-        let beginning = begin(&paths, job)
-            .map_err(|e| CliError::error(1, format!("job {job} has no directory for a manager: {e}")))?;
+        let beginning = begin(&paths, job).map_err(|e| {
+            CliError::error(1, format!("job {job} has no directory for a manager: {e}"))
+        })?;
         let Ok(first) = Client::open(&socket_path(&paths, job)) else {
             return become_manager(args, origin, (paths, job), beginning);
         };
@@ -128,13 +132,19 @@ fn source(args: &RunArgs, origin: &Origin) -> Source {
 }
 
 /// This process becomes the manager of the job, and what starts its steps.
-fn become_manager(args: &RunArgs, origin: &Origin, (paths, job): (Paths, JobId), beginning: File) -> Done {
+fn become_manager(
+    args: &RunArgs,
+    origin: &Origin,
+    (paths, job): (Paths, JobId),
+    beginning: File,
+) -> Done {
     let on_failure = match (args.keep_going, args.halt_on_failure) {
         (true, _) => Some(OnFailure::Skip),
         (false, true) => Some(OnFailure::Stop),
         (false, false) => None,
     };
-    let run = origin.nonempty("SLURM_RESTART_COUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
+    let run =
+        origin.nonempty("SLURM_RESTART_COUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
     let within = step_within(origin.nonempty("SLURM_STEP_ID"));
     let setup = Setup {
         identity: Identity { paths, job, run, client: client(false).process, within },
@@ -147,7 +157,8 @@ fn become_manager(args: &RunArgs, origin: &Origin, (paths, job): (Paths, JobId),
         work_dir: origin.cwd.clone(),
         umask: *origin.umask,
     };
-    manage(setup, beginning, told).map_err(|e| CliError::error(1, format!("the manager cannot be started: {e}")))
+    manage(setup, beginning, told)
+        .map_err(|e| CliError::error(1, format!("the manager cannot be started: {e}")))
 }
 
 /// Tells why a manager does not run, and how it ends then.
@@ -172,7 +183,12 @@ fn is_ending(manager: &mut Client) -> bool {
 }
 
 /// The manager that runs in this job takes the steps, and this process waits for them. `None`: it has ended, and took none.
-fn hand_over(args: &RunArgs, origin: &Origin, job: JobId, mut manager: Client) -> Result<Option<u8>, CliError> {
+fn hand_over(
+    args: &RunArgs,
+    origin: &Origin,
+    job: JobId,
+    mut manager: Client,
+) -> Result<Option<u8>, CliError> {
     if is_ending(&mut manager) {
         return Ok(wait_for_end(manager));
     }
@@ -220,8 +236,11 @@ fn wait_for_end(mut manager: Client) -> Option<u8> {
 /// There is none: it is a pipe, say, as of the shell's `<(command)`.
 fn lasting(named: &str, path: &str) -> Result<String, CliError> {
     let unusable = |what: &str| {
-        CliError::error(1, format!("{named} is {what}: the job that is submitted could not read it"))
-            .hint("write the steps into a file, or call sjobmgr within a job: sbatch, salloc")
+        CliError::error(
+            1,
+            format!("{named} is {what}: the job that is submitted could not read it"),
+        )
+        .hint("write the steps into a file, or call sjobmgr within a job: sbatch, salloc")
     };
     // Whatever else is wrong with it is told by who reads it.
     let Ok(found) = std::fs::metadata(path) else { return Ok(path.to_owned()) };
@@ -233,22 +252,31 @@ fn lasting(named: &str, path: &str) -> Result<String, CliError> {
         return Ok(path.to_owned());
     }
     let real = std::fs::canonicalize(path).map_err(|_| unusable("a file without a name"))?;
-    real.into_os_string().into_string().map_err(|_| unusable("a file whose name is no text in UTF-8"))
+    real.into_os_string()
+        .into_string()
+        .map_err(|_| unusable("a file whose name is no text in UTF-8"))
 }
 
 /// A job of its own that runs this command.
 fn submit(args: &RunArgs, origin: &Origin) -> Done {
     if args.file == "-" {
-        let text = "this is not within a job, and standard input cannot go with one that is submitted";
-        return Err(CliError::error(1, text).hint("name a file, or call sjobmgr within a job: sbatch, salloc"));
+        let text =
+            "this is not within a job, and standard input cannot go with one that is submitted";
+        return Err(CliError::error(1, text)
+            .hint("name a file, or call sjobmgr within a job: sbatch, salloc"));
     }
     let file = lasting(&args.file, &origin.absolute(&args.file))?;
     let (cpus, mem_mb, gpus) = args.job.size();
     if check(&source(args, origin), &origin.cwd, cpus, mem_mb, gpus).map_err(why_not)? == 0 {
-        return Err(CliError::error(1, format!("{}: there is no step in it: no job is submitted", args.file)));
+        return Err(CliError::error(
+            1,
+            format!("{}: there is no step in it: no job is submitted", args.file),
+        ));
     }
-    let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program is not found: {e}")))?;
-    let mut own = vec![program.to_string_lossy().into_owned(), "sjobmgr".to_owned(), "run".to_owned()];
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::error(1, format!("this program is not found: {e}")))?;
+    let mut own =
+        vec![program.to_string_lossy().into_owned(), "sjobmgr".to_owned(), "run".to_owned()];
     own.extend(args.most.map(|most| format!("--jobs={most}")));
     // A job that comes back goes on where it was.
     let flags = [
@@ -260,8 +288,9 @@ fn submit(args: &RunArgs, origin: &Origin) -> Done {
     ];
     own.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
     own.extend(["--".to_owned(), file]);
-    let script = shlex::try_join(own.iter().map(String::as_str))
-        .map_err(|e| CliError::error(1, format!("{}: {e}", args.file)).and(Mark::Bare, "use another name"))?;
+    let script = shlex::try_join(own.iter().map(String::as_str)).map_err(|e| {
+        CliError::error(1, format!("{}: {e}", args.file)).and(Mark::Bare, "use another name")
+    })?;
     tell("sjobmgr: this is not within a job: a job is submitted that runs the steps\n");
     let mut words = vec!["sbatch".to_owned()];
     words.extend(args.job.words());

@@ -82,7 +82,10 @@ pub fn run(args: &SubmitArgs, origin: &Origin) -> Done {
     let dir = origin.absolute(args.dir.as_deref().unwrap_or("."));
     let event = ask(&mut client, &SubmitArgs { dir: Some(dir), ..args.clone() })?;
     let Event::Accepted { name } = event else {
-        return Err(CliError::error(1, format!("the manager's answer makes no sense here: {event:?}")));
+        return Err(CliError::error(
+            1,
+            format!("the manager's answer makes no sense here: {event:?}"),
+        ));
     };
     output::print(&format!("{name}\n"))?;
     if !args.wait {

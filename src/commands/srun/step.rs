@@ -46,9 +46,9 @@ pub fn mpi(text: &str) -> Result<Mpi, CliError> {
         "none" | "openmpi" => Ok(Mpi::None),
         "pmi2" => Ok(Mpi::Pmi2),
         other => {
-            let text = format!("invalid MPI type '{}', --mpi=list for acceptable types", shown(other));
-            let hint =
-                "inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM in place of srun PROGRAM";
+            let text =
+                format!("invalid MPI type '{}', --mpi=list for acceptable types", shown(other));
+            let hint = "inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM in place of srun PROGRAM";
             Err(CliError::error(1, text).hint(hint))
         }
     }
@@ -78,7 +78,9 @@ impl Redirection {
             "" => Redirection::All,
             _ if text.eq_ignore_ascii_case("all") => Redirection::All,
             _ if text.eq_ignore_ascii_case("none") => Redirection::None,
-            _ => text.parse().map_or_else(|_| Redirection::File(text.to_owned()), Redirection::Task),
+            _ => {
+                text.parse().map_or_else(|_| Redirection::File(text.to_owned()), Redirection::Task)
+            }
         })
     }
 
@@ -120,21 +122,40 @@ pub fn check_node(step: &StepRequest, job: JobId, node: &str) -> Result<(), CliE
 impl Srun {
     /// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
     /// but GPUs for each task are for the tasks of every step.
-    pub fn step_request(&self, submission: &Submission, request: &JobRequest, default_name: &str) -> StepRequest {
+    pub fn step_request(
+        &self,
+        submission: &Submission,
+        request: &JobRequest,
+        default_name: &str,
+    ) -> StepRequest {
         let choices = submission.choices;
         let inside = self.jobid.is_some();
-        let asked =
-            |names: &[&str]| names.iter().any(|name| choices.of(name).is_some() && !choices.is_from_environment(name));
+        let asked = |names: &[&str]| {
+            names
+                .iter()
+                .any(|name| choices.of(name).is_some() && !choices.is_from_environment(name))
+        };
         let jobs_own = |names: &[&str]| inside && !asked(names);
         let mem = ["mem", "mem-per-cpu", "mem-per-gpu"];
-        let gpu =
-            ["gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "tres-per-task", "ntasks-per-gpu"];
+        let gpu = [
+            "gpus",
+            "gpus-per-node",
+            "gpus-per-task",
+            "gpus-per-socket",
+            "gres",
+            "tres-per-task",
+            "ntasks-per-gpu",
+        ];
         let sized = request.cpus_per_task.is_some() || self.job.exclusive.is_some();
         let (cpu_bind, report_cpu_bind) = self.cpu_bind.clone().unwrap_or_default();
         StepRequest {
             kind: StepKind::Numbered,
             // The name of the job around it is not the step's (srun man page, SLURM_JOB_NAME).
-            name: if jobs_own(&["job-name"]) { default_name.to_owned() } else { request.name.clone() },
+            name: if jobs_own(&["job-name"]) {
+                default_name.to_owned()
+            } else {
+                request.name.clone()
+            },
             ntasks: request.ntasks,
             ntasks_per_node: request.ntasks_per_node,
             cpus_per_task: request.cpus_per_task,
@@ -196,7 +217,8 @@ pub fn run(
 ) -> Result<StepEnd, CliError> {
     let (streams, options) = streams(srun);
     // What no daemon takes is refused by this one, who knows its bound, before anything is made for each task.
-    let with_streams = Some(srun.step.tasks(&view.request)).filter(|tasks| *tasks <= MOST_TASKS).unwrap_or(0);
+    let with_streams =
+        Some(srun.step.tasks(&view.request)).filter(|tasks| *tasks <= MOST_TASKS).unwrap_or(0);
     let launch = StepLaunch {
         job: view.id,
         client: caller.client,
@@ -239,7 +261,9 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
     }
     let file = &srun.command[0];
     let text = std::fs::read_to_string(file).map_err(|e| {
-        let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
+        let why = e
+            .raw_os_error()
+            .map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
         CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
     })?;
     let tasks = srun.step.tasks(job);
@@ -247,7 +271,8 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
         // The daemon refuses them.
         return Ok(Vec::new());
     }
-    multi_prog::parse(&text, file, tasks, &srun.command[1..]).map_err(|e| CliError::error(1, e.to_string()))
+    multi_prog::parse(&text, file, tasks, &srun.command[1..])
+        .map_err(|e| CliError::error(1, e.to_string()))
 }
 
 /// Where the streams of each task go, and what of them this client passes on.
@@ -257,7 +282,9 @@ fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
         None | Some(Redirection::All) => (StreamTasks::All, Stream::Null),
         Some(Redirection::None) => (StreamTasks::Nobody, Stream::Null),
         Some(Redirection::Task(task)) => (StreamTasks::Task(*task), Stream::Null),
-        Some(Redirection::File(path)) => (StreamTasks::Given, Stream::File { path: path.into(), append }),
+        Some(Redirection::File(path)) => {
+            (StreamTasks::Given, Stream::File { path: path.into(), append })
+        }
     };
     let (stdin, stdin_stream) = of(srun.input.as_ref());
     let (stdout, stdout_stream) = of(srun.output.as_ref());

@@ -18,7 +18,14 @@ pub fn carry_out(paths: &Paths, what: Deed, jobs: Vec<JobRef>) -> String {
     let (done, request) = match what {
         Deed::Cancel => {
             let uid = nix::unistd::getuid().as_raw();
-            ("cancelled", Request::Cancel(CancelAsk { query: JobQuery::of(jobs), uid, ..CancelAsk::default() }))
+            (
+                "cancelled",
+                Request::Cancel(CancelAsk {
+                    query: JobQuery::of(jobs),
+                    uid,
+                    ..CancelAsk::default()
+                }),
+            )
         }
         Deed::Hold => ("held", control(jobs, ControlAction::Hold)),
         Deed::Release => ("released", control(jobs, ControlAction::Release)),

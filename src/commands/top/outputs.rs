@@ -58,9 +58,13 @@ impl Outputs {
 
     /// Has the kernel tell of what is written; of a file that is not there yet, when it comes.
     fn watch(&mut self) {
-        let Ok(watch) = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK) else { return };
+        let Ok(watch) = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK) else {
+            return;
+        };
         for file in self.files.iter().flatten() {
-            let written = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF;
+            let written = AddWatchFlags::IN_MODIFY
+                | AddWatchFlags::IN_MOVE_SELF
+                | AddWatchFlags::IN_DELETE_SELF;
             let comes = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
             let dir = file.path.parent().unwrap_or(Path::new("/"));
             // Neither is there: the page says so, and that is all.
@@ -169,7 +173,11 @@ fn search(
 
 impl Output {
     fn text(&mut self, lines: usize) -> Text {
-        let mut text = Text { path: self.path.display().to_string(), follows: self.follows, ..Text::default() };
+        let mut text = Text {
+            path: self.path.display().to_string(),
+            follows: self.follows,
+            ..Text::default()
+        };
         if let Err(why) = self.read(&mut text, lines) {
             text.error = Some(why.to_string());
         }
@@ -271,11 +279,16 @@ mod tests {
         let find = |output: &Output, text: &str, back| {
             search(&output.path, output.at, text, back, |_, _| ControlFlow::Continue(()))
         };
-        for (text, back, line) in [("e 250000", false, 250_000), ("line 1000", true, 100_099), ("e 99\n", true, 99)] {
+        for (text, back, line) in
+            [("e 250000", false, 250_000), ("line 1000", true, 100_099), ("e 99\n", true, 99)]
+        {
             (output.at, output.follows) = (find(&output, text, back).unwrap(), false);
             assert_eq!(first_and_last(&mut output).0, format!("line {line}"), "{text:?}");
         }
-        assert_eq!(find(&output, "line 98\n", false), Err("not found below, look above (N): line 98\n".to_owned()));
+        assert_eq!(
+            find(&output, "line 98\n", false),
+            Err("not found below, look above (N): line 98\n".to_owned())
+        );
     }
 
     #[test]

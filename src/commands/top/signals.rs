@@ -39,7 +39,10 @@ impl Signals {
     pub fn take() -> io::Result<Signals> {
         let set: SigSet = TAKEN.into_iter().collect();
         set.thread_block()?;
-        Ok(Signals { fd: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, set })
+        Ok(Signals {
+            fd: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
+            set,
+        })
     }
 
     /// What was asked for since the last time.

@@ -4,7 +4,9 @@
 use crate::screen::{Input, Screen, draw};
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind};
-use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+};
 use crossterm::{event, execute, terminal};
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, Stdout};
@@ -74,7 +76,9 @@ impl Terminal {
         let mut inputs = Vec::new();
         while event::poll(Duration::ZERO)? {
             match event::read()? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => inputs.push(Input::Key(key)),
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    inputs.push(Input::Key(key))
+                }
                 Event::Mouse(mouse) => inputs.push(Input::Mouse(mouse)),
                 Event::Resize(columns, rows) => inputs.push(Input::Size(columns, rows)),
                 _ => {}

@@ -67,7 +67,9 @@ impl Door {
 
     fn has_session(&self, caller: &Caller<'_>) -> bool {
         let cookies = caller.cookies.unwrap_or_default().split(';');
-        cookies.filter_map(|cookie| cookie.trim().strip_prefix("slotd=")).any(|shown| is_same(&self.session, shown))
+        cookies
+            .filter_map(|cookie| cookie.trim().strip_prefix("slotd="))
+            .any(|shown| is_same(&self.session, shown))
     }
 
     /// Why a request is not answered.
@@ -94,13 +96,18 @@ impl Door {
             return None;
         }
         if !self.has_session(caller) {
-            return Some((StatusCode::UNAUTHORIZED, "this browser has no session: start slotd web again"));
+            return Some((
+                StatusCode::UNAUTHORIZED,
+                "this browser has no session: start slotd web again",
+            ));
         }
         // The browser gives an event stream no header. It tells numbers of jobs and sizes.
         let needs_key = caller.path.starts_with("/api/") && caller.path != "/api/events";
         let has_key = caller.key.is_some_and(|shown| is_same(&self.key, shown));
-        (needs_key && !has_key)
-            .then_some((StatusCode::FORBIDDEN, "this page has no key: open the address of slotd web in this tab"))
+        (needs_key && !has_key).then_some((
+            StatusCode::FORBIDDEN,
+            "this page has no key: open the address of slotd web in this tab",
+        ))
     }
 }
 
@@ -118,10 +125,10 @@ fn caller(request: &HttpRequest) -> Caller<'_> {
 
 /// The port may be that of a tunnel.
 fn is_own(host: &str) -> bool {
-    OWN_NAMES
-        .iter()
-        .filter_map(|name| host.strip_prefix(name))
-        .any(|port| port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok()))
+    OWN_NAMES.iter().filter_map(|name| host.strip_prefix(name)).any(|port| {
+        port.is_empty()
+            || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
+    })
 }
 
 /// In a time that does not tell how much of it was right.
@@ -142,7 +149,11 @@ mod tests {
     use super::*;
 
     fn door() -> Door {
-        Door { token: Mutex::new(Some("t".repeat(64))), session: "s".repeat(64), key: "k".repeat(64) }
+        Door {
+            token: Mutex::new(Some("t".repeat(64))),
+            session: "s".repeat(64),
+            key: "k".repeat(64),
+        }
     }
 
     #[test]
@@ -166,24 +177,46 @@ mod tests {
             cookies: Some(&cookies),
             key: Some(&key),
         };
-        let status = |caller: Caller<'_>| door.refuses_caller(&caller).map_or(200, |(status, _)| status.as_u16());
+        let status = |caller: Caller<'_>| {
+            door.refuses_caller(&caller).map_or(200, |(status, _)| status.as_u16())
+        };
         assert_eq!(status(good), 200);
         for host in ["localhost:9000", "[::1]:8080", "127.0.0.1"] {
             assert_eq!(status(Caller { host: Some(host), origin: None, ..good }), 200, "{host}");
         }
-        for host in ["evil.example", "127.0.0.1.evil.example", "localhost:80@evil", "", "127.0.0.1:"] {
+        for host in
+            ["evil.example", "127.0.0.1.evil.example", "localhost:80@evil", "", "127.0.0.1:"]
+        {
             assert_eq!(status(Caller { host: Some(host), origin: None, ..good }), 421, "{host}");
         }
         assert_eq!(status(Caller { host: None, ..good }), 421);
-        for origin in ["http://evil.example", "https://127.0.0.1:80", "http://127.0.0.1:81", "null"] {
+        for origin in ["http://evil.example", "https://127.0.0.1:80", "http://127.0.0.1:81", "null"]
+        {
             assert_eq!(status(Caller { origin: Some(origin), ..good }), 403, "{origin}");
         }
         assert_eq!(status(Caller { site: Some("cross-site"), ..good }), 403);
-        assert_eq!(status(Caller { site: Some("same-site"), ..good }), 403, "another port of this host");
+        assert_eq!(
+            status(Caller { site: Some("same-site"), ..good }),
+            403,
+            "another port of this host"
+        );
         assert_eq!(status(Caller { cookies: None, ..good }), 401);
         assert_eq!(status(Caller { cookies: Some("slotd=s"), ..good }), 401);
-        assert_eq!(status(Caller { key: None, ..good }), 403, "a cookie that another port was shown is not enough");
+        assert_eq!(
+            status(Caller { key: None, ..good }),
+            403,
+            "a cookie that another port was shown is not enough"
+        );
         assert_eq!(status(Caller { key: None, path: "/page/app.js", ..good }), 200);
-        assert_eq!(status(Caller { path: "/", site: Some("cross-site"), origin: None, cookies: None, ..good }), 200);
+        assert_eq!(
+            status(Caller {
+                path: "/",
+                site: Some("cross-site"),
+                origin: None,
+                cookies: None,
+                ..good
+            }),
+            200
+        );
     }
 }

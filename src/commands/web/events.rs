@@ -87,12 +87,18 @@ impl MessageBody for Body {
         BodySize::Stream
     }
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Infallible>>> {
         self.0.poll_recv(cx).map(|piece| piece.map(Ok))
     }
 }
 
-pub async fn stream(wanted: web::Query<Wanted>, streams: web::Data<Streams>) -> Result<HttpResponse, Refused> {
+pub async fn stream(
+    wanted: web::Query<Wanted>,
+    streams: web::Data<Streams>,
+) -> Result<HttpResponse, Refused> {
     let paths = paths()?;
     let growth = match &wanted.job {
         None => None,
@@ -111,7 +117,9 @@ pub async fn stream(wanted: web::Query<Wanted>, streams: web::Data<Streams>) -> 
             _ = replaced => {}
         }
     });
-    Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "text/event-stream")).body(Body(body)))
+    Ok(HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "text/event-stream"))
+        .body(Body(body)))
 }
 
 async fn send(out: &mpsc::Sender<Bytes>, event: &Event<'_>) -> io::Result<()> {
@@ -120,7 +128,11 @@ async fn send(out: &mpsc::Sender<Bytes>, event: &Event<'_>) -> io::Result<()> {
 }
 
 /// Tells news, over restarts of the daemon, until the browser is gone.
-async fn feed(paths: &Paths, mut growth: Option<Growth>, out: &mpsc::Sender<Bytes>) -> io::Result<()> {
+async fn feed(
+    paths: &Paths,
+    mut growth: Option<Growth>,
+    out: &mpsc::Sender<Bytes>,
+) -> io::Result<()> {
     let mut follower = Follower::patient(paths).map_err(io::Error::other)?;
     let mut is_up = None;
     loop {
@@ -171,20 +183,25 @@ struct Growth {
 impl Growth {
     fn of(job: &JobRef) -> Result<Growth, Refused> {
         let paths = [path_of(job, Stream::Out)?, path_of(job, Stream::Err)?];
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(Refused::missing)?;
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
+            .map_err(Refused::missing)?;
         Ok(Growth { paths, inotify, ready: None, known: None, told: None })
     }
 
     /// Watches the files, and the directories where they may appear. Again and again: another file may have the name.
     fn look(&self) -> [Option<u64>; 2] {
-        let of_file = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
-        let of_place = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
+        let of_file =
+            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
+        let of_place =
+            AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
         for path in &self.paths {
             // What is not there yet is told of by its directory.
             let _ = self.inotify.add_watch(path, of_file);
             let _ = path.parent().map(|place| self.inotify.add_watch(place, of_place));
         }
-        let size = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len());
+        let size = |path: &PathBuf| {
+            std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len())
+        };
         [size(&self.paths[0]), size(&self.paths[1])]
     }
 

@@ -44,7 +44,10 @@ pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
         return Err(Refused::bad(format!("name from 1 to {MOST_JOBS} jobs")));
     }
     // As they are understood here: none of them is an option, or says more than a job.
-    let jobs = jobs.iter().map(|job| named(job).map(|job| job.to_string())).collect::<Result<Vec<_>, _>>()?;
+    let jobs = jobs
+        .iter()
+        .map(|job| named(job).map(|job| job.to_string()))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut command = Command::new(SELF);
     command.args(*words);
     match *words {
@@ -70,7 +73,10 @@ pub struct Edited {
     text: String,
 }
 
-pub async fn edit(name: web::Path<String>, edited: web::Json<Edited>) -> Result<HttpResponse, Refused> {
+pub async fn edit(
+    name: web::Path<String>,
+    edited: web::Json<Edited>,
+) -> Result<HttpResponse, Refused> {
     let job = named(&name)?;
     let Edited { before, text } = edited.into_inner();
     let told = waiting(move || edit::change(&job, &before, &text).map_err(unprocessable)).await?;

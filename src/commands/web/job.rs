@@ -74,7 +74,8 @@ pub fn named(text: &str) -> Result<JobRef, Refused> {
 
 /// The records of a job, from the queue or from the accounting.
 pub fn records(job: &JobRef) -> Result<JobList, Refused> {
-    let query = JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![job.clone()]) };
+    let query =
+        JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![job.clone()]) };
     let mut list = asked(Request::Jobs(query.clone()))?;
     if list.jobs.is_empty() {
         list = asked(Request::Accounting(query))?;
@@ -136,7 +137,9 @@ pub async fn script(name: web::Path<String>) -> Result<HttpResponse, Refused> {
         let list = records(&job)?;
         script_of(record(&list)?.id)
     });
-    Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8")).body(script.await?))
+    Ok(HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8"))
+        .body(script.await?))
 }
 
 fn script_of(job: JobId) -> Result<Vec<u8>, Refused> {

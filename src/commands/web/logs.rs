@@ -32,13 +32,18 @@ struct Part {
     bytes: Vec<u8>,
 }
 
-pub async fn part(request: HttpRequest, path: web::Path<(String, String)>) -> Result<HttpResponse, Refused> {
+pub async fn part(
+    request: HttpRequest,
+    path: web::Path<(String, String)>,
+) -> Result<HttpResponse, Refused> {
     let (name, stream) = path.into_inner();
     let (job, stream) = (named(&name)?, Stream::named(&stream)?);
     let range = request.headers().get(header::RANGE).and_then(|range| range.to_str().ok());
     let asked = match range {
         None => Asked::From(0, None),
-        Some(text) => parse(text).ok_or_else(|| Refused::bad(format!("Range: {text} is not understood")))?,
+        Some(text) => {
+            parse(text).ok_or_else(|| Refused::bad(format!("Range: {text} is not understood")))?
+        }
     };
     let part = waiting(move || read(&path_of(&job, stream)?, asked)).await?;
     let size = part.size;
@@ -80,7 +85,9 @@ pub fn path_of(job: &JobRef, stream: Stream) -> Result<PathBuf, Refused> {
         Stream::Err => &view.std_err,
     };
     if path.is_empty() {
-        return Err(Refused::missing("this job writes to the terminal of its command, not to a file"));
+        return Err(Refused::missing(
+            "this job writes to the terminal of its command, not to a file",
+        ));
     }
     Ok(PathBuf::from(path))
 }
@@ -96,7 +103,9 @@ fn parse(text: &str) -> Option<Asked> {
 /// Opens a file that is one: not a terminal, a pipe or a device, which would have no end.
 fn open(path: &PathBuf) -> Result<File, Refused> {
     let told = |e: io::Error| match e.kind() {
-        ErrorKind::NotFound => Refused::missing(format!("{}: nothing was written yet", path.display())),
+        ErrorKind::NotFound => {
+            Refused::missing(format!("{}: nothing was written yet", path.display()))
+        }
         _ => Refused::missing(format!("{}: {e}", path.display())),
     };
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -143,7 +152,11 @@ mod tests {
             ("bytes=9-3", 9, 0),
         ] {
             let part = read(&path, parse(range).unwrap()).unwrap();
-            assert_eq!((part.from, part.bytes.len() as u64, part.size), (from, len, 600_000), "{range}");
+            assert_eq!(
+                (part.from, part.bytes.len() as u64, part.size),
+                (from, len, 600_000),
+                "{range}"
+            );
             let expected = text.get(from as usize..(from + len) as usize).unwrap_or_default();
             assert!(part.bytes == expected, "{range}");
         }

@@ -77,7 +77,11 @@ pub fn run(args: &WebArgs) -> Done {
 
 /// Nobody but this host's own users gets as far as the token.
 fn address(args: &WebArgs) -> Result<SocketAddr, CliError> {
-    let bare = args.listen.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(&args.listen);
+    let bare = args
+        .listen
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(&args.listen);
     match bare.parse::<IpAddr>() {
         Ok(ip) if ip.is_loopback() => Ok(SocketAddr::new(ip, args.port)),
         Ok(_) => Err(CliError::error(2, format!("--listen {}: this is no address of loopback", args.listen))
@@ -97,7 +101,11 @@ async fn serve(listener: TcpListener, door: Door) -> io::Result<()> {
             .app_data(door.clone())
             .app_data(streams.clone())
             .app_data(web::PayloadConfig::new(MOST_BODY))
-            .app_data(web::JsonConfig::default().limit(MOST_BODY).error_handler(|e, _| Refused::bad(e).into()))
+            .app_data(
+                web::JsonConfig::default()
+                    .limit(MOST_BODY)
+                    .error_handler(|e, _| Refused::bad(e).into()),
+            )
             .app_data(web::QueryConfig::default().error_handler(|e, _| Refused::bad(e).into()))
             .wrap(from_fn(guard))
             .wrap(headers())
@@ -158,7 +166,10 @@ async fn guard(
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let refused = match request.app_data::<web::Data<Door>>() {
         Some(door) => door.refuses(request.request()),
-        None => Some(Refused { status: StatusCode::INTERNAL_SERVER_ERROR, why: "the server has no door".to_owned() }),
+        None => Some(Refused {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            why: "the server has no door".to_owned(),
+        }),
     };
     match refused {
         None => Ok(next.call(request).await?.map_into_boxed_body()),
@@ -210,6 +221,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, Refused> + Send + 'static,
 {
-    let busy = |_| Refused { status: StatusCode::SERVICE_UNAVAILABLE, why: "the server ends".to_owned() };
+    let busy =
+        |_| Refused { status: StatusCode::SERVICE_UNAVAILABLE, why: "the server ends".to_owned() };
     web::block(ask).await.map_err(busy)?
 }

@@ -46,7 +46,9 @@ pub async fn open(
     answer.insert_header((header::CONTENT_TYPE, HTML));
     if let Some((cookie, key)) = opening.token.as_deref().and_then(|token| door.enter(token)) {
         answer.insert_header((header::SET_COOKIE, cookie));
-        return Ok(answer.body(PAGE.replace(KEY_PLACE, &format!("<meta name=\"key\" content=\"{key}\">"))));
+        return Ok(
+            answer.body(PAGE.replace(KEY_PLACE, &format!("<meta name=\"key\" content=\"{key}\">")))
+        );
     }
     if door.knows(&request) {
         return Ok(answer.body(PAGE));
@@ -68,10 +70,18 @@ mod tests {
     #[test]
     fn the_page_has_a_place_for_its_key_and_nothing_from_elsewhere() {
         assert_eq!(PAGE.matches(KEY_PLACE).count(), 1);
-        for (name, text) in FILES.iter().map(|(name, _, text)| (*name, *text)).chain([("index.html", PAGE)]) {
-            for word in
-                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "https://", " style=\""]
-            {
+        for (name, text) in
+            FILES.iter().map(|(name, _, text)| (*name, *text)).chain([("index.html", PAGE)])
+        {
+            for word in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "https://",
+                " style=\"",
+            ] {
                 assert!(!text.contains(word), "{name} has {word}");
             }
         }
@@ -82,7 +92,11 @@ mod tests {
         let names: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
         for (_, _, text) in FILES {
             for line in text.lines().filter(|line| line.starts_with("import ")) {
-                let file = line.split("\"./").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line);
+                let file = line
+                    .split("\"./")
+                    .nth(1)
+                    .and_then(|rest| rest.split('"').next())
+                    .unwrap_or(line);
                 assert!(names.contains(&file), "{line}");
             }
         }

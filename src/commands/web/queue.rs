@@ -88,20 +88,29 @@ fn picture(rows: usize) -> Result<Picture, Refused> {
         Answer::Node(node) => *node,
         other => return Err(unexpected(&other).into()),
     };
-    let query = JobQuery { expected_starts: true, without_paths: true, without_steps: true, ..JobQuery::default() };
+    let query = JobQuery {
+        expected_starts: true,
+        without_paths: true,
+        without_steps: true,
+        ..JobQuery::default()
+    };
     let mut jobs: Vec<JobView> = Vec::new();
     ask_for_jobs(&Request::Jobs(query), |list| {
         jobs.extend(list.jobs);
         Ok(())
     })?;
     let arrays = progress(&jobs);
-    let (over, live): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.run.state.is_terminal());
-    let (pending, running): (Vec<_>, Vec<_>) = live.into_iter().partition(|job| job.run.state == JobState::Pending);
+    let (over, live): (Vec<_>, Vec<_>) =
+        jobs.into_iter().partition(|job| job.run.state.is_terminal());
+    let (pending, running): (Vec<_>, Vec<_>) =
+        live.into_iter().partition(|job| job.run.state == JobState::Pending);
     let usage = usage_of(&running)?;
     let mut ctx = ctx(&origin, node.now);
     ctx.bitstr_len.get_or_insert(24);
     let (mut pending, mut over, mut running) = (pending, over, running);
-    pending.sort_by_key(|job| (Reverse(job.priority), job.expected_start.is_none(), job.expected_start, job.id));
+    pending.sort_by_key(|job| {
+        (Reverse(job.priority), job.expected_start.is_none(), job.expected_start, job.id)
+    });
     running.sort_by_key(|job| (job.run.start, job.id));
     over.sort_by_key(|job| (Reverse(job.run.end), job.id));
     let ended = |job: &JobView| Row::of(job, Some(&seff::recorded_usage(job)), &ctx);
@@ -126,7 +135,8 @@ pub fn usage_of(running: &[JobView]) -> Result<HashMap<JobId, Usage>, Refused> {
         Answer::Usage { list, .. } => list.jobs,
         other => return Err(unexpected(&other).into()),
     };
-    let sum = |job: &JobView| job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage));
+    let sum =
+        |job: &JobView| job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage));
     Ok(list.iter().map(|job| (job.id, sum(job))).collect())
 }
 
@@ -141,9 +151,16 @@ fn host(node: NodeView) -> Host {
         cpu_ids: host.cpu_ids.clone(),
         mem_mb: given(host.mem_mb, node.allocated.mem_mb),
         gpus: given(host.gpus.len() as u64, u64::from(node.allocated.gpus)),
-        gpu_names: host.gpus.iter().map(|gpu| (gpu.id, gpu.model.clone().unwrap_or_default())).collect(),
+        gpu_names: host
+            .gpus
+            .iter()
+            .map(|gpu| (gpu.id, gpu.model.clone().unwrap_or_default()))
+            .collect(),
         load: f64::from(node.load_centi) / 100.0,
-        elsewhere: node.cpus_elsewhere.and_then(|cpus| cpus.used_centi).map(|centi| f64::from(centi) / 100.0),
+        elsewhere: node
+            .cpus_elsewhere
+            .and_then(|cpus| cpus.used_centi)
+            .map(|centi| f64::from(centi) / 100.0),
         mem_used_mb: host.machine_mem_mb.max(host.mem_mb).saturating_sub(node.free_mem_mb),
         troubles: drained.into_iter().chain(outages).collect(),
         partitions: node
@@ -199,7 +216,10 @@ impl Search {
             ("state", &self.state),
             ("partition", &self.partition),
         ];
-        let said = options.iter().map(|(name, text)| (name, text.trim())).filter(|(_, text)| !text.is_empty());
+        let said = options
+            .iter()
+            .map(|(name, text)| (name, text.trim()))
+            .filter(|(_, text)| !text.is_empty());
         let words = said.map(|(name, text)| OsString::from(format!("--{name}={text}")));
         [OsString::from("sacct")].into_iter().chain(words).collect()
     }
@@ -224,7 +244,8 @@ fn find(search: &Search) -> Result<Found, Refused> {
     keep_latest(&mut found, rows);
     let mut ctx = ctx(&origin, now);
     ctx.bitstr_len.get_or_insert(24);
-    let jobs = found.iter().map(|job| Row::of(job, Some(&seff::recorded_usage(job)), &ctx)).collect();
+    let jobs =
+        found.iter().map(|job| Row::of(job, Some(&seff::recorded_usage(job)), &ctx)).collect();
     Ok(Found { now: millis(now), jobs, count })
 }
 
@@ -237,6 +258,8 @@ fn asked(search: &Search, origin: &Origin) -> Result<JobQuery, Refused> {
 }
 
 fn keep_latest(jobs: &mut Vec<JobView>, most: usize) {
-    jobs.sort_by_key(|job| (Reverse(job.run.end.or(job.run.start).unwrap_or(job.submit)), Reverse(job.id)));
+    jobs.sort_by_key(|job| {
+        (Reverse(job.run.end.or(job.run.start).unwrap_or(job.submit)), Reverse(job.id))
+    });
     jobs.truncate(most);
 }

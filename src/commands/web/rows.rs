@@ -144,7 +144,8 @@ pub fn progress(live: &[JobView]) -> BTreeMap<u32, Progress> {
     for view in live {
         let Some(array) = view.array_job_id() else { continue };
         let progress = arrays.entry(array.0).or_default();
-        progress.total = view.request.array.as_ref().map_or(progress.total, |spec| spec.tasks.len());
+        progress.total =
+            view.request.array.as_ref().map_or(progress.total, |spec| spec.tasks.len());
         match view.run.state {
             JobState::Pending => progress.waiting += view.pending_tasks(),
             JobState::Running | JobState::Suspended | JobState::Completing => progress.running += 1,

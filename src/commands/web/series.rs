@@ -39,7 +39,9 @@ struct Plots {
 
 impl Plots {
     fn of(series: &JobSeries) -> Plots {
-        let of_gpus = |amount: fn(&Bin) -> f64| if series.has_gpus { series.column(amount) } else { Vec::new() };
+        let of_gpus = |amount: fn(&Bin) -> f64| {
+            if series.has_gpus { series.column(amount) } else { Vec::new() }
+        };
         Plots {
             from: millis(series.from),
             to: millis(series.to),
@@ -67,7 +69,12 @@ pub async fn job(name: web::Path<String>) -> Result<HttpResponse, Refused> {
         let series = JobSeries::of(&series_of(std::slice::from_ref(view))?, BINS);
         let plots = series.map_or_else(Plots::default, |series| Plots::of(&series));
         let all_gpus = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len());
-        Ok(Plots { all_cpus: has.cpus, all_memory: has.mem_mb.saturating_mul(1 << 20), all_gpus, ..plots })
+        Ok(Plots {
+            all_cpus: has.cpus,
+            all_memory: has.mem_mb.saturating_mul(1 << 20),
+            all_gpus,
+            ..plots
+        })
     };
     Ok(HttpResponse::Ok().json(waiting(look).await?))
 }

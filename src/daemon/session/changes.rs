@@ -33,12 +33,15 @@ impl Session {
     async fn requeue(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
         let mut outcomes = Vec::with_capacity(jobs.len());
         for target in jobs {
-            let dropped = match self.hub.readers.facts().send(WithoutEnvironment(target.clone())).await? {
-                Ok(dropped) => dropped,
-                Err(e) => return Ok(refused(Refusal::Database(e.0))),
-            };
+            let dropped =
+                match self.hub.readers.facts().send(WithoutEnvironment(target.clone())).await? {
+                    Ok(dropped) => dropped,
+                    Err(e) => return Ok(refused(Refusal::Database(e.0))),
+                };
             match dropped {
-                Some(job) => outcomes.push(Outcome { target, result: Err(Refusal::EnvironmentDropped(job)) }),
+                Some(job) => {
+                    outcomes.push(Outcome { target, result: Err(Refusal::EnvironmentDropped(job)) })
+                }
                 None => match self.change(vec![target], action.clone()).await? {
                     Ok(done) => outcomes.extend(done),
                     Err(why) => return Ok(refused(why)),
@@ -60,10 +63,16 @@ impl Session {
             }
             _ => Vec::new(),
         };
-        let first = ControlJobs { jobs, action: action.clone(), ended: ended.clone(), recalled: Vec::new() };
+        let first = ControlJobs {
+            jobs,
+            action: action.clone(),
+            ended: ended.clone(),
+            recalled: Vec::new(),
+        };
         let mut outcomes = self.hub.scheduler.send(first).await?;
         let is_unknown = |outcome: &&mut Outcome| outcome.result == Err(Refusal::UnknownJob);
-        let jobs: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
+        let jobs: Vec<JobRef> =
+            outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
         if !jobs.is_empty() {
             let recalled = match self.past(jobs.clone()).await? {
                 Ok(recalled) => recalled,
@@ -71,7 +80,11 @@ impl Session {
             };
             let again = ControlJobs { jobs, action, ended, recalled };
             let again = self.hub.scheduler.send(again).await?;
-            outcomes.iter_mut().filter(is_unknown).zip(again).for_each(|(outcome, known)| *outcome = known);
+            outcomes
+                .iter_mut()
+                .filter(is_unknown)
+                .zip(again)
+                .for_each(|(outcome, known)| *outcome = known);
         }
         Ok(Ok(outcomes))
     }
@@ -83,7 +96,8 @@ impl Session {
         let is_unknown = |outcome: &&mut Outcome| {
             is_plain && outcome.target.step.is_none() && outcome.result == Err(Refusal::UnknownJob)
         };
-        let named: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
+        let named: Vec<JobRef> =
+            outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
         let past = match self.past(named).await? {
             Ok(past) => past,
             Err(why) => return Ok(refused(why)),

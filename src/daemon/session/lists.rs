@@ -37,7 +37,8 @@ impl Session {
             Err(e) => return Ok(refused(Refusal::Database(e.0))),
         };
         let read = async |ids: &[JobId]| {
-            let jobs = reader.send(PastJobs { query: Arc::clone(&query), ids: ids.to_vec() }).await?;
+            let jobs =
+                reader.send(PastJobs { query: Arc::clone(&query), ids: ids.to_vec() }).await?;
             Ok::<_, actix::MailboxError>(match jobs {
                 Ok(jobs) => Ok(refreshed(&hub.scheduler, jobs).await?),
                 Err(e) => Err(e),
@@ -80,11 +81,20 @@ impl Session {
         ids.sort_unstable();
         let mut parts = ids.chunks(if query.brief { BRIEF_PART } else { PART });
         loop {
-            let (here, gone): (Vec<JobId>, Vec<JobId>) =
-                parts.next().unwrap_or_default().iter().partition(|id| live.binary_search(id).is_ok());
-            let mut list = hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
+            let (here, gone): (Vec<JobId>, Vec<JobId>) = parts
+                .next()
+                .unwrap_or_default()
+                .iter()
+                .partition(|id| live.binary_search(id).is_ok());
+            let mut list =
+                hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
             if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
-                match hub.readers.for_query(past).send(PastJobs { query: Arc::clone(past), ids: gone }).await? {
+                match hub
+                    .readers
+                    .for_query(past)
+                    .send(PastJobs { query: Arc::clone(past), ids: gone })
+                    .await?
+                {
                     Ok(found) => add_past(&query, &mut list, &mut unknown, found),
                     Err(e) => return Ok(refused(Refusal::Database(e.0))),
                 }
@@ -99,11 +109,15 @@ impl Session {
     }
 
     /// The records in memory that answer the question, by number, and the numbers that it names and nobody knows.
-    async fn find(&self, query: &Arc<JobQuery>) -> Result<(Vec<JobId>, Vec<JobId>), actix::MailboxError> {
+    async fn find(
+        &self,
+        query: &Arc<JobQuery>,
+    ) -> Result<(Vec<JobId>, Vec<JobId>), actix::MailboxError> {
         let scheduler = &self.hub.scheduler;
         let mut all = scheduler.send(FindJobs { query: Arc::clone(query), after: None }).await?;
         while let Some(after) = all.next {
-            let more = scheduler.send(FindJobs { query: Arc::clone(query), after: Some(after) }).await?;
+            let more =
+                scheduler.send(FindJobs { query: Arc::clone(query), after: Some(after) }).await?;
             all.ids.extend(more.ids);
             all.next = more.next;
         }
@@ -112,12 +126,20 @@ impl Session {
 
     /// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those
     /// that ended in a window. `None` where memory has it all.
-    async fn past_query(&self, query: &Arc<JobQuery>, live: &[JobId]) -> Result<Option<JobQuery>, actix::MailboxError> {
+    async fn past_query(
+        &self,
+        query: &Arc<JobQuery>,
+        live: &[JobId],
+    ) -> Result<Option<JobQuery>, actix::MailboxError> {
         if query.jobs.is_empty() {
             let is_window = query.since.is_some() && query.wants_ended();
             // Whole: what is found is held against the question once more.
-            let whole =
-                || JobQuery { brief: false, without_steps: false, without_paths: false, ..JobQuery::clone(query) };
+            let whole = || JobQuery {
+                brief: false,
+                without_steps: false,
+                without_paths: false,
+                ..JobQuery::clone(query)
+            };
             return Ok(is_window.then(whole));
         }
         // Those that are named are few.
@@ -130,11 +152,13 @@ impl Session {
     /// The steps that run. A job that ended too long ago to be in memory is known, and has none.
     pub(super) async fn usage(&self, ask: UsageAsk) -> Replied {
         let (mut list, measured) = self.hub.scheduler.send(QueryUsage(ask)).await?;
-        let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await? {
+        let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await?
+        {
             Ok(past) => past,
             Err(why) => return Ok(refused(why)),
         };
-        list.unknown.retain(|id| !past.iter().any(|job| job.id == *id || job.array_job_id() == Some(*id)));
+        list.unknown
+            .retain(|id| !past.iter().any(|job| job.id == *id || job.array_job_id() == Some(*id)));
         let processes = measured.into_iter().map(|(key, usage)| (key, usage.pids)).collect();
         Ok(plain(Answer::Usage { list, processes }))
     }
@@ -153,12 +177,13 @@ impl Session {
             let job = list.jobs.iter().find(|job| job.id == key.job)?;
             job.steps.iter().find(|step| step.id == key.step).map(|step| step.start)
         };
-        let running = measured
-            .into_iter()
-            .filter_map(|(step, usage)| Some(StepSeries { start: start(&step)?, step, series: usage.over_time }));
+        let running = measured.into_iter().filter_map(|(step, usage)| {
+            Some(StepSeries { start: start(&step)?, step, series: usage.over_time })
+        });
         let mut all: Vec<StepSeries> = running.filter(|one| !one.series.is_empty()).collect();
         let live = list.jobs.iter().map(|view| &view.job);
-        let of: Vec<_> = live.chain(&past).map(|job| (job.id, job.run.restarts, job.own_step_id())).collect();
+        let of: Vec<_> =
+            live.chain(&past).map(|job| (job.id, job.run.restarts, job.own_step_id())).collect();
         let paths = self.hub.paths.clone();
         let read = move || {
             let of_job = |(id, run, own): (JobId, u32, Option<StepId>)| {
@@ -201,12 +226,14 @@ async fn refreshed(
 
 /// The jobs that are named and are not in memory.
 fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
-    let numbers: HashSet<JobId> = known.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
+    let numbers: HashSet<JobId> =
+        known.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
     let is_there = |named: &&JobRef| match named.tasks {
         None => numbers.contains(&named.job),
         Some(_) => known.iter().any(|job| names_record(named, job.id, &job.role)),
     };
-    let missing: Vec<JobRef> = query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
+    let missing: Vec<JobRef> =
+        query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
     (!missing.is_empty()).then(|| JobQuery::of(missing))
 }
 

@@ -41,7 +41,11 @@ impl Session {
         self.change_site(SiteChange::Configured(Box::new(config)), remarks).await
     }
 
-    pub(super) async fn update_partition(&self, name: String, settings: Vec<(String, String)>) -> Replied {
+    pub(super) async fn update_partition(
+        &self,
+        name: String,
+        settings: Vec<(String, String)>,
+    ) -> Replied {
         self.change_site(SiteChange::Partition { name, settings }, Vec::new()).await
     }
 
@@ -60,7 +64,9 @@ impl Session {
         };
         match spawn_blocking(change).await {
             Ok(Ok(drains)) => self.change_site(SiteChange::Drains(drains), Vec::new()).await,
-            Ok(Err(e)) => Ok(refused(Refusal::Configuration(format!("the state of the node cannot be written: {e}")))),
+            Ok(Err(e)) => Ok(refused(Refusal::Configuration(format!(
+                "the state of the node cannot be written: {e}"
+            )))),
             Err(_) => Ok(refused(Refusal::ShuttingDown)),
         }
     }

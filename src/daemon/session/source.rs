@@ -18,7 +18,9 @@ impl Session {
         let Some(record) = records.first() else { return Ok(refused(Refusal::UnknownJob)) };
         if let Some(snapshot) = record.request.snapshot.clone() {
             let dir = self.hub.paths.snapshots_dir();
-            let kept = tokio::task::spawn_blocking(move || snapshots::source(&dir, &snapshot)).await.unwrap_or(None);
+            let kept = tokio::task::spawn_blocking(move || snapshots::source(&dir, &snapshot))
+                .await
+                .unwrap_or(None);
             return Ok(told(record.request.tree.clone(), kept, with_diff));
         }
         let submission = record.array_job_id().unwrap_or(record.id);

@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 /// What the bytes of a request are refused with that are fewer than it says.
 fn too_short() -> Option<Reply> {
-    refused(Refusal::Malformed("malformed message: the script is shorter than announced".to_owned()))
+    refused(Refusal::Malformed(
+        "malformed message: the script is shorter than announced".to_owned(),
+    ))
 }
 
 impl Session {
@@ -28,7 +30,10 @@ impl Session {
         let env = raw.split_off(submit.script_len);
         // What it waits for, or is like, must not be removed before the job is durable.
         let request = &submit.request;
-        let _in_use = match request.dependency.is_empty() && submit.texts_of.is_none() && request.snapshot.is_none() {
+        let _in_use = match request.dependency.is_empty()
+            && submit.texts_of.is_none()
+            && request.snapshot.is_none()
+        {
             true => None,
             false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
         };
@@ -60,7 +65,8 @@ impl Session {
             }));
         }
         let waits = submit.wait || client.holds;
-        let message = SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
+        let message =
+            SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
         Ok(plain(match promised {
@@ -99,7 +105,10 @@ impl Session {
     }
 
     /// What an earlier job was submitted with.
-    async fn texts_of(&self, earlier: JobId) -> Result<Result<LaunchTexts, Refusal>, actix::MailboxError> {
+    async fn texts_of(
+        &self,
+        earlier: JobId,
+    ) -> Result<Result<LaunchTexts, Refusal>, actix::MailboxError> {
         let facts = self.hub.readers.facts();
         if let Ok(Some(dropped)) = facts.send(WithoutEnvironment(JobRef::job(earlier))).await? {
             return Ok(Err(Refusal::EnvironmentDropped(dropped)));
@@ -114,7 +123,8 @@ impl Session {
     /// Puts the script of a job that is durable into the job's directory. The job runs without that file, too.
     async fn store_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
-        let stored = tokio::task::spawn_blocking(move || exec::store_script(&job_dir, &script)).await;
+        let stored =
+            tokio::task::spawn_blocking(move || exec::store_script(&job_dir, &script)).await;
         if let Ok(Err(why)) = stored {
             log::warn!("job {job}: {why}");
         }
@@ -123,7 +133,8 @@ impl Session {
     /// The same for another script of a job that waits.
     pub(super) async fn replace_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
-        let stored = tokio::task::spawn_blocking(move || exec::replace_script(&job_dir, &script)).await;
+        let stored =
+            tokio::task::spawn_blocking(move || exec::replace_script(&job_dir, &script)).await;
         if let Ok(Err(why)) = stored {
             log::warn!("job {job}: {why}");
         }
@@ -136,7 +147,8 @@ impl Session {
         if announced > raw.len() {
             return Ok(too_short());
         }
-        let is_alone = |job: &OneOfMany| job.request.dependency.is_empty() && job.request.snapshot.is_none();
+        let is_alone =
+            |job: &OneOfMany| job.request.dependency.is_empty() && job.request.snapshot.is_none();
         let _in_use = match jobs.iter().all(is_alone) {
             true => None,
             false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
@@ -157,7 +169,11 @@ impl Session {
                 continue;
             }
             let submission = Submission { request: job.request, texts, client, ended };
-            promised.push(Ok(self.hub.scheduler.send(SubmitJob { submission, again: false, news: None })));
+            promised.push(Ok(self.hub.scheduler.send(SubmitJob {
+                submission,
+                again: false,
+                news: None,
+            })));
         }
         let mut answers = Vec::with_capacity(promised.len());
         for (answer, tree) in promised.into_iter().zip(trees) {

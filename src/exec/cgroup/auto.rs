@@ -36,11 +36,16 @@ const MEND: &str = "install the service with contrib/install.sh --cgroup-base au
 /// # Errors
 /// There is no cgroup v2.
 pub(super) fn own() -> Result<PathBuf, CgroupError> {
-    let none = |why: &str| failed(Path::new("auto"), format_args!("this process has no cgroup v2: {why}"));
-    let is_cgroup = |dir: &&&str| statfs(**dir).is_ok_and(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
+    let none =
+        |why: &str| failed(Path::new("auto"), format_args!("this process has no cgroup v2: {why}"));
+    let is_cgroup =
+        |dir: &&&str| statfs(**dir).is_ok_and(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
     let mount = MOUNTS.iter().find(is_cgroup).ok_or_else(|| none("none is mounted"))?;
     let list = fs::read_to_string("/proc/self/cgroup").map_err(|e| none(&reason(&e)))?;
-    let path = list.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(|| none("the kernel names none"))?;
+    let path = list
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .ok_or_else(|| none("the kernel names none"))?;
     Ok(Path::new(mount).join(path))
 }
 
@@ -53,8 +58,9 @@ pub(super) fn find() -> Result<PathBuf, CgroupError> {
 }
 
 fn below(own: &Path) -> Result<PathBuf, CgroupError> {
-    let is_named =
-        |suffix: &str| own.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()));
+    let is_named = |suffix: &str| {
+        own.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()))
+    };
     let above = own.parent().unwrap_or(Path::new("/"));
     if is_named(".service") {
         let beside = above.join(JOBS_UNIT);

@@ -139,7 +139,8 @@ impl CgroupBase {
 
     /// The controllers that the base lacks and what comes of it, for the log.
     pub fn lacks(&self) -> Vec<String> {
-        let enabled = self.root().and_then(|root| read(root, "cgroup.subtree_control")).unwrap_or_default();
+        let enabled =
+            self.root().and_then(|root| read(root, "cgroup.subtree_control")).unwrap_or_default();
         let lacking = USEFUL.iter().filter(|(name, _)| !has_word(&enabled, name));
         lacking.map(|(name, without)| format!("without the {name} controller {without}")).collect()
     }
@@ -185,12 +186,20 @@ impl CgroupBase {
     fn enable_controllers(&self, root: &Path, enabled: &str) -> Result<(), CgroupError> {
         let available = read(root, "cgroup.controllers")?;
         // Whoever made the base may not have enabled them for it. Not where processes are: see below.
-        let above = root.parent().filter(|above| read(above, "cgroup.procs").is_ok_and(|list| list.trim().is_empty()));
-        let is_available =
-            |name: &&str| has_word(&available, name) || above.is_some_and(|above| super::enable(above, name).is_ok());
-        let missing: Vec<&str> = self.rules.needed().filter(|name| !has_word(enabled, name)).collect();
+        let above = root
+            .parent()
+            .filter(|above| read(above, "cgroup.procs").is_ok_and(|list| list.trim().is_empty()));
+        let is_available = |name: &&str| {
+            has_word(&available, name)
+                || above.is_some_and(|above| super::enable(above, name).is_ok())
+        };
+        let missing: Vec<&str> =
+            self.rules.needed().filter(|name| !has_word(enabled, name)).collect();
         if let Some(name) = missing.iter().find(|name| !is_available(name)) {
-            return Err(failed(root, format_args!("the {name} controller is not available here: {MEND}")));
+            return Err(failed(
+                root,
+                format_args!("the {name} controller is not available here: {MEND}"),
+            ));
         }
         let useful = USEFUL.map(|(name, _)| name);
         let extra: Vec<&str> = useful
@@ -219,12 +228,15 @@ const MEND: &str = "name a cgroup v2 directory that your user may divide, or aut
 /// On a plain directory everything below would seem to work: files of these names would be made. Where the base is
 /// missing and the directory above it is a cgroup, it is made: what a user may make himself is gone after a reboot.
 fn check(root: &Path) -> Result<(), CgroupError> {
-    let is_cgroup = |dir: &Path| statfs(dir).map(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
+    let is_cgroup =
+        |dir: &Path| statfs(dir).map(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
     match is_cgroup(root) {
         Ok(true) if root.is_dir() => Ok(()),
         Ok(true) => Err(failed(root, format_args!("is a file: {MEND}"))),
         Ok(false) => Err(failed(root, format_args!("is not a cgroup v2 directory: {MEND}"))),
-        Err(nix::errno::Errno::ENOENT) if root.parent().is_some_and(|above| is_cgroup(above) == Ok(true)) => {
+        Err(nix::errno::Errno::ENOENT)
+            if root.parent().is_some_and(|above| is_cgroup(above) == Ok(true)) =>
+        {
             super::make(root)
         }
         Err(e) => Err(failed(root, format_args!("could not be looked at: {}: {MEND}", e.desc()))),
@@ -243,7 +255,9 @@ fn refuse_processes(root: &Path) -> Result<(), CgroupError> {
     };
     Err(failed(
         root,
-        format_args!("{who} in it, and a cgroup with processes has no limited children: name one beside it, or auto"),
+        format_args!(
+            "{who} in it, and a cgroup with processes has no limited children: name one beside it, or auto"
+        ),
     ))
 }
 
@@ -261,7 +275,9 @@ pub(super) fn empty(dir: &Path) -> Result<(), CgroupError> {
             match fs::write(&procs, pid) {
                 // It has ended meanwhile.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                other => other.map_err(io_failed(&procs, "could not take over the processes above"))?,
+                other => {
+                    other.map_err(io_failed(&procs, "could not take over the processes above"))?
+                }
             }
         }
     }
@@ -272,10 +288,14 @@ pub(super) fn half_of_processes(job: &Path) -> Option<u64> {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let above = job.ancestors().skip(1).filter_map(|dir| number(&dir.join("pids.max")));
     let kernel = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
-    above.chain(kernel.iter().filter_map(|path| number(Path::new(path)))).min().map(|least| (least / 2).max(1))
+    above
+        .chain(kernel.iter().filter_map(|path| number(Path::new(path))))
+        .min()
+        .map(|least| (least / 2).max(1))
 }
 
 fn read(dir: &Path, name: &str) -> Result<String, CgroupError> {
     let path = dir.join(name);
-    fs::read_to_string(&path).map_err(|e: io::Error| failed(&path, format_args!("could not be read: {}", reason(&e))))
+    fs::read_to_string(&path)
+        .map_err(|e: io::Error| failed(&path, format_args!("could not be read: {}", reason(&e))))
 }

@@ -110,7 +110,11 @@ impl OverTime {
         (self.until, self.rss_kb) = (at, rss_kb);
         // Times that are read from two places may go back a little: what was counted is not counted again.
         let most = if time(used) > time(&self.used) { *used } else { self.used };
-        self.used = Usage { max_rss_kb: self.used.max_rss_kb.max(used.max_rss_kb), tasks: used.tasks, ..most };
+        self.used = Usage {
+            max_rss_kb: self.used.max_rss_kb.max(used.max_rss_kb),
+            tasks: used.tasks,
+            ..most
+        };
     }
 
     /// The step is over, and used this in all. One that was over at once has no series.
@@ -127,7 +131,8 @@ mod tests {
     use crate::model::tres::{Spread, TaskUsage};
 
     fn used(secs: u64, max_rss_kb: u64, read: u64) -> Usage {
-        let tasks = TaskUsage { read: Spread { max: read, task: 0, total: read }, ..TaskUsage::default() };
+        let tasks =
+            TaskUsage { read: Spread { max: read, task: 0, total: read }, ..TaskUsage::default() };
         Usage { user_us: secs * 1_000_000, max_rss_kb, tasks, ..Usage::default() }
     }
 
@@ -148,11 +153,16 @@ mod tests {
             read,
             ..Span::default()
         };
-        let seen = [span(1000, 1, 100, 100, 10), span(1000, 2, 40, 40, 40), span(2000, 0, 900, 60, 0)];
+        let seen =
+            [span(1000, 1, 100, 100, 10), span(1000, 2, 40, 40, 40), span(2000, 0, 900, 60, 0)];
         assert_eq!(over_time.series().spans(), seen);
         // One that had been looked at when it was nearly as large as ever has ended.
         over_time.ended(&used(4, 950, 51), at(5));
-        assert_eq!(over_time.series().spans()[3], span(1000, 1, 60, 60, 1), "the memory of the last look");
+        assert_eq!(
+            over_time.series().spans()[3],
+            span(1000, 1, 60, 60, 1),
+            "the memory of the last look"
+        );
         assert_eq!(over_time.series().spans()[2].mem_max_kb, 950);
     }
 
@@ -169,9 +179,15 @@ mod tests {
         look(&mut over_time, 10);
         look(&mut over_time, 40);
         let told: Vec<_> = over_time.series().spans().iter().map(|span| span.gpu).collect();
-        let gpu = |ms, busy_milli, mem_max_kb, mem_mean_kb| GpuSpan { ms, busy_milli, mem_max_kb, mem_mean_kb };
+        let gpu = |ms, busy_milli, mem_max_kb, mem_mean_kb| GpuSpan {
+            ms,
+            busy_milli,
+            mem_max_kb,
+            mem_mean_kb,
+        };
         // Before the first reading it was as that tells; long after the last one nothing is known.
-        let known = [gpu(1000, 900, 2048, 2048), gpu(3000, 600, 2048, 1536), gpu(6000, 300, 1024, 1024)];
+        let known =
+            [gpu(1000, 900, 2048, 2048), gpu(3000, 600, 2048, 1536), gpu(6000, 300, 1024, 1024)];
         assert_eq!(told[..3], known);
         assert_eq!(told[3], GpuSpan::default());
         // An idle GPU is known to be idle.

@@ -34,9 +34,15 @@ impl Unwaited {
     /// What a process had used that is gone must have come to an ancestor that waited for it. As far as it has not, it
     /// is lost. `by_children` reads again what the children of a process have used: between the reading of a parent and
     /// of its child the one may have waited for the other.
-    pub fn look(&mut self, seen: HashMap<i32, Seen>, reaped: CpuTime, by_children: impl Fn(i32) -> Option<CpuTime>) {
+    pub fn look(
+        &mut self,
+        seen: HashMap<i32, Seen>,
+        reaped: CpuTime,
+        by_children: impl Fn(i32) -> Option<CpuTime>,
+    ) {
         let mut gone: HashMap<Option<i32>, CpuTime> = HashMap::new();
-        for (pid, process) in self.seen.iter().filter(|(pid, _)| !self.is_still_there(&seen, **pid)) {
+        for (pid, process) in self.seen.iter().filter(|(pid, _)| !self.is_still_there(&seen, **pid))
+        {
             let used = gone.entry(self.heir(&seen, *pid)).or_default();
             *used = used.plus(process.used);
         }
@@ -45,7 +51,8 @@ impl Unwaited {
         // An orphan that ended came to the watcher, though an ancestor that was seen before is still there.
         let by_orphans = came.minus(ended);
         for (heir, used) in gone.iter().filter_map(|(heir, used)| Some(((*heir)?, *used))) {
-            let before = self.seen.get(&heir).map(|process| process.by_children).unwrap_or_default();
+            let before =
+                self.seen.get(&heir).map(|process| process.by_children).unwrap_or_default();
             // One that has ended meanwhile takes its children's time along: none of it counts as lost.
             let inherited = by_children(heir).map_or(used, |now| now.minus(before));
             missing = missing.plus(beyond_rounding(used.minus(inherited)));
@@ -100,12 +107,24 @@ mod tests {
     /// Processes by pid, parent, seconds with those of their children, seconds of their children.
     fn seen(processes: &[(i32, i32, u64, u64)]) -> HashMap<i32, Seen> {
         let one = |&(pid, parent, used, by_children): &(i32, i32, u64, u64)| {
-            (pid, Seen { start_ticks: pid as u64, parent, used: secs(used), by_children: secs(by_children) })
+            (
+                pid,
+                Seen {
+                    start_ticks: pid as u64,
+                    parent,
+                    used: secs(used),
+                    by_children: secs(by_children),
+                },
+            )
         };
         processes.iter().map(one).collect()
     }
 
-    fn look(unwaited: &mut Unwaited, processes: &[(i32, i32, u64, u64)], reaped: CpuTime) -> CpuTime {
+    fn look(
+        unwaited: &mut Unwaited,
+        processes: &[(i32, i32, u64, u64)],
+        reaped: CpuTime,
+    ) -> CpuTime {
         let now = seen(processes);
         unwaited.look(now.clone(), reaped, |pid| now.get(&pid).map(|process| process.by_children));
         unwaited.lost()

@@ -86,7 +86,10 @@ impl Table {
             // Of several programs to start at once only the last is answered.
             let is_last = get(&words, "spawnssofar") == get(&words, "totspawns");
             let answer = "cmd=spawn_result rc=-1 msg=spawn_not_supported";
-            return is_last.then(|| Outcome::Answer { rank, text: answer.to_owned() }).into_iter().collect();
+            return is_last
+                .then(|| Outcome::Answer { rank, text: answer.to_owned() })
+                .into_iter()
+                .collect();
         }
         let words = words_of_line(text);
         if get(&words, "mcmd").is_some() {
@@ -106,11 +109,16 @@ impl Table {
         let (name, key, value) = MAX_LENGTHS;
         match command {
             "init" => {
-                let version =
-                    if get(words, "pmi_version") == Some("2") { "2 pmi_subversion=0" } else { "1 pmi_subversion=1" };
+                let version = if get(words, "pmi_version") == Some("2") {
+                    "2 pmi_subversion=0"
+                } else {
+                    "1 pmi_subversion=1"
+                };
                 format!("cmd=response_to_init pmi_version={version} rc=0")
             }
-            "get_maxes" => format!("cmd=maxes kvsname_max={name} keylen_max={key} vallen_max={value} rc=0"),
+            "get_maxes" => {
+                format!("cmd=maxes kvsname_max={name} keylen_max={key} vallen_max={value} rc=0")
+            }
             "get_appnum" => "cmd=appnum appnum=0 rc=0".to_owned(),
             "get_my_kvsname" => format!("cmd=my_kvsname kvsname={} rc=0", self.job),
             "get_universe_size" => format!("cmd=universe_size size={} rc=0", self.size),
@@ -145,22 +153,28 @@ impl Table {
         let words = words_of_message(text);
         let of = |key: &str| get(&words, key).unwrap_or_default().to_owned();
         let thread = get(&words, "thrid").map(str::to_owned);
-        let answer = |command: &str, pairs: &[(&str, &str)]| answer(command, thread.as_deref(), pairs);
+        let answer =
+            |command: &str, pairs: &[(&str, &str)]| answer(command, thread.as_deref(), pairs);
         let command = of("cmd");
         let text = match command.as_str() {
             "kvs-fence" => return self.at_fence(rank, answer("kvs-fence", &[("rc", "0")])),
             "abort" => return vec![Outcome::Abort],
             "info-putnodeattr" => {
                 self.node.insert(of("key"), of("value"));
-                let told = Outcome::Answer { rank, text: answer("info-putnodeattr", &[("rc", "0")]) };
+                let told =
+                    Outcome::Answer { rank, text: answer("info-putnodeattr", &[("rc", "0")]) };
                 return std::iter::once(told).chain(self.wake(&of("key"))).collect();
             }
             "info-getnodeattr" if of("wait") == "TRUE" && !self.node.contains_key(&of("key")) => {
                 self.waiting.push((rank, of("key"), thread));
                 return Vec::new();
             }
-            "info-getnodeattr" => found("info-getnodeattr", thread.as_deref(), self.node.get(&of("key"))),
-            "info-getjobattr" | "kvs-get" => found(&command, thread.as_deref(), self.value(&of("key")).as_ref()),
+            "info-getnodeattr" => {
+                found("info-getnodeattr", thread.as_deref(), self.node.get(&of("key")))
+            }
+            "info-getjobattr" | "kvs-get" => {
+                found(&command, thread.as_deref(), self.value(&of("key")).as_ref())
+            }
             "kvs-put" => {
                 self.values.insert(of("key"), of("value"));
                 answer("kvs-put", &[("rc", "0")])
@@ -232,7 +246,8 @@ fn get<'a>(words: &'a Words, key: &str) -> Option<&'a str> {
 }
 
 fn words_of_line(text: &str) -> Words {
-    let pair = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let pair =
+        |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     text.split_ascii_whitespace().filter_map(pair).collect()
 }
 
@@ -275,13 +290,22 @@ mod tests {
     fn two_ranks_of_mpich_find_each_other() {
         let mut table = Table::new("7.0", 2);
         for (said, told) in [
-            ("cmd=init pmi_version=1 pmi_subversion=1", "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"),
+            (
+                "cmd=init pmi_version=1 pmi_subversion=1",
+                "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+            ),
             ("cmd=get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0"),
             ("cmd=get_appnum", "cmd=appnum appnum=0 rc=0"),
             ("cmd=get_my_kvsname", "cmd=my_kvsname kvsname=7.0 rc=0"),
-            ("cmd=get kvsname=7.0 key=PMI_process_mapping", "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))"),
+            (
+                "cmd=get kvsname=7.0 key=PMI_process_mapping",
+                "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))",
+            ),
             ("cmd=put kvsname=7.0 key=bc-0 value=mpi#1=2", "cmd=put_result rc=0 msg=success"),
-            ("cmd=get kvsname=7.0 key=bc-1", "cmd=get_result rc=-1 msg=key_not_found value=unknown"),
+            (
+                "cmd=get kvsname=7.0 key=bc-1",
+                "cmd=get_result rc=-1 msg=key_not_found value=unknown",
+            ),
             ("cmd=get kvsname=7.0 key=bc-0", "cmd=get_result rc=0 msg=success value=mpi#1=2"),
             ("cmd=get_universe_size", "cmd=universe_size size=2 rc=0"),
             ("cmd=finalize", "cmd=finalize_ack rc=0"),
@@ -300,7 +324,8 @@ mod tests {
             assert_eq!(table.line(0, "cmd=barrier_in"), [to(0, out), to(1, out)]);
         }
         assert_eq!(table.message(0, "cmd=kvs-fence;thrid=5;"), []);
-        let told = [to(0, "cmd=kvs-fence-response;thrid=5;rc=0;"), to(1, "cmd=kvs-fence-response;rc=0;")];
+        let told =
+            [to(0, "cmd=kvs-fence-response;thrid=5;rc=0;"), to(1, "cmd=kvs-fence-response;rc=0;")];
         assert_eq!(table.message(1, "cmd=kvs-fence;"), told);
     }
 
@@ -315,9 +340,15 @@ mod tests {
             ("cmd=fullinit;pmijobid=7.0;pmirank=1;threaded=FALSE;", hello),
             ("cmd=job-getid;", "cmd=job-getid-response;rc=0;jobid=7.0;"),
             ("cmd=kvs-put;key=a;value=x;;y=z;", "cmd=kvs-put-response;rc=0;"),
-            ("cmd=kvs-get;jobid=7.0;srcid=-1;key=a;", "cmd=kvs-get-response;rc=0;found=TRUE;value=x;;y=z;"),
+            (
+                "cmd=kvs-get;jobid=7.0;srcid=-1;key=a;",
+                "cmd=kvs-get-response;rc=0;found=TRUE;value=x;;y=z;",
+            ),
             ("cmd=kvs-get;jobid=7.0;key=b;", "cmd=kvs-get-response;rc=0;found=FALSE;"),
-            ("cmd=info-getjobattr;key=universeSize;", "cmd=info-getjobattr-response;rc=0;found=TRUE;value=2;"),
+            (
+                "cmd=info-getjobattr;key=universeSize;",
+                "cmd=info-getjobattr-response;rc=0;found=TRUE;value=2;",
+            ),
             ("cmd=name-lookup;name=n;", "cmd=name-lookup-response;rc=1;errmsg=not found;"),
             ("cmd=name-publish;name=n;port=p;", "cmd=name-publish-response;rc=0;"),
             ("cmd=name-lookup;name=n;", "cmd=name-lookup-response;rc=0;value=p;"),
@@ -346,10 +377,16 @@ mod tests {
         for line in ["mcmd=spawn", "nprocs=2", "execname=x y", "totspawns=1", "spawnssofar=1"] {
             assert_eq!(table.line(0, line), [], "{line}");
         }
-        assert_eq!(table.line(0, "endcmd"), [to(0, "cmd=spawn_result rc=-1 msg=spawn_not_supported")]);
+        assert_eq!(
+            table.line(0, "endcmd"),
+            [to(0, "cmd=spawn_result rc=-1 msg=spawn_not_supported")]
+        );
         assert_eq!(table.line(0, "cmd=no"), [to(0, "cmd=unknown rc=-1 msg=command_not_supported")]);
         assert_eq!(table.line(0, ""), [to(0, "cmd=unknown rc=-1 msg=command_not_supported")]);
-        assert_eq!(table.message(0, "cmd=spawn;"), [to(0, "cmd=spawn-response;rc=-1;errmsg=not supported;")]);
+        assert_eq!(
+            table.message(0, "cmd=spawn;"),
+            [to(0, "cmd=spawn-response;rc=-1;errmsg=not supported;")]
+        );
         assert_eq!(table.line(0, "cmd=abort exitcode=3"), [Outcome::Abort]);
         assert_eq!(table.message(0, "cmd=abort;isworld=TRUE;msg=m;"), [Outcome::Abort]);
     }

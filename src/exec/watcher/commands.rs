@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 impl Watcher {
     pub(super) fn carry_out(&mut self, command: StepCommand) {
         match command {
-            StepCommand::Signal { signal: libc::SIGTERM, .. } if std::mem::take(&mut self.had_term) => {}
+            StepCommand::Signal { signal: libc::SIGTERM, .. }
+                if std::mem::take(&mut self.had_term) => {}
             StepCommand::Signal { signal, target } => self.signal(signal, target),
             StepCommand::Warn { .. } if self.warned => {}
             StepCommand::Warn { signal, target } => {
@@ -74,7 +75,10 @@ impl Watcher {
     pub(super) fn resume_all(&self) {
         self.freeze(false);
         let me = std::process::id() as i32;
-        for pid in proc::descendants(me).into_iter().filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T')) {
+        for pid in proc::descendants(me)
+            .into_iter()
+            .filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T'))
+        {
             proc::kill(pid, libc::SIGCONT);
         }
     }
@@ -132,7 +136,10 @@ impl Watcher {
     pub(super) fn end_by_itself(&mut self, why: &str) {
         let OwnEnd { node, utc_offset_secs, .. } = &self.spec.own_end;
         let at = iso_time(now(), *utc_offset_secs);
-        let line = format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step);
+        let line = format!(
+            "slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***",
+            self.spec.step
+        );
         self.notice_end(&line);
         if !std::mem::replace(&mut self.ending, true) {
             signal_all(libc::SIGTERM);
@@ -156,7 +163,8 @@ pub(super) fn signal_all(signal: i32) {
     let me = std::process::id() as i32;
     let mut seen: Vec<i32> = Vec::new();
     loop {
-        let fresh: Vec<i32> = proc::descendants(me).into_iter().filter(|pid| !seen.contains(pid)).collect();
+        let fresh: Vec<i32> =
+            proc::descendants(me).into_iter().filter(|pid| !seen.contains(pid)).collect();
         for &pid in &fresh {
             proc::kill(pid, signal);
         }

@@ -41,7 +41,9 @@ impl Watcher {
                     } else {
                         ExitCode::status(libc::WEXITSTATUS(status))
                     };
-                    if let Some(i) = self.tasks.iter().position(|t| t.pid == pid && t.exit.is_none()) {
+                    if let Some(i) =
+                        self.tasks.iter().position(|t| t.pid == pid && t.exit.is_none())
+                    {
                         self.task_ended(i, exit);
                     }
                 }
@@ -74,7 +76,8 @@ impl Watcher {
     /// Looks at what the step uses now, and remembers the most memory seen.
     pub(super) fn look(&mut self) -> StepUsage {
         let before = clock::own_cpu_time();
-        let Look { mut usage, activity } = self.meter.look(self.cgroup.as_ref().and_then(StepCgroup::memory_kb));
+        let Look { mut usage, activity } =
+            self.meter.look(self.cgroup.as_ref().and_then(StepCgroup::memory_kb));
         self.count_all(&mut usage.total);
         let now = Instant::now();
         self.over_time.looked(&usage.total, usage.rss_kb, now);
@@ -138,7 +141,10 @@ impl Watcher {
         // Who has connected for this step has nothing to do with the next one.
         while self.listener.accept().is_ok() {}
         post.idle = self.may_stay.then(|| self.listener.try_clone()).and_then(Result::ok);
-        if post.idle.is_some() && !post.has_idle_path && std::fs::rename(socket, &post.idle_path).is_ok() {
+        if post.idle.is_some()
+            && !post.has_idle_path
+            && std::fs::rename(socket, &post.idle_path).is_ok()
+        {
             post.has_idle_path = true;
         } else {
             let _ = std::fs::remove_file(socket);
@@ -147,7 +153,13 @@ impl Watcher {
 
     /// Makes the record last, removes the mark of the running step, and tells the end: in this order. The line to the next
     /// launch, where the watcher stays.
-    pub(super) fn finish(mut self, record: &ExitRecord, dir: &File, socket: &str, post: &mut Post) -> Option<Line> {
+    pub(super) fn finish(
+        mut self,
+        record: &ExitRecord,
+        dir: &File,
+        socket: &str,
+        post: &mut Post,
+    ) -> Option<Line> {
         self.stderr = None;
         if let Some(cgroup) = self.cgroup.take() {
             // Where a process could not be killed it is left, and the daemon removes it with the job's.
@@ -182,9 +194,9 @@ impl Watcher {
                 let _ = job_files::sync_record(&self.spec, dir);
             }
             // A daemon that was told may go down before it could write it down either: its disk is the same.
-            let disk_is_full = written
-                .as_ref()
-                .is_err_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded));
+            let disk_is_full = written.as_ref().is_err_and(|e| {
+                matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            });
             if written.is_ok() || (told && !disk_is_full) {
                 let Peer { socket: control, incoming, .. } = self.peer.filter(|_| told)?;
                 return lock.map(|lock| Line { control, incoming, lock });
@@ -199,7 +211,9 @@ impl Watcher {
             // while the step ran was none of the watcher's business.
             let told_to_end = told_to_end.get_or_insert_with(TermSignal::from_now_on);
             let mut awaited = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-            awaited.extend(told_to_end.fd.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+            awaited.extend(
+                told_to_end.fd.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)),
+            );
             poll(&mut awaited, Some(Duration::from_secs(5)));
             if told_to_end.has_come() {
                 return None;

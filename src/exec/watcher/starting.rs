@@ -63,8 +63,8 @@ impl Watcher {
         let ranks = match spec.mpi {
             Mpi::None => Vec::new(),
             Mpi::Pmi2 => {
-                let (server, ranks) =
-                    pmi::Server::new(spec).map_err(LaunchError::system("make sockets for the ranks"))?;
+                let (server, ranks) = pmi::Server::new(spec)
+                    .map_err(LaunchError::system("make sockets for the ranks"))?;
                 self.pmi = Some(server);
                 ranks
             }
@@ -102,11 +102,22 @@ impl Watcher {
         };
         let watcher = std::process::id() as i32;
         let nofile = post.nofile;
-        let oom_score_adj = Some(spec.oom_score_adj).filter(|wanted| i64::from(*wanted) > post.oom_score_adj);
+        let oom_score_adj =
+            Some(spec.oom_score_adj).filter(|wanted| i64::from(*wanted) > post.oom_score_adj);
         for (at, (task, streams)) in spec.tasks.iter().zip(streams).enumerate() {
             let pmi = ranks.get(at).map(AsRawFd::as_raw_fd);
             let gate = gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd()));
-            match task::spawn(&Birth { spec, task, streams, failures, gate, nofile, oom_score_adj, watcher, pmi }) {
+            match task::spawn(&Birth {
+                spec,
+                task,
+                streams,
+                failures,
+                gate,
+                nofile,
+                oom_score_adj,
+                watcher,
+                pmi,
+            }) {
                 Ok(pid) => {
                     self.meter.add_task(task.rank, pid);
                     self.tasks.push(Task { rank: task.rank, pid, exit: None });

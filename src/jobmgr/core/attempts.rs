@@ -106,7 +106,9 @@ impl Core {
 
     /// Retries, warnings and limits whose time has come.
     pub fn on_due(&mut self, now: Duration) {
-        while let Some((at, step, due)) = self.timers.first().copied().filter(|(at, _, _)| *at <= now) {
+        while let Some((at, step, due)) =
+            self.timers.first().copied().filter(|(at, _, _)| *at <= now)
+        {
             self.timers.remove(&(at, step, due));
             match due {
                 Due::Retry => self.make_ready(step),

@@ -63,7 +63,10 @@ impl Core {
     pub fn release(&mut self, steps: &[u32]) -> u32 {
         let mut done = 0;
         for step in steps {
-            let Some(entry) = self.steps.get_mut(*step as usize).filter(|entry| entry.is_held) else { continue };
+            let Some(entry) = self.steps.get_mut(*step as usize).filter(|entry| entry.is_held)
+            else {
+                continue;
+            };
             entry.is_held = false;
             done += 1;
             if entry.phase == Phase::Ready {
@@ -75,7 +78,8 @@ impl Core {
 
     /// Steps that have not started go before all others. How many there were.
     pub fn top(&mut self, steps: &[u32]) -> u32 {
-        let above = self.steps.iter().map(|entry| entry.priority).max().unwrap_or(0).saturating_add(1);
+        let above =
+            self.steps.iter().map(|entry| entry.priority).max().unwrap_or(0).saturating_add(1);
         let mut done = 0;
         for step in steps {
             self.unready(*step);

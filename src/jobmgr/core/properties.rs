@@ -16,7 +16,8 @@ struct Plan {
 }
 
 fn any_plan() -> impl Strategy<Value = Plan> {
-    let wanted = prop_oneof![3 => Just(Wanted::Ok), 1 => Just(Wanted::Any), 1 => Just(Wanted::NotOk)];
+    let wanted =
+        prop_oneof![3 => Just(Wanted::Ok), 1 => Just(Wanted::Any), 1 => Just(Wanted::NotOk)];
     let step = (1u32..=3, 0i64..3, 0u32..2, prop::collection::vec((0usize..30, wanted), 0..3));
     let dice = prop::collection::vec((prop_oneof![3 => Just(0), 1 => Just(1)], 0usize..8), 1..40);
     (prop::collection::vec(step, 1..30), dice).prop_map(|(steps, dice)| Plan { steps, dice })
@@ -31,7 +32,9 @@ fn def(at: usize, step: &PlannedStep) -> StepDef {
         ..Settings::default()
     };
     let earlier = after.iter().filter(|(other, _)| *other < at);
-    let after = earlier.map(|(other, wanted)| After { wanted: *wanted, name: format!("s{other}").into() }).collect();
+    let after = earlier
+        .map(|(other, wanted)| After { wanted: *wanted, name: format!("s{other}").into() })
+        .collect();
     let (name, command) = (format!("s{at}").into(), Command::Shell("x".into()));
     StepDef { name, command, settings: Arc::new(settings), after, line: 0 }
 }

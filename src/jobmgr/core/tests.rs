@@ -26,7 +26,8 @@ impl Scene {
 
     fn with(mut core: Core, toml: &str) -> Scene {
         core.on_numbers(0..1000);
-        let defs = parse(Form::Toml, "scene", toml, &|_| Err("no files here".to_owned()), &mut 0).unwrap();
+        let defs =
+            parse(Form::Toml, "scene", toml, &|_| Err("no files here".to_owned()), &mut 0).unwrap();
         core.add(defs).unwrap();
         Scene { core, now: secs(0) }
     }
@@ -114,7 +115,10 @@ fn a_pattern_waits_for_all_and_kinds_say_how_they_have_to_end() {
 
 #[test]
 fn a_failed_step_is_tried_again_after_a_wait_that_doubles() {
-    let mut scene = Scene::new(1, r#"step = [{ name = "a", command = "x", retry = { times = 2, delay = 10 } }]"#);
+    let mut scene = Scene::new(
+        1,
+        r#"step = [{ name = "a", command = "x", retry = { times = 2, delay = 10 } }]"#,
+    );
     assert_eq!(scene.starts(), ["a"]);
     scene.end("a", 1);
     assert_eq!((scene.starts(), scene.core.next_due()), (vec![], Some(secs(10))));
@@ -145,7 +149,9 @@ fn what_no_program_could_be_started_with_is_refused() {
     let mut core = Core::new(cpus(1), policy, None);
     let mut last = 0;
     let mut add = |text: &str| {
-        let defs = parse(Form::Json, "scene", text, &|_| Err("no files here".to_owned()), &mut last).unwrap();
+        let defs =
+            parse(Form::Json, "scene", text, &|_| Err("no files here".to_owned()), &mut last)
+                .unwrap();
         core.add(defs).map_err(|refused| (refused.line, refused.text))
     };
     let word = |count: usize| "x".repeat(count);
@@ -162,14 +168,22 @@ fn what_no_program_could_be_started_with_is_refused() {
     ];
     for command in long {
         let text = format!("\n{}", serde_json::json!({"name": "b", "command": command}));
-        assert_eq!(add(&text), Err((2, "step \"b\": a word of its command of 100 bytes is too long".to_owned())));
+        assert_eq!(
+            add(&text),
+            Err((2, "step \"b\": a word of its command of 100 bytes is too long".to_owned()))
+        );
     }
-    let many = serde_json::json!({"name": "b", "command": vec![word(99); MOST_BYTES / 100 + 1]}).to_string();
+    let many = serde_json::json!({"name": "b", "command": vec![word(99); MOST_BYTES / 100 + 1]})
+        .to_string();
     let bytes = (MOST_BYTES / 100 + 1) * 100;
     assert_eq!(add(&many), Err((1, format!("step \"b\": a command of {bytes} bytes is too long"))));
-    let variable =
-        |count: usize| serde_json::json!({"name": "b", "command": "a", "env": {"A": word(count)}}).to_string();
-    assert_eq!(add(&variable(98)), Err((1, "step \"b\": a variable (env) of 100 bytes is too long".to_owned())));
+    let variable = |count: usize| {
+        serde_json::json!({"name": "b", "command": "a", "env": {"A": word(count)}}).to_string()
+    };
+    assert_eq!(
+        add(&variable(98)),
+        Err((1, "step \"b\": a variable (env) of 100 bytes is too long".to_owned()))
+    );
     add(&variable(97)).unwrap();
 }
 
@@ -192,9 +206,14 @@ fn what_follows_a_failure_is_what_was_asked_for() {
 
 #[test]
 fn a_step_at_its_limit_is_told_to_end_and_killed_after_the_grace() {
-    let mut scene = Scene::new(1, r#"step = [{ name = "a", command = "x", time = "0:20", signal = "USR1@5" }]"#);
+    let mut scene = Scene::new(
+        1,
+        r#"step = [{ name = "a", command = "x", time = "0:20", signal = "USR1@5" }]"#,
+    );
     scene.starts();
-    for (at, signals) in [(14, vec![]), (15, vec![(0, 10)]), (20, vec![(0, 15)]), (49, vec![]), (50, vec![(0, 9)])] {
+    for (at, signals) in
+        [(14, vec![]), (15, vec![(0, 10)]), (20, vec![(0, 15)]), (49, vec![]), (50, vec![(0, 9)])]
+    {
         scene.now = secs(at);
         assert_eq!(scene.signals(), signals, "after {at} s");
     }
@@ -219,7 +238,8 @@ fn what_cannot_end_before_its_job_does_not_start() {
 fn what_runs_when_the_job_ends_is_told_to_end_before() {
     let policy = Policy { grace: secs(30), ..Policy::default() };
     let core = Core::new(cpus(1), policy, Some(secs(100)));
-    let mut scene = Scene::with(core, r#"step = [{ name = "a", command = "x", signal = "USR1@10" }]"#);
+    let mut scene =
+        Scene::with(core, r#"step = [{ name = "a", command = "x", signal = "USR1@10" }]"#);
     scene.core.on_job_end_moved(Some(secs(200)));
     scene.starts();
     for (at, signals) in [(99, vec![]), (190, vec![(0, 10)]), (198, vec![]), (199, vec![(0, 15)])] {
@@ -232,7 +252,8 @@ fn what_runs_when_the_job_ends_is_told_to_end_before() {
 
 #[test]
 fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
-    let mut scene = Scene::new(2, r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }]"#);
+    let mut scene =
+        Scene::new(2, r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }]"#);
     assert_eq!(scene.starts(), ["a", "b"]);
     scene.core.stop(scene.now);
     assert_eq!(scene.signals(), [(0, 15), (1, 15)]);
@@ -242,7 +263,11 @@ fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
     let end = scene.core.on_ended(1, ExitCode::OK, scene.now).unwrap();
     assert_eq!((end.state, end.is_interrupted), (JobState::Completed, false));
     assert!(scene.core.is_over(scene.now));
-    assert_eq!(scene.core.worst(), ExitCode::signal(15), "the exit code tells what its record does");
+    assert_eq!(
+        scene.core.worst(),
+        ExitCode::signal(15),
+        "the exit code tells what its record does"
+    );
     assert_eq!((scene.core.counts().ok, scene.core.counts().waiting()), (1, 1));
 }
 
@@ -278,7 +303,12 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
             Ok(defs) => {
                 let refused = core.add(defs).unwrap_err();
                 assert_eq!(core.counts().all, 0, "nothing of it is taken");
-                format!("line {}: {}; {}", refused.line, refused.text, refused.hint.unwrap_or_default())
+                format!(
+                    "line {}: {}; {}",
+                    refused.line,
+                    refused.text,
+                    refused.hint.unwrap_or_default()
+                )
             }
         }
     };
@@ -288,7 +318,10 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
         )
     };
     for (text, expected) in [
-        ("[[step]]\ncommand = 'x'\ncpu = 2", "f.toml: line 3: unknown key \"cpu\"; did you mean cpus?"),
+        (
+            "[[step]]\ncommand = 'x'\ncpu = 2",
+            "f.toml: line 3: unknown key \"cpu\"; did you mean cpus?",
+        ),
         (
             "[[step]]\nname = 'a'",
             "f.toml: line 1: a step without a command; add command = \"…\" or command = [\"…\", \"…\"]",
@@ -305,8 +338,14 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
             &two("b", "a"),
             "line 1: the steps wait for each other: a after b after a; take one of these dependencies out",
         ),
-        (&two("*", "a"), "line 1: the steps wait for each other: a after a; take one of these dependencies out"),
-        (&two("bb", ""), "f.toml: line 9: after = \"\" names no step; name a step, or a pattern: fit-*"),
+        (
+            &two("*", "a"),
+            "line 1: the steps wait for each other: a after a; take one of these dependencies out",
+        ),
+        (
+            &two("bb", ""),
+            "f.toml: line 9: after = \"\" names no step; name a step, or a pattern: fit-*",
+        ),
         (
             "[[step]]\nname='prepare'\ncommand='x'\n[[step]]\nname='b'\ncommand='x'\nafter='prepaer'",
             "line 4: step \"b\": after = \"prepaer\": no step has this name; did you mean prepare?",
@@ -323,11 +362,17 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
             "[[step]]\ncommand='x'\nforeach={ n = { lines = 'no' } }",
             "f.toml: line 3: foreach: n: no: No such file or directory; name a file that can be read",
         ),
-        ("[[step]]\ncommand='x'\nretry = -1", "f.toml: line 3: retry = -1: no number of times, use 0 or more; "),
+        (
+            "[[step]]\ncommand='x'\nretry = -1",
+            "f.toml: line 3: retry = -1: no number of times, use 0 or more; ",
+        ),
     ] {
         assert_eq!(fault(text), expected);
     }
-    assert!(fault("[[step]]\ncommand='x'\nforeach={ r = { csv = 'runs.csv' } }").contains("runs.csv: CSV error"));
+    assert!(
+        fault("[[step]]\ncommand='x'\nforeach={ r = { csv = 'runs.csv' } }")
+            .contains("runs.csv: CSV error")
+    );
 }
 
 #[test]
@@ -357,14 +402,18 @@ fn foreach_makes_the_product_and_fills_it_in() {
 
 #[test]
 fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_counted() {
-    let policy =
-        Policy { grace: secs(30), warning: Some(Warning { signal: 12, before_secs: 20 }), ..Policy::default() };
+    let policy = Policy {
+        grace: secs(30),
+        warning: Some(Warning { signal: 12, before_secs: 20 }),
+        ..Policy::default()
+    };
     let mut scene = Scene::with(
         Core::new(cpus(2), policy, None),
         "step = [{ name = 'own', command = 'x', signal = 'USR1@5' }, { name = 'job', command = 'x' }]",
     );
     assert_eq!(scene.starts(), ["own", "job"]);
-    let out = |cpus: &[u32]| NodeParts { cpus: cpus.iter().copied().collect(), ..NodeParts::default() };
+    let out =
+        |cpus: &[u32]| NodeParts { cpus: cpus.iter().copied().collect(), ..NodeParts::default() };
     scene.core.on_parts_out(out(&[0, 1]), scene.now);
     assert_eq!(scene.signals(), [(0, 10), (1, 12)]);
     // Told again, or of less: what was asked to leave leaves.
@@ -378,8 +427,13 @@ fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_
     assert_eq!(scene.end("own", 9), JobState::NodeFail);
     assert_eq!(scene.end("job", 0), JobState::Completed, "it has done all that it had to");
     assert_eq!(scene.starts(), ["own"], "on the other CPU");
-    let alloc = |scene: &Scene| scene.core.running().map(|(_, attempt)| attempt.alloc.cpu_ids.clone()).next();
-    assert_eq!((alloc(&scene), scene.core.entry(0).map(|entry| entry.attempts)), (Some(vec![1]), Some(1)));
+    let alloc = |scene: &Scene| {
+        scene.core.running().map(|(_, attempt)| attempt.alloc.cpu_ids.clone()).next()
+    };
+    assert_eq!(
+        (alloc(&scene), scene.core.entry(0).map(|entry| entry.attempts)),
+        (Some(vec![1]), Some(1))
+    );
     scene.core.on_parts_out(out(&[1]), scene.now);
     scene.core.cancel(&[0], scene.now);
     assert_eq!(scene.end("own", 1), JobState::Cancelled, "its user has the last word");
@@ -401,10 +455,15 @@ fn a_step_that_names_no_signal_gets_sigterm_when_its_cpu_goes_out_of_use() {
 
 #[test]
 fn what_is_larger_than_the_shrunken_job_is_told_so_and_waits_until_it_grows() {
-    let mut scene =
-        Scene::new(3, "step = [{ name = 'wide', command = 'x', cpus = 3 }, { name = 'one', command = 'x' }]");
+    let mut scene = Scene::new(
+        3,
+        "step = [{ name = 'wide', command = 'x', cpus = 3 }, { name = 'one', command = 'x' }]",
+    );
     scene.core.on_resources(cpus(3), Tres { cpus: 1, ..Tres::ZERO });
-    assert_eq!(scene.core.too_large().map(|(count, first)| (count, first.name.to_string())), Some((1, "wide".into())));
+    assert_eq!(
+        scene.core.too_large().map(|(count, first)| (count, first.name.to_string())),
+        Some((1, "wide".into()))
+    );
     assert!(scene.core.gift().is_some());
     assert_eq!(scene.row("wide").1, "Resources: asks for 3 CPUs; the job has 2 CPUs");
     scene.core.on_resources(cpus(3), Tres::ZERO);

@@ -73,8 +73,12 @@ impl Core {
                     format!("Resources: {}", self.resources.too_little_for(&entry.settings.ask))
                 }
                 Fit::Later => "Resources".to_owned(),
-                Fit::Now if self.ready.top().is_some_and(|top| top > entry.priority) => "Priority".to_owned(),
-                Fit::Now if self.numbers.is_empty() => "StepNumbers: the daemon has to give some".to_owned(),
+                Fit::Now if self.ready.top().is_some_and(|top| top > entry.priority) => {
+                    "Priority".to_owned()
+                }
+                Fit::Now if self.numbers.is_empty() => {
+                    "StepNumbers: the daemon has to give some".to_owned()
+                }
                 Fit::Now => "Resources".to_owned(),
             },
         }

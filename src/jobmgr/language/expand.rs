@@ -3,7 +3,9 @@
 use super::foreach::{Braces, Row, check_braces, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
 use super::{Fault, ReadFile, Wrong};
-use crate::jobmgr::def::{After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning};
+use crate::jobmgr::def::{
+    After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning,
+};
 use crate::spec::error::shown;
 use crate::spec::{mem, signal, suggest, time};
 use std::collections::HashSet;
@@ -37,7 +39,12 @@ impl<'a> Expander<'a> {
     ///
     /// # Errors
     /// A value makes no sense. `line_of` tells where its key stands.
-    pub fn add(&mut self, spec: StepSpec, number: u32, line_of: &dyn Fn(&str) -> u32) -> Result<(), Fault> {
+    pub fn add(
+        &mut self,
+        spec: StepSpec,
+        number: u32,
+        line_of: &dyn Fn(&str) -> u32,
+    ) -> Result<(), Fault> {
         let file = self.file;
         let refuse = |wrong: Wrong| {
             let line = line_of(wrong.key);
@@ -50,21 +57,35 @@ impl<'a> Expander<'a> {
         if combinations.len() > 1 && spec.name.as_ref().is_some_and(|name| !name.contains('{')) {
             let name = spec.name.unwrap_or_default();
             let text = format!("name = {name:?}: all steps of a foreach would have this name");
-            return Err(refuse(Wrong::new("name", text, "put a name of foreach into it, in braces")));
+            return Err(refuse(Wrong::new(
+                "name",
+                text,
+                "put a name of foreach into it, in braces",
+            )));
         }
         check_texts(&spec, combinations.first().map_or(&[][..], Vec::as_slice)).map_err(refuse)?;
         let line = line_of("");
         let number = number.max(self.last_number.saturating_add(1));
         *self.last_number = number;
         for (at, row) in combinations.iter().enumerate() {
-            let number = if combinations.len() > 1 { format!("{number}-{}", at + 1) } else { number.to_string() };
+            let number = if combinations.len() > 1 {
+                format!("{number}-{}", at + 1)
+            } else {
+                number.to_string()
+            };
             let step = self.step(&spec, row, &number, line).map_err(refuse)?;
             self.steps.push(step);
         }
         Ok(())
     }
 
-    fn step(&mut self, spec: &StepSpec, row: &[(String, String)], number: &str, line: u32) -> Result<StepDef, Wrong> {
+    fn step(
+        &mut self,
+        spec: &StepSpec,
+        row: &[(String, String)],
+        number: &str,
+        line: u32,
+    ) -> Result<StepDef, Wrong> {
         let command = command(spec, row)?;
         let name = match &spec.name {
             Some(name) => fill(name, row),
@@ -99,14 +120,21 @@ fn check_texts(spec: &StepSpec, row: &[(String, String)]) -> Result<(), Wrong> {
     for word in all(&spec.after) {
         check_braces("after", &word, &known, Braces::Wrong)?;
     }
-    let files = [("dir", &spec.dir), ("stdin", &spec.stdin), ("stdout", &spec.stdout), ("stderr", &spec.stderr)];
+    let files = [
+        ("dir", &spec.dir),
+        ("stdin", &spec.stdin),
+        ("stdout", &spec.stdout),
+        ("stderr", &spec.stderr),
+    ];
     for (key, text) in files {
         check_braces(key, text.as_deref().unwrap_or_default(), &known, Braces::Wrong)?;
     }
     for word in all(&spec.command) {
         check_braces("command", &word, &known, Braces::OfShell)?;
     }
-    spec.env.values().try_for_each(|Scalar(value)| check_braces("env", value, &known, Braces::OfShell))
+    spec.env
+        .values()
+        .try_for_each(|Scalar(value)| check_braces("env", value, &known, Braces::OfShell))
 }
 
 fn check_name(name: &str) -> Result<(), Wrong> {
@@ -124,11 +152,19 @@ fn check_name(name: &str) -> Result<(), Wrong> {
 }
 
 fn command(spec: &StepSpec, row: &[(String, String)]) -> Result<Command, Wrong> {
-    let missing = || Wrong::new("", "a step without a command", "add command = \"…\" or command = [\"…\", \"…\"]");
+    let missing = || {
+        Wrong::new(
+            "",
+            "a step without a command",
+            "add command = \"…\" or command = [\"…\", \"…\"]",
+        )
+    };
     let is_whole = |text: &str| !text.contains('\0');
     let command = match spec.command.as_ref().ok_or_else(missing)? {
         Words::One(line) => Command::Shell(fill(line, row).into()),
-        Words::Many(words) => Command::Words(words.iter().map(|word| fill(word, row).into()).collect()),
+        Words::Many(words) => {
+            Command::Words(words.iter().map(|word| fill(word, row).into()).collect())
+        }
     };
     let is_empty = match &command {
         Command::Shell(line) => line.trim().is_empty(),
@@ -136,9 +172,11 @@ fn command(spec: &StepSpec, row: &[(String, String)]) -> Result<Command, Wrong> 
     };
     match is_empty {
         true => Err(missing()),
-        false if !is_whole(&command.text()) => {
-            Err(Wrong::new("command", "a command with a zero byte in it", "no program takes one: leave it out"))
-        }
+        false if !is_whole(&command.text()) => Err(Wrong::new(
+            "command",
+            "a command with a zero byte in it",
+            "no program takes one: leave it out",
+        )),
         false => Ok(command),
     }
 }
@@ -160,11 +198,19 @@ fn after_one(word: &str) -> Result<After, Wrong> {
         Some(("afternotok", name)) => (Wanted::NotOk, name),
         Some((kind, _)) => {
             let text = format!("after = {word:?}: {kind:?} is no kind of dependency");
-            return Err(Wrong::new("after", text, "NAME, afterok:NAME, afterany:NAME or afternotok:NAME"));
+            return Err(Wrong::new(
+                "after",
+                text,
+                "NAME, afterok:NAME, afterany:NAME or afternotok:NAME",
+            ));
         }
     };
     if name.is_empty() {
-        return Err(Wrong::new("after", format!("after = {word:?} names no step"), "name a step, or a pattern: fit-*"));
+        return Err(Wrong::new(
+            "after",
+            format!("after = {word:?} names no step"),
+            "name a step, or a pattern: fit-*",
+        ));
     }
     Ok(After { wanted, name: name.into() })
 }
@@ -172,17 +218,27 @@ fn after_one(word: &str) -> Result<After, Wrong> {
 fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong> {
     let filled = |text: &Option<String>| text.as_ref().map(|text| Box::from(fill(text, row)));
     let value = |written: &Option<Scalar>| written.as_ref().map(|Scalar(text)| fill(text, row));
-    let ntasks = number("ntasks", " from 1", value(&spec.ntasks), |ntasks| *ntasks > 0)?.unwrap_or(1);
+    let ntasks =
+        number("ntasks", " from 1", value(&spec.ntasks), |ntasks| *ntasks > 0)?.unwrap_or(1);
     let cpus: u32 = number("cpus", " from 0", value(&spec.cpus), |_| true)?.unwrap_or(1);
     let mem_mb = match value(&spec.mem) {
         None => None,
         Some(text) => Some(mem::megabytes(&text).ok_or_else(|| {
-            Wrong::new("mem", format!("mem = {text:?} is no amount of memory"), "megabytes, or 512M, 8G")
+            Wrong::new(
+                "mem",
+                format!("mem = {text:?} is no amount of memory"),
+                "megabytes, or 512M, 8G",
+            )
         })?),
     };
-    let env = |(name, value): (&String, &Scalar)| (name.as_str().into(), fill(&value.0, row).into());
+    let env =
+        |(name, value): (&String, &Scalar)| (name.as_str().into(), fill(&value.0, row).into());
     if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-        return Err(Wrong::new("env", format!("env: {name:?} is no name of a variable"), "letters, digits and _"));
+        return Err(Wrong::new(
+            "env",
+            format!("env: {name:?} is no name of a variable"),
+            "letters, digits and _",
+        ));
     }
     Ok(Settings {
         ask: Ask {

@@ -44,7 +44,9 @@ impl<'de> Deserialize<'de> for Values {
             type Value = Values;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a list, a range such as \"1-5\", { lines = \"FILE\" } or { csv = \"FILE\" }")
+                f.write_str(
+                    "a list, a range such as \"1-5\", { lines = \"FILE\" } or { csv = \"FILE\" }",
+                )
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Values, E> {
@@ -92,13 +94,20 @@ pub fn rows(foreach: &Foreach, read: ReadFile) -> Result<Vec<Row>, Wrong> {
         let of_name = rows_of(name, values, read)?;
         if of_name.is_empty() {
             let text = format!("foreach: {name} has no values");
-            return Err(Wrong::new("foreach", text, "give at least one value, or leave the step out"));
+            return Err(Wrong::new(
+                "foreach",
+                text,
+                "give at least one value, or leave the step out",
+            ));
         }
         if all.len().saturating_mul(of_name.len()) > MOST {
             let text = format!("foreach: more than {MOST} steps from one description");
             return Err(Wrong::new("foreach", text, "use fewer values"));
         }
-        all = all.iter().flat_map(|row| of_name.iter().map(|own| [row.as_slice(), own].concat())).collect();
+        all = all
+            .iter()
+            .flat_map(|row| of_name.iter().map(|own| [row.as_slice(), own].concat()))
+            .collect();
     }
     Ok(all)
 }
@@ -107,7 +116,11 @@ fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wron
     let one = |value: String| vec![(name.to_owned(), value)];
     let text_of = |file: &str| {
         let text = read(file).map_err(|why| {
-            Wrong::new("foreach", format!("foreach: {name}: {file}: {why}"), "name a file that can be read")
+            Wrong::new(
+                "foreach",
+                format!("foreach: {name}: {file}: {why}"),
+                "name a file that can be read",
+            )
         })?;
         Ok::<_, Wrong>(unmarked(&text).to_owned())
     };
@@ -117,26 +130,35 @@ fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wron
             let set = array::task_set(range).ok_or_else(|| no_range(name, range))?;
             set.iter().map(|number| one(number.to_string())).collect()
         }
-        Values::Lines(file) => {
-            text_of(file)?.lines().filter(|line| !line.trim().is_empty()).map(|line| one(line.to_owned())).collect()
-        }
+        Values::Lines(file) => text_of(file)?
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| one(line.to_owned()))
+            .collect(),
         Values::Csv(file) => csv_rows(name, file, &text_of(file)?)?,
     })
 }
 
 fn no_range(name: &str, range: &str) -> Wrong {
-    let is_large =
-        |number: &str| number.parse::<u64>().map_or(!number.is_empty(), |number| number > MAX_TASK_ID.into());
+    let is_large = |number: &str| {
+        number.parse::<u64>().map_or(!number.is_empty(), |number| number > MAX_TASK_ID.into())
+    };
     let (fault, hint) = match range.split(|c: char| !c.is_ascii_digit()).any(is_large) {
         true => ("too large", format!("numbers up to {MAX_TASK_ID}")),
-        false => ("no range", "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]".to_owned()),
+        false => {
+            ("no range", "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]".to_owned())
+        }
     };
     Wrong::new("foreach", format!("foreach: {name} = {range:?} is {fault}"), hint)
 }
 
 fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
     let refuse = |error: csv::Error| {
-        Wrong::new("foreach", format!("foreach: {name}: {file}: {error}"), "each row has as many columns as the first")
+        Wrong::new(
+            "foreach",
+            format!("foreach: {name}: {file}: {error}"),
+            "each row has as many columns as the first",
+        )
     };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let columns = reader.headers().map_err(refuse)?.clone();
@@ -144,7 +166,12 @@ fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
     for (at, record) in reader.records().enumerate() {
         let record = record.map_err(refuse)?;
         let mut row = vec![(name.to_owned(), (at + 1).to_string())];
-        row.extend(columns.iter().zip(&record).map(|(column, cell)| (format!("{name}.{column}"), cell.to_owned())));
+        row.extend(
+            columns
+                .iter()
+                .zip(&record)
+                .map(|(column, cell)| (format!("{name}.{column}"), cell.to_owned())),
+        );
         rows.push(row);
     }
     Ok(rows)
@@ -163,7 +190,12 @@ pub enum Braces {
 ///
 /// # Errors
 /// The first such braces.
-pub fn check_braces(key: &'static str, text: &str, known: &[&str], braces: Braces) -> Result<(), Wrong> {
+pub fn check_braces(
+    key: &'static str,
+    text: &str,
+    known: &[&str],
+    braces: Braces,
+) -> Result<(), Wrong> {
     for (at, _) in text.match_indices('{') {
         let Some((word, _)) = text[at + 1..].split_once('}') else { break };
         let is_shells = text[..at].ends_with('$') && braces == Braces::OfShell;
@@ -171,7 +203,8 @@ pub fn check_braces(key: &'static str, text: &str, known: &[&str], braces: Brace
             continue;
         }
         let of_row = word.split_once('.').filter(|(row, _)| known.contains(row));
-        let is_name = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
+        let is_name = !word.is_empty()
+            && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
         let is_near = || is_name && suggest::nearest(word, known.iter().copied()).is_some();
         if braces == Braces::OfShell && of_row.is_none() && !is_near() {
             continue;
@@ -225,15 +258,29 @@ mod tests {
             let checked = check_braces("name", text, &["rate", "row", "row.id", "n"], braces);
             checked.err().map(|wrong| (wrong.text, wrong.hint.unwrap_or_default()))
         };
-        let wrong = |word: &str, hint: &str| Some((format!("name: {word} stands for nothing"), hint.to_owned()));
+        let wrong = |word: &str, hint: &str| {
+            Some((format!("name: {word} stands for nothing"), hint.to_owned()))
+        };
         assert_eq!(hint("fit-{rate}-{n}-{row.id}", Braces::Wrong), None);
         assert_eq!(hint("fit-{rat}", Braces::Wrong), wrong("{rat}", "did you mean rate?"));
-        assert_eq!(hint("{n}{m}", Braces::Wrong), wrong("{m}", "names of foreach: rate, row, row.id, n"));
-        assert_eq!(hint("x{}", Braces::Wrong), wrong("{}", "names of foreach: rate, row, row.id, n"));
+        assert_eq!(
+            hint("{n}{m}", Braces::Wrong),
+            wrong("{m}", "names of foreach: rate, row, row.id, n")
+        );
+        assert_eq!(
+            hint("x{}", Braces::Wrong),
+            wrong("{}", "names of foreach: rate, row, row.id, n")
+        );
         assert_eq!(hint("{a b", Braces::Wrong), None);
-        for text in
-            ["awk '{print}'", "echo {a,b} {1..3} ${rat} ${x:-{n}}", "f() { rat; }", "{}", "{m}", "{n.x", "{ rat }"]
-        {
+        for text in [
+            "awk '{print}'",
+            "echo {a,b} {1..3} ${rat} ${x:-{n}}",
+            "f() { rat; }",
+            "{}",
+            "{m}",
+            "{n.x",
+            "{ rat }",
+        ] {
             assert_eq!(hint(text, Braces::OfShell), None, "{text}");
         }
         let blank = |word: &str| format!(" (with blanks, {{ {word} }}, it is left as it is)");

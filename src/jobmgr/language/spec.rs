@@ -162,7 +162,8 @@ impl<'de> Deserialize<'de> for RetrySpec {
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<RetrySpec, E> {
-                let refuse = |_| E::custom(format!("retry = {number}: no number of times, use 0 or more"));
+                let refuse =
+                    |_| E::custom(format!("retry = {number}: no number of times, use 0 or more"));
                 Ok(RetrySpec { times: u32::try_from(number).map_err(refuse)?, delay: None })
             }
 
@@ -171,7 +172,8 @@ impl<'de> Deserialize<'de> for RetrySpec {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RetrySpec, A::Error> {
-                let Table { times, delay } = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                let Table { times, delay } =
+                    Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
                 Ok(RetrySpec { times, delay })
             }
         }

@@ -24,13 +24,15 @@ pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
         let line = error.span().map_or(0, |span| line_at(text, span.start));
         // Of what kind a value is says little without its key.
         let written = text.lines().nth((line as usize).saturating_sub(1)).map(str::trim);
-        let is_of_value = ["invalid type", "invalid value"].iter().any(|kind| error.message().starts_with(kind));
+        let is_of_value =
+            ["invalid type", "invalid value"].iter().any(|kind| error.message().starts_with(kind));
         let written = written.filter(|_| is_of_value);
         let (message, hint) = match written.and_then(brackets) {
             Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
             None => (message, hint),
         };
-        let message = written.map_or_else(|| message.clone(), |written| format!("`{}`: {message}", shown(written)));
+        let message = written
+            .map_or_else(|| message.clone(), |written| format!("`{}`: {message}", shown(written)));
         Wrong { key: "", text: message, hint }.at(expander.file, line)
     })?;
     for (step, number) in document.step.into_iter().zip(1u32..) {
@@ -44,26 +46,35 @@ pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
 /// A table in brackets that are those of the other kind of table.
 fn brackets(line: &str) -> Option<(&'static str, &'static str)> {
     match line {
-        "[step]" => Some(("a list is expected here, and not a table", "each step begins with [[step]]")),
-        "[[defaults]]" => {
-            Some(("a table is expected here, and not a list", "there is one table of defaults: [defaults]"))
+        "[step]" => {
+            Some(("a list is expected here, and not a table", "each step begins with [[step]]"))
         }
+        "[[defaults]]" => Some((
+            "a table is expected here, and not a list",
+            "there is one table of defaults: [defaults]",
+        )),
         _ => None,
     }
 }
 
 fn line_at(text: &str, at: usize) -> u32 {
     let before = text.as_bytes().get(..at).unwrap_or_default();
-    u32::try_from(before.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(u32::MAX).saturating_add(1)
+    u32::try_from(before.iter().filter(|byte| **byte == b'\n').count())
+        .unwrap_or(u32::MAX)
+        .saturating_add(1)
 }
 
 /// The line of a key within a step; that where the step begins where the defaults say it, or none of them does.
 fn line_of_key(text: &str, span: std::ops::Range<usize>, key: &str) -> u32 {
     let first = line_at(text, span.start);
-    let is_key =
-        |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
+    let is_key = |line: &str| {
+        line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
     let step = text.get(span.start..).unwrap_or_default();
-    let own = step.lines().enumerate().take_while(|(at, line)| *at == 0 || !line.trim_start().starts_with("[["));
+    let own = step
+        .lines()
+        .enumerate()
+        .take_while(|(at, line)| *at == 0 || !line.trim_start().starts_with("[["));
     let found = own.filter(|(_, line)| !key.is_empty() && is_key(line)).map(|(at, _)| at).next();
     first.saturating_add(u32::try_from(found.unwrap_or(0)).unwrap_or(0))
 }

@@ -7,7 +7,8 @@ use crate::spec::suggest;
 pub fn in_words(message: &str, table: &str) -> (String, Option<String>) {
     let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
     // A variant is what a table of one key names.
-    if let Some(rest) = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant "))
+    if let Some(rest) =
+        message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant "))
         && let Some(word) = quoted(rest)
     {
         let known: Vec<&str> = rest.split('`').skip(3).step_by(2).collect();
@@ -17,11 +18,23 @@ pub fn in_words(message: &str, table: &str) -> (String, Option<String>) {
         return (format!("the key {key:?} is missing"), None);
     }
     if let Some(key) = message.strip_prefix("duplicate field ").and_then(quoted) {
-        return (format!("the key {key:?} stands there twice"), Some("leave one of them out".to_owned()));
+        return (
+            format!("the key {key:?} stands there twice"),
+            Some("leave one of them out".to_owned()),
+        );
     }
-    let wrong = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
+    let wrong = ["invalid type: ", "invalid value: "]
+        .into_iter()
+        .find_map(|start| message.strip_prefix(start));
     if let Some((found, wanted)) = wrong.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return (format!("{} is expected here, and not {}", expected(wanted, table), value(found, table)), None);
+        return (
+            format!(
+                "{} is expected here, and not {}",
+                expected(wanted, table),
+                value(found, table)
+            ),
+            None,
+        );
     }
     (syntax(message).map_or_else(|| message.to_owned(), str::to_owned), None)
 }
@@ -64,7 +77,9 @@ fn syntax(message: &str) -> Option<&'static str> {
         "trailing characters" => "something follows the object",
         "trailing comma" => "nothing follows the last comma",
         "key must be a string" => "a key is expected here, in double quotes",
-        "expected value" => "a value is expected here: a text in double quotes, a number, a list or an object",
+        "expected value" => {
+            "a value is expected here: a text in double quotes, a number, a list or an object"
+        }
         "expected ident" => "this is neither true nor false nor null",
         "expected `,` or `}`" => "a comma or the end of the object (}) is expected here",
         "expected `,` or `]`" => "a comma or the end of the list (]) is expected here",
@@ -91,30 +106,48 @@ mod tests {
             (r#"{"dir": []}"#, "a text is expected here, and not a list"),
             (r#"{"cpus": []}"#, "a text or a number is expected here, and not a list"),
             (r#"{"env": true}"#, "an object is expected here, and not true"),
-            (r#"{"retry": "x"}"#, "a number, or a table with times and delay is expected here, and not the text \"x\""),
+            (
+                r#"{"retry": "x"}"#,
+                "a number, or a table with times and delay is expected here, and not the text \"x\"",
+            ),
             (r#"{"retry": {"delay": 5}}"#, "the key \"times\" is missing"),
-            (r#"{"retry": {"times": -1}}"#, "a whole number from 0 is expected here, and not the number -1"),
+            (
+                r#"{"retry": {"times": -1}}"#,
+                "a whole number from 0 is expected here, and not the number -1",
+            ),
             (
                 r#"{"retry": {"times": "a, expected b"}}"#,
                 "a whole number from 0 is expected here, and not the text \"a, expected b\"",
             ),
             (r#"{"dir": "a", "dir": "b"}"#, "the key \"dir\" stands there twice"),
-            (r#"{"foreach": {"n": {}}}"#, "one of lines, csv and range is expected here, and not nothing"),
+            (
+                r#"{"foreach": {"n": {}}}"#,
+                "one of lines, csv and range is expected here, and not nothing",
+            ),
             (
                 r#"{"foreach": {"n": {"lines": "a", "csv": "b"}}}"#,
                 "one of lines, csv and range is expected here, and not two of them",
             ),
-            (r#"{"foreach": {"n": {"lines": 5}}}"#, "a text is expected here, and not the number 5"),
+            (
+                r#"{"foreach": {"n": {"lines": 5}}}"#,
+                "a text is expected here, and not the number 5",
+            ),
             (r#"{"foreach": {"n": {"line": "a"}}}"#, "unknown key \"line\""),
             (r#"{"dir": "#, "the line ends where a value is expected"),
             (r#"{"dir": "a"#, "the line ends within a text: its closing quote is missing"),
             (r#"{"dir": "a"} x"#, "something follows the object"),
             (r#"{dir: 1}"#, "a key is expected here, in double quotes"),
-            (r#"{"dir": 'a'}"#, "a value is expected here: a text in double quotes, a number, a list or an object"),
+            (
+                r#"{"dir": 'a'}"#,
+                "a value is expected here: a text in double quotes, a number, a list or an object",
+            ),
             (r#"{"dir": "a" "b"}"#, "a comma or the end of the object (}) is expected here"),
             (r#"{"dir" "b"}"#, "a colon is expected here, between a key and its value"),
             (r#"{"dir": "\d"}"#, "this is no escape: write \\\\ for a backslash"),
-            ("{\"dir\": \"\t\"}", "a tab or another control character within a text: write \\t, \\n or \\u001b"),
+            (
+                "{\"dir\": \"\t\"}",
+                "a tab or another control character within a text: write \\t, \\n or \\u001b",
+            ),
         ] {
             let error = serde_json::from_str::<StepSpec>(text).unwrap_err().to_string();
             let message = error.rsplit_once(" at line ").map_or(&*error, |(message, _)| message);

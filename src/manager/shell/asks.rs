@@ -25,7 +25,8 @@ pub struct Input {
 }
 
 /// What may be asked for.
-const REQUESTS: [&str; 9] = ["watch", "submit", "list", "status", "wait", "cancel", "hold", "release", "top"];
+const REQUESTS: [&str; 9] =
+    ["watch", "submit", "list", "status", "wait", "cancel", "hold", "release", "top"];
 
 /// Of steps that would never run.
 fn too_late() -> Event {
@@ -61,7 +62,8 @@ impl Shell {
             true => input.text.len(),
             false => input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1),
         };
-        input.form = input.form.or_else(|| Form::begun_by(&String::from_utf8_lossy(&input.text[..end])));
+        input.form =
+            input.form.or_else(|| Form::begun_by(&String::from_utf8_lossy(&input.text[..end])));
         let is_stream = matches!(input.form, Some(Form::Lines | Form::Json));
         if let Some(form) = input.form.filter(|_| is_end || is_stream) {
             let whole: Vec<u8> = input.text.drain(..end).collect();
@@ -86,7 +88,8 @@ impl Shell {
             *lines = lines.saturating_add(1);
             let text = std::str::from_utf8(line).map_err(|_| no_text(FILE, *lines));
             let text = text.map(|text| if *lines == 1 { unmarked(text) } else { text });
-            if let Err(fault) = text.and_then(|text| self.take_line(text, form, *lines, FILE, None)) {
+            if let Err(fault) = text.and_then(|text| self.take_line(text, form, *lines, FILE, None))
+            {
                 self.refuse_input(&fault);
             }
         }
@@ -115,7 +118,9 @@ impl Shell {
         match form {
             Form::Json if !line.trim().is_empty() => json::parse_line(line, number, &mut expander)?,
             Form::Json => {}
-            Form::Lines | Form::Toml => crate::jobmgr::language::lines::parse_line(line, number, &mut expander)?,
+            Form::Lines | Form::Toml => {
+                crate::jobmgr::language::lines::parse_line(line, number, &mut expander)?
+            }
         }
         let names: Vec<String> = expander.steps.iter().map(|step| step.name.to_string()).collect();
         let steps = expander.steps;
@@ -127,13 +132,20 @@ impl Shell {
     }
 
     /// The steps of a whole text, for this client. Their names.
-    fn take_text(&mut self, file: &str, text: &str, dir: &str, owner: u64) -> Result<Vec<String>, Fault> {
+    fn take_text(
+        &mut self,
+        file: &str,
+        text: &str,
+        dir: &str,
+        owner: u64,
+    ) -> Result<Vec<String>, Fault> {
         let read = |name: &str| read_named(Path::new(dir), name);
         let mut steps = parse(Form::of(file, text), file, text, &read, &mut self.last_number)?;
         for step in &mut steps {
             let own = step.settings.dir.as_deref().unwrap_or_default();
             let whole = Path::new(dir).join(own).to_string_lossy().into();
-            step.settings = Arc::new(Settings { dir: Some(whole), ..Settings::clone(&step.settings) });
+            step.settings =
+                Arc::new(Settings { dir: Some(whole), ..Settings::clone(&step.settings) });
         }
         let names: Vec<String> = steps.iter().map(|step| step.name.to_string()).collect();
         let first = self.core.add(steps).map_err(|refused| fault_of(file, refused))?;
@@ -154,14 +166,16 @@ impl Shell {
     }
 
     fn hear_line(&mut self, id: u64, line: &str, now: Duration) {
-        let is_request =
-            serde_json::from_str::<serde_json::Value>(line).is_ok_and(|value| value.get("request").is_some());
+        let is_request = serde_json::from_str::<serde_json::Value>(line)
+            .is_ok_and(|value| value.get("request").is_some());
         if !is_request && self.core.halt() != Halt::No {
             return self.api.tell(id, &too_late());
         }
         if !is_request {
             match self.take_line(line, Form::Json, 0, "socket", Some(id)) {
-                Ok(names) => names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name })),
+                Ok(names) => {
+                    names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name }))
+                }
                 Err(fault) => self.api.tell(id, &refusal(fault)),
             }
             return;
@@ -170,12 +184,15 @@ impl Shell {
             Ok(ask) => self.answer(id, ask, now),
             Err(e) => {
                 let message = e.to_string();
-                let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
-                let unknown = message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`'));
+                let message =
+                    message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+                let unknown =
+                    message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`'));
                 let (error, hint) = match unknown {
-                    Some((word, _)) => {
-                        (format!("unknown request {word:?}"), Some(suggest::one_of("requests", word, REQUESTS)))
-                    }
+                    Some((word, _)) => (
+                        format!("unknown request {word:?}"),
+                        Some(suggest::one_of("requests", word, REQUESTS)),
+                    ),
                     None => in_words(message, "an object"),
                 };
                 self.api.tell(id, &Event::Refused { error, hint });
@@ -184,12 +201,13 @@ impl Shell {
     }
 
     fn answer(&mut self, id: u64, ask: Ask, now: Duration) {
-        let change = |shell: &mut Shell, names: &[String], act: &mut dyn FnMut(&mut Shell, &[u32]) -> u32| match shell
-            .named(names)
-        {
-            Ok(steps) => Event::Changed { steps: act(shell, &steps) },
-            Err(fault) => refusal(fault),
-        };
+        let change =
+            |shell: &mut Shell,
+             names: &[String],
+             act: &mut dyn FnMut(&mut Shell, &[u32]) -> u32| match shell.named(names) {
+                Ok(steps) => Event::Changed { steps: act(shell, &steps) },
+                Err(fault) => refusal(fault),
+            };
         let event = match ask {
             Ask::Watch => {
                 for client in self.api.clients.iter_mut().filter(|client| client.id == id) {
@@ -208,7 +226,8 @@ impl Shell {
             },
             Ask::List { names } => match self.named(&names) {
                 Ok(steps) => {
-                    let steps = steps.into_iter().filter_map(|step| self.core.row(step, now)).collect();
+                    let steps =
+                        steps.into_iter().filter_map(|step| self.core.row(step, now)).collect();
                     Event::List { steps }
                 }
                 Err(fault) => refusal(fault),
@@ -218,9 +237,13 @@ impl Shell {
                 Ok(steps) => return self.wait_for(id, steps),
                 Err(fault) => refusal(fault),
             },
-            Ask::Cancel { names } => change(self, &names, &mut |shell, steps| shell.core.cancel(steps, now)),
+            Ask::Cancel { names } => {
+                change(self, &names, &mut |shell, steps| shell.core.cancel(steps, now))
+            }
             Ask::Hold { names } => change(self, &names, &mut |shell, steps| shell.core.hold(steps)),
-            Ask::Release { names } => change(self, &names, &mut |shell, steps| shell.core.release(steps)),
+            Ask::Release { names } => {
+                change(self, &names, &mut |shell, steps| shell.core.release(steps))
+            }
             Ask::Top { names } => change(self, &names, &mut |shell, steps| shell.core.top(steps)),
         };
         self.api.tell(id, &event);
@@ -235,8 +258,10 @@ impl Shell {
         for name in names {
             let found = self.core.find(name);
             if found.is_empty() {
-                let (text, hint) =
-                    (format!("no step has the name {name:?}"), "sjobmgr list shows the names".to_owned());
+                let (text, hint) = (
+                    format!("no step has the name {name:?}"),
+                    "sjobmgr list shows the names".to_owned(),
+                );
                 return Err(Fault { file: "socket".to_owned(), line: 0, text, hint: Some(hint) });
             }
             steps.extend(found);

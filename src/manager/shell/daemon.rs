@@ -58,7 +58,8 @@ impl Shell {
                 if job.numbers.1 > 0 {
                     self.numbers = job.numbers;
                     self.asked_for_numbers = false;
-                    self.core.on_numbers(job.numbers.0..job.numbers.0.saturating_add(job.numbers.1));
+                    self.core
+                        .on_numbers(job.numbers.0..job.numbers.0.saturating_add(job.numbers.1));
                 }
                 self.on_part(job.part, None);
                 self.on_parts_out(job.out, String::new(), now);
@@ -148,10 +149,13 @@ impl Shell {
         if parts == *self.core.resources().out() {
             return;
         }
-        let (cpus, gpus) = (parts.cpus.iter().copied().collect(), parts.gpus.iter().copied().collect());
+        let (cpus, gpus) =
+            (parts.cpus.iter().copied().collect(), parts.gpus.iter().copied().collect());
         match parts.is_empty() {
             true => self.progress.note("all that the job has may be used again"),
-            false => self.progress.note(&format!("{parts} out of use: steps on it are moved ({why})")),
+            false => {
+                self.progress.note(&format!("{parts} out of use: steps on it are moved ({why})"))
+            }
         }
         self.core.on_parts_out(parts, now);
         self.api.tell_all(None, &Event::Out { cpus, gpus, why });
@@ -160,7 +164,8 @@ impl Shell {
     /// What is due is carried out, but for what is very late: then this process may have stood still with its job, and the
     /// daemon says first for how long.
     pub(super) fn carry_out_due(&mut self, now: Duration) {
-        let is_late = self.core.next_due().is_some_and(|due| due + LATE <= now) && self.core.halt() != Halt::Stop;
+        let is_late = self.core.next_due().is_some_and(|due| due + LATE <= now)
+            && self.core.halt() != Halt::Stop;
         if !is_late {
             self.lateness = Lateness::None;
         } else if self.lateness == Lateness::None && self.ask_daemon(0) {
@@ -187,7 +192,8 @@ impl Shell {
 
 /// What these processes and those below them use now.
 fn measure(tasks: &[i32]) -> (Usage, Vec<i32>) {
-    let pids: Vec<i32> = tasks.iter().flat_map(|pid| [vec![*pid], proc::descendants(*pid)].concat()).collect();
+    let pids: Vec<i32> =
+        tasks.iter().flat_map(|pid| [vec![*pid], proc::descendants(*pid)].concat()).collect();
     let mut usage = Usage::default();
     for stat in pids.iter().filter_map(|pid| proc::stat(*pid)) {
         let used = stat.used.plus(stat.by_children);

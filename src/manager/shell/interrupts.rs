@@ -44,8 +44,15 @@ mod tests {
             assert_eq!(order.map(|by| heard.is_new(0, by)), [true, false]);
         }
         for by in [By::Launcher, By::Manager] {
-            assert!([7, 8, 9].into_iter().all(|sender| heard.is_new(sender + 10 * u32::from(by == By::Manager), by)));
+            assert!(
+                [7, 8, 9]
+                    .into_iter()
+                    .all(|sender| heard.is_new(sender + 10 * u32::from(by == By::Manager), by))
+            );
         }
-        assert!(heard.is_new(19, By::Manager) && heard.is_new(9, By::Launcher), "a second one from each");
+        assert!(
+            heard.is_new(19, By::Manager) && heard.is_new(9, By::Launcher),
+            "a second one from each"
+        );
     }
 }

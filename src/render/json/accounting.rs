@@ -90,9 +90,9 @@ fn exit_code(exit: ExitCode, state: JobState) -> Value {
 
 /// Linux's first 31 signals, from 1 on.
 const SIGNALS: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
-    "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
-    "PWR", "SYS",
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
 fn signal_name(signal: i32) -> Option<&'static str> {
@@ -116,8 +116,7 @@ fn job_time(j: &JobView, usage: Usage, ctx: &Ctx) -> Value {
 
 /// A list of resources with Slurm's numbers for them.
 fn tres(t: &Tres, billing: bool) -> Value {
-    let one =
-        |kind: &str, name: Value, id: u32, count: u64| json!({ "type": kind, "name": name, "id": id, "count": count });
+    let one = |kind: &str, name: Value, id: u32, count: u64| json!({ "type": kind, "name": name, "id": id, "count": count });
     let mut list = vec![
         one("cpu", Value::Null, 1, u64::from(t.cpus)),
         one("mem", Value::Null, 2, t.mem_mb),
@@ -180,7 +179,11 @@ fn used(s: &Step, node: &str) -> Value {
     if bytes(u.max_rss_kb) == 0 && cpu_ms == 0 && u.tasks.is_unmeasured() {
         return shares(s, node, &[]);
     }
-    let vm = Spread { max: bytes(u.tasks.vm_kb.max), task: u.tasks.vm_kb.task, total: bytes(u.tasks.vm_kb.total) };
+    let vm = Spread {
+        max: bytes(u.tasks.vm_kb.max),
+        task: u.tasks.vm_kb.task,
+        total: bytes(u.tasks.vm_kb.total),
+    };
     let one = |kind, id, amount| Used { kind, name: Value::Null, id, amount };
     let cpu_and_memory = [one("cpu", 1, whole(cpu_ms)), one("mem", 2, whole(bytes(u.max_rss_kb)))];
     let of_tasks = [disk(u.tasks.read), one("vmem", 7, vm), one("pages", 8, u.tasks.pages)];
@@ -237,28 +240,45 @@ mod tests {
     fn a_failed_job_has_nested_state_exit_code_time_and_tres() {
         let j = one(build(178, "bad")
             .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(5), 4, 2)
-            .step(build_step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(5), 4, Some(2)))
+            .step(build_step(
+                StepId::Batch,
+                "batch",
+                JobState::Failed,
+                ExitCode::status(5),
+                4,
+                Some(2),
+            ))
             .build());
         assert_eq!(j["job_id"], 178);
         assert_eq!(j["state"], json!({ "current": "FAILED", "reason": "NonZeroExitCode" }));
         assert_eq!(j["exit_code"], json!({ "status": "ERROR", "return_code": 5 }));
-        assert_eq!((&j["time"]["start"], &j["time"]["end"]), (&(NOW - 4).into(), &(NOW - 2).into()));
+        assert_eq!(
+            (&j["time"]["start"], &j["time"]["end"]),
+            (&(NOW - 4).into(), &(NOW - 2).into())
+        );
         assert_eq!((&j["time"]["elapsed"], &j["time"]["limit"]), (&2.into(), &Value::Null));
         assert_eq!(j["tres"]["allocated"][1]["count"], 100);
         assert_eq!(j["required"]["CPUs"], 1);
-        assert_eq!((&j["steps"][0]["step"]["id"], &j["steps"][0]["state"]), (&"batch".into(), &"FAILED".into()));
+        assert_eq!(
+            (&j["steps"][0]["step"]["id"], &j["steps"][0]["state"]),
+            (&"batch".into(), &"FAILED".into())
+        );
         assert_eq!(j["nodes"], "vm");
     }
 
     #[test]
     fn signals_and_pending_jobs() {
-        let killed =
-            one(build(1, "k").ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 4, 2).build());
+        let killed = one(build(1, "k")
+            .ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 4, 2)
+            .build());
         assert_eq!(killed["exit_code"]["status"], "SIGNALED");
         assert_eq!(killed["exit_code"]["signal"], json!({ "signal_id": 9, "name": "KILL" }));
         let pending = one(build(2, "p").build());
         assert_eq!(pending["exit_code"]["status"], "PENDING");
-        assert_eq!((&pending["time"]["start"], &pending["nodes"]), (&0.into(), &"None assigned".into()));
+        assert_eq!(
+            (&pending["time"]["start"], &pending["nodes"]),
+            (&0.into(), &"None assigned".into())
+        );
         assert_eq!(pending["tres"]["allocated"], Value::Array(Vec::new()));
         assert_eq!(signal_name(64), None);
         assert_eq!(signal_name(-1), None);
@@ -283,8 +303,14 @@ mod tests {
         s.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 1000, ..Usage::default() };
         let j = one(build(1, "x").running(4).step(s).build());
         let used = &j["steps"][0]["tres"]["requested"];
-        assert_eq!((&used["total"][0]["count"], &used["max"][1]["count"]), (&4.into(), &(1624 * 1024).into()));
-        assert_eq!((&used["average"][1]["count"], &used["max"][1]["node"]), (&(812 * 1024).into(), &"vm".into()));
+        assert_eq!(
+            (&used["total"][0]["count"], &used["max"][1]["count"]),
+            (&4.into(), &(1624 * 1024).into())
+        );
+        assert_eq!(
+            (&used["average"][1]["count"], &used["max"][1]["node"]),
+            (&(812 * 1024).into(), &"vm".into())
+        );
         assert_eq!(j["time"]["total"]["microseconds"], 4000);
         assert_eq!(j["steps"][0]["tres"]["consumed"]["total"], Value::Array(Vec::new()));
     }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 /// The document with the settings: `scontrol show config --json`.
 pub fn config(pairs: &[(String, String)]) -> Value {
-    let members = pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    let members =
+        pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     document_of("openapi/v0.0.38", "config", Value::Object(members))
 }
 
@@ -73,7 +74,11 @@ fn absent() -> Value {
 
 /// The document with all partitions.
 pub fn partitions(n: &NodeView, ctx: &Ctx) -> Value {
-    document("openapi/v0.0.38", "partitions", n.partitions.iter().map(|p| partition(n, p, ctx)).collect())
+    document(
+        "openapi/v0.0.38",
+        "partitions",
+        n.partitions.iter().map(|p| partition(n, p, ctx)).collect(),
+    )
 }
 
 fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
@@ -136,6 +141,9 @@ mod tests {
         let document = partitions(&build(2), &ctx());
         assert_eq!(document["partitions"][0]["name"], "cpu");
         assert_eq!(document["partitions"][0]["flags"][0], "default");
-        assert_eq!(document["partitions"][1]["tres"], "cpu=2,mem=24105M,node=1,billing=2,gres/gpu=2");
+        assert_eq!(
+            document["partitions"][1]["tres"],
+            "cpu=2,mem=24105M,node=1,billing=2,gres/gpu=2"
+        );
     }
 }

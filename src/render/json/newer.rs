@@ -69,7 +69,8 @@ pub fn document(mut whole: Value) -> Value {
 }
 
 fn newer_meta(older: &Value) -> Value {
-    let [major, minor, micro] = ["major", "minor", "micro"].map(|part| older["Slurm"]["version"][part].to_string());
+    let [major, minor, micro] =
+        ["major", "minor", "micro"].map(|part| older["Slurm"]["version"][part].to_string());
     json!({
         "plugin": {
             "type": older["plugin"]["type"], "name": older["plugin"]["name"],
@@ -111,7 +112,8 @@ fn of_accounting(job: &mut Map<String, Value>) {
     for name in ["exit_code", "derived_exit_code"] {
         change(job, name, |old| {
             let signal = &old["signal"];
-            let [code, id] = [&old["return_code"], &signal["signal_id"]].map(|n| n.as_i64().unwrap_or_default());
+            let [code, id] =
+                [&old["return_code"], &signal["signal_id"]].map(|n| n.as_i64().unwrap_or_default());
             let mut newer = exit_code(code, id, signal["name"].as_str().unwrap_or_default());
             // Of a job that is not over it is PENDING.
             newer["status"] = list(&old["status"]);
@@ -205,13 +207,19 @@ mod tests {
         assert_eq!(running["meta"]["plugin"]["data_parser"], "data_parser/v0.0.40");
         assert_eq!(running["meta"]["slurm"]["version"]["major"], "22");
         let endless = document(jobs(&[job(1, "f").build()], &ctx()));
-        assert_eq!(endless["jobs"][0]["time_limit"], json!({ "set": false, "infinite": true, "number": 0 }));
+        assert_eq!(
+            endless["jobs"][0]["time_limit"],
+            json!({ "set": false, "infinite": true, "number": 0 })
+        );
     }
 
     #[test]
     fn ends_and_states_have_their_newer_shape_in_the_accounting_too() {
-        let killed = job(1, "f").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::signal(9), 3, 2).build();
-        let all: Vec<Value> = accounting_records(&[killed], &ctx()).into_iter().map(record).collect();
+        let killed = job(1, "f")
+            .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::signal(9), 3, 2)
+            .build();
+        let all: Vec<Value> =
+            accounting_records(&[killed], &ctx()).into_iter().map(record).collect();
         let one = &all[0];
         assert_eq!(one["state"]["current"], json!(["FAILED"]));
         assert_eq!(one["exit_code"]["signal"]["id"]["number"], 9);

@@ -75,9 +75,13 @@ impl Parts {
             }
             match (self.form, self.shape) {
                 (Form::Json, Shape::Slurm22) => write_nested(&mut out, &record, DEPTH),
-                (Form::Json, Shape::Slurm23) => write_nested(&mut out, &newer::record(json!(record)), DEPTH),
+                (Form::Json, Shape::Slurm23) => {
+                    write_nested(&mut out, &newer::record(json!(record)), DEPTH)
+                }
                 (Form::Yaml, Shape::Slurm22) => out.extend(item(&json!(record)).into_bytes()),
-                (Form::Yaml, Shape::Slurm23) => out.extend(item(&newer::record(json!(record))).into_bytes()),
+                (Form::Yaml, Shape::Slurm23) => {
+                    out.extend(item(&newer::record(json!(record))).into_bytes())
+                }
             }
         }
         out
@@ -99,14 +103,23 @@ mod tests {
 
     #[test]
     fn a_document_in_parts_is_the_document() {
-        let records: Vec<Value> =
-            (0..5).map(|n| json!({ "id": n, "text": "a\nb", "list": [1, {"x": []}], "none": null })).collect();
+        let records: Vec<Value> = (0..5)
+            .map(|n| json!({ "id": n, "text": "a\nb", "list": [1, {"x": []}], "none": null }))
+            .collect();
         for count in [0, 1, 5] {
             for (form, write) in [(Form::Json, text as fn(&Value) -> String), (Form::Yaml, yaml)] {
                 let whole = write(&document("plugin", "jobs", records[..count].to_vec()));
                 let mut parts = Parts::new("plugin", "jobs", (form, Shape::Slurm22));
-                let written = records[..count].chunks(2).map(|some| parts.add(some)).collect::<Vec<_>>().concat();
-                assert_eq!(String::from_utf8(written).unwrap() + &parts.end(), whole, "{count} {form:?}");
+                let written = records[..count]
+                    .chunks(2)
+                    .map(|some| parts.add(some))
+                    .collect::<Vec<_>>()
+                    .concat();
+                assert_eq!(
+                    String::from_utf8(written).unwrap() + &parts.end(),
+                    whole,
+                    "{count} {form:?}"
+                );
             }
         }
     }

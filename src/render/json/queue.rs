@@ -63,7 +63,9 @@ fn request(j: &JobView, ctx: &Ctx) -> Members {
     let q = &j.request;
     let (per_cpu, per_node) = match q.mem {
         MemRequest::PerCpu(mb) => (mb.into(), Value::Null),
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => (Value::Null, j.tres.mem_mb.into()),
+        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
+            (Value::Null, j.tres.mem_mb.into())
+        }
     };
     let shared = match q.sharing {
         Sharing::Default => Value::Null,
@@ -91,7 +93,8 @@ fn request(j: &JobView, ctx: &Ctx) -> Members {
 
 fn life(j: &JobView, ctx: &Ctx) -> Members {
     let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
-    let flags = if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
+    let flags =
+        if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
     members! {
         "job_state": j.run.state.name(), "state_reason": j.run.reason.slurm_name(), "state_description": "", "flags": flags,
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
@@ -222,14 +225,19 @@ mod tests {
     fn arrays_have_their_number_and_their_tasks() {
         let rest = one(build(96, "a").rest(&[3, 4, 5], Some(2)).build());
         assert_eq!((&rest["array_job_id"], &rest["array_task_id"]), (&96.into(), &Value::Null));
-        assert_eq!((&rest["array_task_string"], &rest["array_max_tasks"]), (&"3-5%2".into(), &2.into()));
+        assert_eq!(
+            (&rest["array_task_string"], &rest["array_max_tasks"]),
+            (&"3-5%2".into(), &2.into())
+        );
         let task = one(build(98, "a").task(96, 2).build());
         assert_eq!((&task["array_job_id"], &task["array_task_id"]), (&96.into(), &2.into()));
     }
 
     #[test]
     fn exit_codes_are_wait_statuses_and_an_unlimited_time_is_null() {
-        let failed = |exit| one(build(1, "f").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 3, 2).build());
+        let failed = |exit| {
+            one(build(1, "f").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 3, 2).build())
+        };
         assert_eq!(failed(ExitCode::status(3))["exit_code"], 768);
         assert_eq!(failed(ExitCode::signal(9))["exit_code"], 9);
         assert_eq!(failed(ExitCode::OK)["time_limit"], Value::Null);

@@ -61,8 +61,12 @@ fn after(out: &mut String, value: &Value, depth: usize) {
 /// it (NEL among them, which YAML would read as a line break), the other breaks and the byte order mark.
 fn scalar(value: &Value) -> String {
     let json = value.to_string();
-    let is_strange =
-        |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let is_strange = |c: char| {
+        matches!(
+            c,
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+    };
     if !json.contains(is_strange) {
         return json;
     }
@@ -103,7 +107,10 @@ mod tests {
     fn what_yaml_does_not_take_as_it_is_is_escaped() {
         let value = json!({ "a": "x\u{1}\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{feff}é€" });
         let text = yaml(&value);
-        assert_eq!(text, "%YAML 1.1\n---\na: \"x\\u0001\\u007f\\u0085\\u009f\u{a0}\\u2028\\ufeffé€\"\n");
+        assert_eq!(
+            text,
+            "%YAML 1.1\n---\na: \"x\\u0001\\u007f\\u0085\\u009f\u{a0}\\u2028\\ufeffé€\"\n"
+        );
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl<T: Table> Printer<T> {
             }
             return self.bars(out, titles.into_iter(), false);
         }
-        let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
+        let titles: Vec<_> =
+            self.layout.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
         self.layout.line(out, &titles, true, false);
         if self.layout.style == Style::Ruled {
             let dashes = |column: &Column| "-".repeat(column.width) + &column.after;
@@ -153,7 +154,11 @@ impl<T: Table> Printer<T> {
         let mut excess = (self.widths.iter().sum::<usize>() + between).saturating_sub(columns);
         let fields: Vec<_> = self.layout.fields().map(|(_, field)| field).collect();
         while excess > 0 {
-            let cut = self.widths.iter_mut().enumerate().filter(|(i, w)| fields[*i].yields && **w > NARROWEST);
+            let cut = self
+                .widths
+                .iter_mut()
+                .enumerate()
+                .filter(|(i, w)| fields[*i].yields && **w > NARROWEST);
             let Some((_, widest)) = cut.max_by_key(|(_, w)| **w) else { break };
             *widest -= 1;
             excess -= 1;
@@ -168,7 +173,9 @@ impl<T: Table> Printer<T> {
     /// A line of a table with bars. A text that does not fit ends in `+`, as in sacct's columns.
     fn bars<'a>(&self, out: &mut String, cells: impl Iterator<Item = &'a str>, has_colours: bool) {
         let start = out.len();
-        for (i, ((cell, to), (_, field))) in cells.zip(&self.widths).zip(self.layout.fields()).enumerate() {
+        for (i, ((cell, to), (_, field))) in
+            cells.zip(&self.widths).zip(self.layout.fields()).enumerate()
+        {
             out.push_str(if i > 0 { BAR } else { "" });
             let tone = if has_colours { field.tone(cell) } else { Tone::Plain };
             tone.paint(out, |out| {

@@ -241,7 +241,9 @@ fn usage_out(row: &Row<'_>, of: Of) -> Value {
 /// The nodes of the largest, and of the smallest, amounts.
 fn nodes_in(row: &Row<'_>, ctx: &Ctx) -> Value {
     measured(row, |_, _| {
-        ["cpu", "energy", "fs/disk", "mem", "pages", "vmem"].map(|t| format!("{t}={}", ctx.node)).join(",")
+        ["cpu", "energy", "fs/disk", "mem", "pages", "vmem"]
+            .map(|t| format!("{t}={}", ctx.node))
+            .join(",")
     })
 }
 
@@ -253,7 +255,10 @@ fn nodes_out(row: &Row<'_>, ctx: &Ctx) -> Value {
 fn tasks_in(row: &Row<'_>, _: &Ctx) -> Value {
     measured(row, |step, _| {
         let used = &step.usage.tasks;
-        format!("cpu=0,fs/disk={},mem=0,pages={},vmem={}", used.read.task, used.pages.task, used.vm_kb.task)
+        format!(
+            "cpu=0,fs/disk={},mem=0,pages={},vmem={}",
+            used.read.task, used.pages.task, used.vm_kb.task
+        )
     })
 }
 
@@ -281,7 +286,9 @@ fn waited_cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
 fn held(row: &Row<'_>, ctx: &Ctx) -> Value {
     match row.step {
         Some(step) => tres::sacct_step(&step.alloc.tres, ctx.units).into(),
-        None => job::allocated(row.job).map_or(Value::NONE, |t| tres::sacct_job(&t, ctx.units).into()),
+        None => {
+            job::allocated(row.job).map_or(Value::NONE, |t| tres::sacct_job(&t, ctx.units).into())
+        }
     }
 }
 
@@ -325,7 +332,8 @@ fn with_texts(mut fields: Vec<F>) -> Vec<F> {
 static FIELDS: &[F] = &[
     text(20, &["AdminComment"], nothing),
     number(10, &["AllocCPUS"], |r, _| cpus(r).into()).code("C").brief(),
-    number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into()).brief(),
+    number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into())
+        .brief(),
     text(10, &["AllocTRES"], held).code("B").brief(),
     number(7, &["AssocID"], |r, _| of_job(r, |_| "0")),
     text(10, &["AveCPU"], cpu_of_task),
@@ -390,7 +398,8 @@ static FIELDS: &[F] = &[
     text(13, &["ReqCPUFreqMin"], cpu_freq),
     text(13, &["ReqCPUFreqMax"], cpu_freq),
     text(13, &["ReqCPUFreqGov"], cpu_freq),
-    number(8, &["ReqCPUS"], |r, _| r.step.map_or(r.job.tres.cpus, |s| s.alloc.tres.cpus).into()).brief(),
+    number(8, &["ReqCPUS"], |r, _| r.step.map_or(r.job.tres.cpus, |s| s.alloc.tres.cpus).into())
+        .brief(),
     text(10, &["ReqMem"], |r, _| of_job(r, |j| Value::Mib(j.tres.mem_mb))).brief(),
     text(8, &["ReqNodes"], |r, _| of_job(r, |_| "1")),
     text(10, &["ReqTRES"], |r, c| of_job(r, |j| tres::sacct_job(&j.tres, c.units))).brief(),
@@ -401,9 +410,14 @@ static FIELDS: &[F] = &[
     text(19, &["Start"], |r, _| instant(start(r))).code("S").brief(),
     text(10, &["State"], state).code("tT").toned(Tone::of_job_cell).brief(),
     text(19, &["Submit"], |r, _| instant(Some(r.step.map_or(r.job.submit, |s| s.start)))).brief(),
-    text(20, &["SubmitLine"], |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into())
-        .yielding(),
-    text(10, &["Suspended"], |r, _| of_job(r, |j| Value::Long(Some(j.run.suspended_us / 1_000_000)))).brief(),
+    text(20, &["SubmitLine"], |r, _| {
+        r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into()
+    })
+    .yielding(),
+    text(10, &["Suspended"], |r, _| {
+        of_job(r, |j| Value::Long(Some(j.run.suspended_us / 1_000_000)))
+    })
+    .brief(),
     text(10, &["SystemCPU"], |r, _| Value::Cpu(usage(r).system_us)),
     text(10, &["Timelimit"], |r, _| of_job(r, |j| Value::Long(j.request.time_limit_secs))).brief(),
     text(10, &["TimelimitRaw"], |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))).brief(),
@@ -414,7 +428,9 @@ static FIELDS: &[F] = &[
     text(18, &["TRESUsageInMaxTask"], tasks_in),
     text(14, &["TRESUsageInMin"], |r, c| usage_in(r, c, Of::Mean)),
     text(18, &["TRESUsageInMinNode"], nodes_in),
-    text(18, &["TRESUsageInMinTask"], |r, _| measured(r, |_, _| "cpu=0,fs/disk=0,mem=0,pages=0,vmem=0")),
+    text(18, &["TRESUsageInMinTask"], |r, _| {
+        measured(r, |_, _| "cpu=0,fs/disk=0,mem=0,pages=0,vmem=0")
+    }),
     text(14, &["TRESUsageInTot"], |r, c| usage_in(r, c, Of::All)),
     text(15, &["TRESUsageOutAve"], |r, _| usage_out(r, Of::Mean)),
     text(15, &["TRESUsageOutMax"], |r, _| usage_out(r, Of::Most)),
@@ -435,12 +451,16 @@ static FIELDS: &[F] = &[
         Shown::Task { array, .. } | Shown::Tasks { array, .. } => array.0.into(),
     })
     .code("F"),
-    text(11, &["ArrayTaskID"], |r, c| Shown::of(r.job.id, &r.job.role).task(c).unwrap_or_default().into()).code("K"),
+    text(11, &["ArrayTaskID"], |r, c| {
+        Shown::of(r.job.id, &r.job.role).task(c).unwrap_or_default().into()
+    })
+    .code("K"),
     number(9, &["BatchFlag"], |r, _| of_job(r, job::is_batch)),
     // Fields of Slurm releases after 22.05.
     text(8, &["FailedNode"], nothing).unlisted(),
     text(10, &["Planned"], |r, c| of_job(r, |_| Value::Long(Some(waited(r, c))))).unlisted(),
-    text(10, &["PlannedCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c))))).unlisted(),
+    text(10, &["PlannedCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c)))))
+        .unlisted(),
     number(13, &["PlannedCPURAW"], |r, c| of_job(r, |_| waited_cpu_secs(r, c))).unlisted(),
     number(8, &["Restarts"], |r, _| of_job(r, |j| j.run.restarts)).unlisted(),
     text(20, &["StdErr"], |r, _| of_job(r, |j| j.std_err.clone())).unlisted(),
@@ -465,7 +485,8 @@ mod tests {
 
     #[test]
     fn the_texts_of_a_job_stand_where_slurm_has_them() {
-        let names: Vec<&str> = Sacct::fields().iter().filter_map(|field| field.names.first().copied()).collect();
+        let names: Vec<&str> =
+            Sacct::fields().iter().filter_map(|field| field.names.first().copied()).collect();
         assert_eq!(names[0], "Account");
         for three in [
             ["Cluster", "Comment", "Constraints"],
@@ -482,7 +503,9 @@ mod tests {
 
     #[test]
     fn an_outline_answers_what_is_told_of_it() {
-        let held = |tres| Some(Box::new(Allocation { tres, cpu_ids: vec![3, 4], ..Allocation::default() }));
+        let held = |tres| {
+            Some(Box::new(Allocation { tres, cpu_ids: vec![3, 4], ..Allocation::default() }))
+        };
         let two = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO };
         let batch = || step(StepId::Batch, "batch", JobState::Completed, ExitCode::OK, 9, Some(4));
         let jobs = [
@@ -492,13 +515,18 @@ mod tests {
                 .running(9)
                 .with(|j| (j.run.suspended_at, j.run.suspended_us) = (Some(at(3)), 5))
                 .build(),
-            job(4, "failed").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 4).build(),
+            job(4, "failed")
+                .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 4)
+                .build(),
             job(5, "cancelled")
                 .ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 4)
                 .with(|j| (j.run.cancelled_by, j.run.derived_exit) = (Some(7), ExitCode::status(2)))
                 .step(batch())
                 .build(),
-            job(6, "requeued").running(9).with(|j| (j.requeued, j.run.stepped_us) = (true, 2_000_000)).build(),
+            job(6, "requeued")
+                .running(9)
+                .with(|j| (j.requeued, j.run.stepped_us) = (true, 2_000_000))
+                .build(),
             job(7, "rest").rest(&[1, 2, 5], Some(2)).build(),
             job(8, "task").task(7, 3).running(1).build(),
         ];

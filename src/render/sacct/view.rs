@@ -133,7 +133,8 @@ impl<'a> Listing<'a> {
     /// Takes records. What can be printed now.
     pub fn add(&mut self, jobs: &[JobView], ctx: &Ctx) -> String {
         let is_barred = self.options.layout.is_barred();
-        let rows: Vec<Row<'_>> = jobs.iter().flat_map(|job| rows_of(job, self.options, is_barred)).collect();
+        let rows: Vec<Row<'_>> =
+            jobs.iter().flat_map(|job| rows_of(job, self.options, is_barred)).collect();
         self.printer.add(&rows, ctx)
     }
 
@@ -150,7 +151,9 @@ fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_barred: bool) -> Vec<
         match options.rows {
             Rows::Jobs => false,
             Rows::JobsAndSteps | Rows::Steps if named => true,
-            Rows::JobsAndSteps | Rows::Steps => whole && (!is_barred || matches!(step.id, StepId::Num(_))),
+            Rows::JobsAndSteps | Rows::Steps => {
+                whole && (!is_barred || matches!(step.id, StepId::Num(_)))
+            }
         }
     };
     let job_row = (whole && options.rows != Rows::Steps).then_some(Row { job, step: None });
@@ -169,14 +172,18 @@ fn asked_for(job: &JobView, refs: &[JobRef]) -> (bool, Vec<StepId>) {
 fn names(r: &JobRef, job: &JobView) -> bool {
     match (&job.role, &r.tasks) {
         (ArrayRole::Task { array_job, .. }, None) => r.job == job.id || r.job == *array_job,
-        (ArrayRole::Task { array_job, task }, Some(tasks)) => r.job == *array_job && tasks.contains(*task),
+        (ArrayRole::Task { array_job, task }, Some(tasks)) => {
+            r.job == *array_job && tasks.contains(*task)
+        }
         (ArrayRole::Part { array_job, .. }, None) => r.job == job.id || r.job == *array_job,
         (ArrayRole::Part { array_job, tasks: mine }, Some(tasks)) => {
             r.job == *array_job && !mine.intersection(tasks).is_empty()
         }
         (ArrayRole::None, tasks) => r.job == job.id && tasks.is_none(),
         (ArrayRole::Rest { .. }, None) => r.job == job.id,
-        (ArrayRole::Rest { tasks: mine, .. }, Some(tasks)) => r.job == job.id && !mine.intersection(tasks).is_empty(),
+        (ArrayRole::Rest { tasks: mine, .. }, Some(tasks)) => {
+            r.job == job.id && !mine.intersection(tasks).is_empty()
+        }
     }
 }
 
@@ -209,7 +216,8 @@ mod tests {
             written: Spread { max: 1, task: 1, total: 1 },
         };
         let mut script = two(step(StepId::Batch, "batch", done, ok, 9, Some(8)), 1);
-        script.usage = Usage { max_rss_kb: 0, user_us: 18_000, system_us: 13_900, ..Usage::default() };
+        script.usage =
+            Usage { max_rss_kb: 0, user_us: 18_000, system_us: 13_900, ..Usage::default() };
         vec![
             job(176, "steps")
                 .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO })
@@ -221,16 +229,33 @@ mod tests {
                 .step(script)
                 .step(two(step(StepId::Num(0), "true", done, ok, 9, Some(9)), 2))
                 .step(named)
-                .step(two(step(StepId::Num(2), "sh", JobState::Failed, ExitCode::status(7), 9, Some(9)), 2))
+                .step(two(
+                    step(StepId::Num(2), "sh", JobState::Failed, ExitCode::status(7), 9, Some(9)),
+                    2,
+                ))
                 .build(),
             job(179, "sig")
                 .ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 8, 8)
-                .step(step(StepId::Batch, "batch", JobState::Cancelled, ExitCode::signal(9), 8, Some(8)))
+                .step(step(
+                    StepId::Batch,
+                    "batch",
+                    JobState::Cancelled,
+                    ExitCode::signal(9),
+                    8,
+                    Some(8),
+                ))
                 .build(),
             job(180, "canc")
                 .ended(JobState::Cancelled, Reason::CancelledByUser, ExitCode::signal(15), 8, 8)
                 .with(|j| j.run.cancelled_by = Some(1001))
-                .step(step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(15), 8, Some(8)))
+                .step(step(
+                    StepId::Batch,
+                    "batch",
+                    JobState::Failed,
+                    ExitCode::status(15),
+                    8,
+                    Some(8),
+                ))
                 .build(),
             job(181, "heldcanc")
                 .with(|j| {
@@ -242,7 +267,14 @@ mod tests {
             job(183, "arr")
                 .task(177, 2)
                 .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(1), 8, 8)
-                .step(step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(1), 8, Some(8)))
+                .step(step(
+                    StepId::Batch,
+                    "batch",
+                    JobState::Failed,
+                    ExitCode::status(1),
+                    8,
+                    Some(8),
+                ))
                 .build(),
             job(185, "pend").reason(Reason::JobHeldUser).with(|j| j.run.eligible = None).build(),
         ]
@@ -258,7 +290,9 @@ mod tests {
 
     /// The jobs' own lines, joined.
     fn values(format: &str) -> String {
-        print(&records(), &Options { rows: Rows::Jobs, ..parsable(format) }, &ctx()).trim_end().replace('\n', ";")
+        print(&records(), &Options { rows: Rows::Jobs, ..parsable(format) }, &ctx())
+            .trim_end()
+            .replace('\n', ";")
     }
 
     #[test]
@@ -282,12 +316,16 @@ mod tests {
             "JobID|Partition|JobName|User|State|ExitCode\n179|cpu|sig|lab|FAILED|0:9\n"
         );
         let options = Options { header: false, ..Options::default() };
-        assert_eq!(print(&records()[1..2], &options, &ctx()), "179 | cpu | sig | lab | FAILED | 0:9\n");
+        assert_eq!(
+            print(&records()[1..2], &options, &ctx()),
+            "179 | cpu | sig | lab | FAILED | 0:9\n"
+        );
     }
 
     #[test]
     fn slurm_default_view() {
-        let options = Options { layout: View::Default.layout(Columns::Slurm), ..Options::default() };
+        let options =
+            Options { layout: View::Default.layout(Columns::Slurm), ..Options::default() };
         assert_eq!(
             print(&records(), &options, &ctx()),
             "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n\
@@ -325,7 +363,8 @@ mod tests {
 
     #[test]
     fn explicit_format_widths_derived_exit_code_and_times() {
-        let options = columns("JobID,JobName%20,State%12,ExitCode,DerivedExitCode,Elapsed,Start,End");
+        let options =
+            columns("JobID,JobName%20,State%12,ExitCode,DerivedExitCode,Elapsed,Start,End");
         let text = print(&records(), &options, &ctx());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -372,7 +411,10 @@ mod tests {
     fn parsable_ends_in_the_delimiter_and_parsable2_does_not() {
         let job = &records()[1..2];
         let options = Options { rows: Rows::Jobs, ..columns("jobid,state") };
-        let with = |delimiter, trailing| Options { parsable: Some((delimiter, trailing)), ..options.clone() };
+        let with = |delimiter, trailing| Options {
+            parsable: Some((delimiter, trailing)),
+            ..options.clone()
+        };
         assert_eq!(print(job, &with("|", true), &ctx()), "JobID|State|\n179|FAILED|\n");
         assert_eq!(print(job, &with(",", false), &ctx()), "JobID,State\n179,FAILED\n");
         assert_eq!(print(job, &with("^|^", true), &ctx()), "JobID^|^State^|^\n179^|^FAILED^|^\n");
@@ -381,7 +423,10 @@ mod tests {
     #[test]
     fn parsl_reads_two_words() {
         let options = Options { header: false, rows: Rows::Jobs, ..columns("jobid,state%20") };
-        assert_eq!(print(&records()[1..2], &options, &ctx()), "179                        FAILED \n");
+        assert_eq!(
+            print(&records()[1..2], &options, &ctx()),
+            "179                        FAILED \n"
+        );
     }
 
     #[test]
@@ -396,7 +441,11 @@ mod tests {
     #[test]
     fn a_job_that_never_started_has_no_node_and_starts_at_its_end() {
         assert_eq!(
-            print(&records()[3..4], &parsable("jobid,start,end,elapsed,nodelist,alloctres,reqtres"), &ctx()),
+            print(
+                &records()[3..4],
+                &parsable("jobid,start,end,elapsed,nodelist,alloctres,reqtres"),
+                &ctx()
+            ),
             "181|2026-11-20T23:39:50|2026-11-20T23:39:50|00:00:00|None assigned||billing=1,cpu=1,mem=100M,node=1\n"
         );
     }
@@ -404,7 +453,11 @@ mod tests {
     #[test]
     fn a_held_job_is_not_eligible() {
         assert_eq!(
-            print(&records()[5..], &parsable("jobid,state,start,end,elapsed,submit,eligible,reason"), &ctx()),
+            print(
+                &records()[5..],
+                &parsable("jobid,state,start,end,elapsed,submit,eligible,reason"),
+                &ctx()
+            ),
             "185|PENDING|Unknown|Unknown|00:00:00|2026-11-20T23:39:54|Unknown|JobHeldUser\n"
         );
     }
@@ -412,15 +465,24 @@ mod tests {
     #[test]
     fn tres_of_jobs_and_steps() {
         assert_eq!(
-            print(&records()[..1], &parsable("jobid,nodelist,alloccpus,reqcpus,reqmem,alloctres,reqtres"), &ctx()),
+            print(
+                &records()[..1],
+                &parsable("jobid,nodelist,alloccpus,reqcpus,reqmem,alloctres,reqtres"),
+                &ctx()
+            ),
             "176|vm|2|2|200M|billing=2,cpu=2,mem=200M,node=1|billing=2,cpu=2,mem=200M,node=1\n\
              176.batch|vm|2|2||cpu=2,mem=200M,node=1|\n\
              176.0|vm|2|2||cpu=2,mem=200M,node=1|\n\
              176.1|vm|2|2||cpu=2,mem=200M,node=1|\n\
              176.2|vm|2|2||cpu=2,mem=200M,node=1|\n"
         );
-        let gpu = job(3, "g").with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 2, ..Tres::ZERO }).build();
-        assert_eq!(print(&[gpu], &parsable("reqtres"), &ctx()), "billing=2,cpu=2,gres/gpu=2,mem=200M,node=1\n");
+        let gpu = job(3, "g")
+            .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 2, ..Tres::ZERO })
+            .build();
+        assert_eq!(
+            print(&[gpu], &parsable("reqtres"), &ctx()),
+            "billing=2,cpu=2,gres/gpu=2,mem=200M,node=1\n"
+        );
     }
 
     #[test]
@@ -445,7 +507,9 @@ mod tests {
     fn use_of_the_tasks_of_a_step() {
         let of = |format| print(&records()[..1], &parsable(format), &ctx());
         assert_eq!(
-            of("jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxpages,maxpagesnode,maxpagestask,avepages"),
+            of(
+                "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxpages,maxpagesnode,maxpagestask,avepages"
+            ),
             "176||||||||\n176.batch||||||||\n176.0||||||||\n176.1|2920K|vm|1|1460K|0|vm|0|0\n176.2||||||||\n"
         );
         assert_eq!(
@@ -481,7 +545,11 @@ mod tests {
 
     #[test]
     fn where_and_by_whom() {
-        let jobs = [job(176, "steps").limit(31_536_000).running(4).step(records()[0].steps[2].clone()).build()];
+        let jobs = [job(176, "steps")
+            .limit(31_536_000)
+            .running(4)
+            .step(records()[0].steps[2].clone())
+            .build()];
         assert_eq!(
             print(
                 &jobs,
@@ -554,17 +622,25 @@ mod tests {
             assert_eq!(print(&records()[4..5], &options, &ctx()), format!("{value}\n"), "{code}");
         }
         let options = Options { rows: Rows::Jobs, ..columns("%i|%.10T|%X") };
-        assert_eq!(print(&records()[4..5], &options, &ctx()), "JobID|     State|ExitCode\n177_2|    FAILED|1:0\n");
+        assert_eq!(
+            print(&records()[4..5], &options, &ctx()),
+            "JobID|     State|ExitCode\n177_2|    FAILED|1:0\n"
+        );
     }
 
     #[test]
     fn helpformat_lists_four_on_a_line_and_every_name_is_accepted() {
         let text = helpformat::<Sacct>();
-        assert!(text.starts_with("Account             AdminComment        AllocCPUS           AllocNodes         \n"));
+        assert!(text.starts_with(
+            "Account             AdminComment        AllocCPUS           AllocNodes         \n"
+        ));
         let all = text.split_whitespace().collect::<Vec<_>>().join(",");
         // aiida leaves a comma at the end.
         let header = print(&[], &columns(&format!("{all},")), &ctx());
-        assert_eq!(header.lines().nth(1).map(|dashes| dashes.split_whitespace().count()), Some(all.split(',').count()));
+        assert_eq!(
+            header.lines().nth(1).map(|dashes| dashes.split_whitespace().count()),
+            Some(all.split(',').count())
+        );
     }
 
     #[test]
@@ -592,7 +668,10 @@ mod tests {
     fn long_and_sstat_views_name_known_fields() {
         let count = |view: View| {
             let options = Options { layout: view.layout(Columns::Own), ..Options::default() };
-            print(&[], &options, &ctx()).lines().nth(1).map_or(0, |dashes| dashes.split_whitespace().count())
+            print(&[], &options, &ctx())
+                .lines()
+                .nth(1)
+                .map_or(0, |dashes| dashes.split_whitespace().count())
         };
         assert_eq!((count(View::Brief), count(View::Long), count(View::Sstat)), (3, 54, 47));
     }
@@ -631,20 +710,28 @@ mod tests {
     #[test]
     fn a_step_asked_for_by_its_id_comes_alone() {
         let jobs = records();
-        let text = |r: JobRef| print(&jobs[..1], &Options { refs: &[r], ..parsable("jobid") }, &ctx());
+        let text =
+            |r: JobRef| print(&jobs[..1], &Options { refs: &[r], ..parsable("jobid") }, &ctx());
         let of = |step| JobRef { job: JobId(176), tasks: None, step: Some(step) };
         assert_eq!(text(of(StepId::Num(0))), "176.0\n");
         assert_eq!(text(of(StepId::Batch)), "176.batch\n");
         assert_eq!(text(of(StepId::Num(9))), "");
         assert_eq!(text(JobRef::job(JobId(176))).lines().count(), 5);
-        let task = JobRef { job: JobId(177), tasks: Some(TaskSet::one(2)), step: Some(StepId::Batch) };
-        assert_eq!(print(&jobs[4..5], &Options { refs: &[task], ..parsable("jobid") }, &ctx()), "177_2.batch\n");
+        let task =
+            JobRef { job: JobId(177), tasks: Some(TaskSet::one(2)), step: Some(StepId::Batch) };
+        assert_eq!(
+            print(&jobs[4..5], &Options { refs: &[task], ..parsable("jobid") }, &ctx()),
+            "177_2.batch\n"
+        );
     }
 
     #[test]
     fn a_pending_array_is_one_line_with_its_own_number() {
         let rest = job(96, "wrap").rest(&[3, 4, 5], Some(2)).build();
-        assert_eq!(print(&[rest], &parsable("jobid,jobidraw,state"), &ctx()), "96_[3-5%2]|96|PENDING\n");
+        assert_eq!(
+            print(&[rest], &parsable("jobid,jobidraw,state"), &ctx()),
+            "96_[3-5%2]|96|PENDING\n"
+        );
     }
 
     #[test]
@@ -663,18 +750,25 @@ mod tests {
         let mut c = ctx();
         c.time_format = TimeFormat::Custom("%s".to_owned());
         let jobs = [job(1, "m").running(4).build()];
-        assert_eq!(print(&jobs, &parsable("submit,start,end"), &c), format!("{0}|{0}|Unknown\n", NOW - 4));
+        assert_eq!(
+            print(&jobs, &parsable("submit,start,end"), &c),
+            format!("{0}|{0}|Unknown\n", NOW - 4)
+        );
     }
 
     #[test]
     fn an_empty_history_is_a_header() {
-        assert_eq!(print(&[], &columns("jobid,state"), &ctx()), "JobID             State \n------------ ---------- \n");
+        assert_eq!(
+            print(&[], &columns("jobid,state"), &ctx()),
+            "JobID             State \n------------ ---------- \n"
+        );
         assert_eq!(print(&[], &parsable("jobid"), &ctx()), "");
     }
 
     #[test]
     fn numbers_are_never_cut() {
-        let jobs = [job(1, "m").with(|j| j.submit = Timestamp::from_secs(0)).running(123_456).build()];
+        let jobs =
+            [job(1, "m").with(|j| j.submit = Timestamp::from_secs(0)).running(123_456).build()];
         let options = Options { header: false, ..columns("elapsedraw%3") };
         assert_eq!(print(&jobs, &options, &ctx()), "123456 \n");
     }

@@ -43,7 +43,11 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         r.word("GresDrain", sinfo::gres_drained(n));
         r.word("GresUsed", sinfo::gres_used(n, ctx));
     }
-    r.line(vec![("NodeAddr", h.name.clone()), ("NodeHostName", h.name.clone()), ("Version", VERSION.to_owned())]);
+    r.line(vec![
+        ("NodeAddr", h.name.clone()),
+        ("NodeHostName", h.name.clone()),
+        ("Version", VERSION.to_owned()),
+    ]);
     r.odd_line("", vec![("OS", h.kernel.clone())], " ");
     r.line(vec![
         ("RealMemory", count(h.mem_mb)),
@@ -84,7 +88,8 @@ fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
-    let told = |why: &NodeReason| format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx));
+    let told =
+        |why: &NodeReason| format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx));
     let reasons: Vec<String> = sinfo::reasons_of(n).iter().map(told).collect();
     r.word_if("Reason", (!reasons.is_empty()).then(|| reasons.join("; ")));
 }
@@ -101,12 +106,17 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
     let all = || "ALL".to_owned();
     let unlimited = || "UNLIMITED".to_owned();
     let Partition { state, over_subscribe, .. } = p.partition;
-    let limit =
-        |secs: Option<u64>, none: &str| secs.map_or_else(|| none.to_owned(), |secs| time::long_limit(Some(secs)));
+    let limit = |secs: Option<u64>, none: &str| {
+        secs.map_or_else(|| none.to_owned(), |secs| time::long_limit(Some(secs)))
+    };
     let mut r = Record::default();
     r.word("PartitionName", p.partition.name.clone());
     r.line(vec![("AllowGroups", all()), ("AllowAccounts", all()), ("AllowQos", all())]);
-    r.line(vec![("AllocNodes", all()), ("Default", yes(p.partition.is_default)), ("QoS", "N/A".to_owned())]);
+    r.line(vec![
+        ("AllocNodes", all()),
+        ("Default", yes(p.partition.is_default)),
+        ("QoS", "N/A".to_owned()),
+    ]);
     r.line(vec![
         ("DefaultTime", limit(p.partition.default_time_secs, "NONE")),
         ("DisableRootJobs", no()),
@@ -141,20 +151,26 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
         Some(mb) => ("DefMemPerCPU", mb.to_string()),
         None => ("DefMemPerNode", DEFAULT_MEM_MB.to_string()),
     };
-    r.line(vec![def_mem, ("MaxMemPerNode", p.partition.max_mem_mb.map_or_else(unlimited, |mb| mb.to_string()))]);
+    r.line(vec![
+        def_mem,
+        ("MaxMemPerNode", p.partition.max_mem_mb.map_or_else(unlimited, |mb| mb.to_string())),
+    ]);
     let mut capacity = p.partition.capacity(&n.host);
     if !p.partition.is_gpu {
         capacity = capacity.without_gpus();
     }
     r.word("TRES", tres::scontrol(&capacity, ctx.units));
     // What slurm.conf has no words for.
-    let own = |ids: &BTreeSet<u32>| TaskSet::from_sorted(&ids.iter().copied().collect::<Vec<_>>()).to_string();
+    let own = |ids: &BTreeSet<u32>| {
+        TaskSet::from_sorted(&ids.iter().copied().collect::<Vec<_>>()).to_string()
+    };
     let beyond = [
         ("CPUs", p.partition.cpus.as_ref().map(own)),
         ("GPUs", p.partition.gpus.as_ref().map(own)),
         ("AllowedHours", p.partition.allowed_hours.map(|hours| hours.to_string())),
     ];
-    let beyond: Vec<_> = beyond.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    let beyond: Vec<_> =
+        beyond.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     if !beyond.is_empty() {
         r.line(beyond);
     }
@@ -203,10 +219,16 @@ mod tests {
         let text = node(&build(2), false, false, &ctx());
         assert!(text.contains("   Gres=gpu:2\n") && text.contains("   AllocTRES=\n"));
         assert!(text.contains("   CfgTRES=cpu=2,mem=24105M,billing=2,gres/gpu=2\n"));
-        let n = NodeView { allocated: Tres { cpus: 2, mem_mb: 200, gpus: 2, ..Tres::ZERO }, ..build(2) };
+        let n = NodeView {
+            allocated: Tres { cpus: 2, mem_mb: 200, gpus: 2, ..Tres::ZERO },
+            ..build(2)
+        };
         let text = node(&n, false, true, &ctx());
         assert!(text.contains("   Gres=gpu:2\n   GresDrain=N/A\n   GresUsed=gpu:2\n"));
-        assert!(text.contains("   AllocTRES=cpu=2,mem=200M,gres/gpu=2\n") && text.contains("State=ALLOCATED "));
+        assert!(
+            text.contains("   AllocTRES=cpu=2,mem=200M,gres/gpu=2\n")
+                && text.contains("State=ALLOCATED ")
+        );
     }
 
     #[test]

@@ -55,7 +55,8 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
         ("GroupId", format!("{}({})", q.group, q.gid)),
         ("MCS_label", "N/A".to_owned()),
     ]);
-    let mut priority = vec![("Priority", facts::priority(j).to_string()), ("Nice", q.nice.to_string())];
+    let mut priority =
+        vec![("Priority", facts::priority(j).to_string()), ("Nice", q.nice.to_string())];
     priority.extend(job_texts::show(j, Place::Priority));
     r.line(priority);
     r.line(vec![
@@ -69,9 +70,9 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
 fn throttle(j: &JobView) -> Option<u32> {
     match &j.role {
         crate::model::ArrayRole::Rest { limit, .. } => *limit,
-        crate::model::ArrayRole::None | crate::model::ArrayRole::Task { .. } | crate::model::ArrayRole::Part { .. } => {
-            j.request.array.as_ref().and_then(|a| a.limit)
-        }
+        crate::model::ArrayRole::None
+        | crate::model::ArrayRole::Task { .. }
+        | crate::model::ArrayRole::Part { .. } => j.request.array.as_ref().and_then(|a| a.limit),
     }
 }
 
@@ -93,7 +94,10 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("TimeLimit", time::long_limit(q.time_limit_secs)),
         ("TimeMin", q.time_min_secs.map_or_else(|| "N/A".to_owned(), time::long)),
     ]);
-    r.line(vec![("SubmitTime", unknown(Some(j.submit))), ("EligibleTime", unknown(facts::eligible(j)))]);
+    r.line(vec![
+        ("SubmitTime", unknown(Some(j.submit))),
+        ("EligibleTime", unknown(facts::eligible(j))),
+    ]);
     r.word("AccrueTime", unknown(j.run.eligible));
     r.line(vec![
         ("StartTime", unknown(facts::start_or_expected(j))),
@@ -111,27 +115,37 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
 
 fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     let q = &j.request;
-    r.line(vec![("Partition", j.partition.clone()), ("AllocNode:Sid", format!("{}:0", q.submit_host))]);
+    r.line(vec![
+        ("Partition", j.partition.clone()),
+        ("AllocNode:Sid", format!("{}:0", q.submit_host)),
+    ]);
     r.line(vec![
         ("ReqNodeList", facts::or_null(Some(&q.nodelist.to_string()))),
         ("ExcNodeList", facts::or_null(Some(&q.exclude.to_string()))),
     ]);
     let node = facts::nodes(j, ctx);
     let mut place = vec![("NodeList", node.to_owned())];
-    if j.run.state == JobState::Pending && j.expected_start.is_some() && j.run.reason != Reason::BeginTime {
+    if j.run.state == JobState::Pending
+        && j.expected_start.is_some()
+        && j.run.reason != Reason::BeginTime
+    {
         place.push(("SchedNodeList", ctx.node.clone()));
     }
     r.line(place);
     r.word_if("BatchHost", (!node.is_empty()).then(|| node.to_owned()));
     let t = facts::allocated_or_asked(j);
     let p = &q.placement;
-    let or_any = |number: Option<u32>| number.map_or_else(|| "*".to_owned(), |number| number.to_string());
+    let or_any =
+        |number: Option<u32>| number.map_or_else(|| "*".to_owned(), |number| number.to_string());
     r.line(vec![
         ("NumNodes", "1".to_owned()),
         ("NumCPUs", t.cpus.to_string()),
         ("NumTasks", q.task_count().to_string()),
         ("CPUs/Task", facts::cpus_per_task(j).to_string()),
-        ("ReqB:S:C:T", format!("0:0:{}:{}", or_any(p.cores_per_socket), or_any(p.threads_per_core))),
+        (
+            "ReqB:S:C:T",
+            format!("0:0:{}:{}", or_any(p.cores_per_socket), or_any(p.threads_per_core)),
+        ),
     ]);
     r.word("TRES", tres::scontrol(&t, ctx.units));
     r.line(vec![
@@ -150,7 +164,8 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     if let (true, Some(alloc)) = (detail, &j.run.alloc) {
         let gres = tres::gres(&alloc.tres, ctx.units);
         r.word("JOB_GRES", facts::or_null(gres.as_deref()));
-        let index = gres.map(|g| format!("{g}(IDX:{})", ranges(&alloc.gpu_ids))).unwrap_or_default();
+        let index =
+            gres.map(|g| format!("{g}(IDX:{})", ranges(&alloc.gpu_ids))).unwrap_or_default();
         let words = vec![
             ("Nodes", ctx.node.clone()),
             ("CPU_IDs", ranges(&alloc.cpu_ids)),
@@ -169,9 +184,15 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
 
 fn request(r: &mut Record, j: &JobView) {
     let q = &j.request;
-    r.line(vec![("Features", facts::value_or_null(q.constraint.as_ref())), ("DelayBoot", time::long(0))]);
+    r.line(vec![
+        ("Features", facts::value_or_null(q.constraint.as_ref())),
+        ("DelayBoot", time::long(0)),
+    ]);
     job_texts::show(j, Place::Features).into_iter().for_each(|word| r.line(vec![word]));
-    let mut sharing = vec![("OverSubscribe", facts::over_subscribe(j).to_owned()), ("Contiguous", "0".to_owned())];
+    let mut sharing = vec![
+        ("OverSubscribe", facts::over_subscribe(j).to_owned()),
+        ("Contiguous", "0".to_owned()),
+    ];
     sharing.extend(job_texts::show(j, Place::Sharing));
     sharing.push(("Network", "(null)".to_owned()));
     r.line(sharing);
@@ -246,20 +267,30 @@ mod tests {
     /// Slurm's part of the text: all but slotd's additions.
     fn slurms(text: &str) -> String {
         let ours = ["   ReqTRES=", "   AllocTRES=", "   MaxRSS=", "   BatchTasks=", "   Steps="];
-        text.lines().filter(|l| !ours.iter().any(|o| l.starts_with(o))).map(|l| format!("{l}\n")).collect()
+        text.lines()
+            .filter(|l| !ours.iter().any(|o| l.starts_with(o)))
+            .map(|l| format!("{l}\n"))
+            .collect()
     }
 
     #[test]
     fn a_request_for_gpus_that_was_taken_away_is_not_shown() {
-        let text = job(&build(191, "none").asks(|r| r.gpu.total = Some(0)).build(), false, false, &ctx());
+        let text =
+            job(&build(191, "none").asks(|r| r.gpu.total = Some(0)).build(), false, false, &ctx());
         assert!(!text.contains("TresPer"), "{text}");
     }
 
     #[test]
     fn a_job_that_begins_later_is_eligible_from_then_on() {
-        let j = build(191, "later").asks(|r| r.begin = Some(at(-60))).with(|j| j.run.eligible = None).build();
+        let j = build(191, "later")
+            .asks(|r| r.begin = Some(at(-60)))
+            .with(|j| j.run.eligible = None)
+            .build();
         let text = job(&j, false, false, &ctx());
-        assert!(text.contains(" EligibleTime=2026-11-20T23:40:58\n   AccrueTime=Unknown\n"), "{text}");
+        assert!(
+            text.contains(" EligibleTime=2026-11-20T23:40:58\n   AccrueTime=Unknown\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -321,8 +352,9 @@ mod tests {
 
     #[test]
     fn failed_job_of_wrap_with_comment() {
-        let j =
-            build(189, "wrap").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 3, 3).asks(|r| {
+        let j = build(189, "wrap")
+            .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 3, 3)
+            .asks(|r| {
                 r.command = None;
                 r.args.clear();
                 r.comment = Some("a b".to_owned());
@@ -342,25 +374,28 @@ mod tests {
     fn an_array_names_its_tasks_and_its_limit() {
         let spec = ArraySpec { tasks: TaskSet::from_sorted(&[1, 2, 3]), limit: Some(2) };
         let rest = build(96, "wrap").rest(&[3, 4, 5, 6, 7, 8, 9], Some(2)).build();
-        assert!(
-            job(&rest, false, false, &ctx())
-                .starts_with("JobId=96 ArrayJobId=96 ArrayTaskId=3-9%2 ArrayTaskThrottle=2 JobName=wrap\n")
-        );
+        assert!(job(&rest, false, false, &ctx()).starts_with(
+            "JobId=96 ArrayJobId=96 ArrayTaskId=3-9%2 ArrayTaskThrottle=2 JobName=wrap\n"
+        ));
         let task = build(98, "wrap").task(96, 2).asks(|r| r.array = Some(spec)).build();
-        assert!(
-            job(&task, false, false, &ctx())
-                .starts_with("JobId=98 ArrayJobId=96 ArrayTaskId=2 ArrayTaskThrottle=2 JobName=wrap\n")
-        );
+        assert!(job(&task, false, false, &ctx()).starts_with(
+            "JobId=98 ArrayJobId=96 ArrayTaskId=2 ArrayTaskThrottle=2 JobName=wrap\n"
+        ));
     }
 
     #[test]
     fn oneliner_is_one_line_whose_every_word_has_an_equals_sign() {
-        let j = build(190, "two words\tand\nlines").running(2).asks(|r| r.comment = Some("a b".to_owned())).build();
+        let j = build(190, "two words\tand\nlines")
+            .running(2)
+            .asks(|r| r.comment = Some("a b".to_owned()))
+            .build();
         let text = job(&j, true, true, &ctx());
         assert_eq!(text.lines().count(), 1);
         assert!(text.split_whitespace().all(|word| word.contains('=')), "{text}");
         assert!(text.contains(" Command=/home/lab/g/sleep.sh\\040300 "));
-        assert!(text.starts_with("JobId=190 JobName=two\\040words\\011and\\012lines UserId=lab(1001) "));
+        assert!(
+            text.starts_with("JobId=190 JobName=two\\040words\\011and\\012lines UserId=lab(1001) ")
+        );
     }
 
     #[test]
@@ -371,7 +406,10 @@ mod tests {
         ctx.screen = Some(crate::render::Screen::default());
         for one_line in [false, true] {
             let text = job(&j, one_line, false, &ctx);
-            assert!(text.starts_with("JobId=190 JobName=a\\033[2J\\012b") && !text.contains('\u{1b}'), "{text}");
+            assert!(
+                text.starts_with("JobId=190 JobName=a\\033[2J\\012b") && !text.contains('\u{1b}'),
+                "{text}"
+            );
         }
     }
 
@@ -393,7 +431,9 @@ mod tests {
         let text = job(&j, false, true, &ctx());
         assert!(text.contains("   DerivedExitCode=0:0\n   RunTime="));
         assert!(
-            text.contains("   JOB_GRES=gpu:2\n     Nodes=vm CPU_IDs=0-2,5 Mem=100 GRES=gpu:2(IDX:0-1)\n"),
+            text.contains(
+                "   JOB_GRES=gpu:2\n     Nodes=vm CPU_IDs=0-2,5 Mem=100 GRES=gpu:2(IDX:0-1)\n"
+            ),
             "{text}"
         );
         assert!(text.contains("   TRES=cpu=1,mem=100M,node=1,billing=1,gres/gpu=2\n"));
@@ -437,16 +477,24 @@ mod tests {
             j.run.state = JobState::Suspended;
             j.run.suspended_at = Some(at(2));
         });
-        assert!(job(&j.build(), false, false, &ctx()).contains("   SuspendTime=2026-11-20T23:39:56 SecsPreSuspend=3 "));
+        assert!(
+            job(&j.build(), false, false, &ctx())
+                .contains("   SuspendTime=2026-11-20T23:39:56 SecsPreSuspend=3 ")
+        );
     }
 
     #[test]
     fn an_allocation_has_no_files() {
-        let j = build(5, "interactive").running(5).asks(|r| r.kind = JobKind::Allocation).with(|j| {
-            j.std_out.clear();
-        });
+        let j =
+            build(5, "interactive").running(5).asks(|r| r.kind = JobKind::Allocation).with(|j| {
+                j.std_out.clear();
+            });
         let text = job(&j.build(), false, false, &ctx());
-        assert!(!text.contains("StdOut=") && text.contains("BatchFlag=0") && !text.contains("BatchTasks"));
+        assert!(
+            !text.contains("StdOut=")
+                && text.contains("BatchFlag=0")
+                && !text.contains("BatchTasks")
+        );
     }
 
     #[test]

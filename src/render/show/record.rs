@@ -23,7 +23,12 @@ impl Record {
     }
 
     /// A line with blanks before and after its words.
-    pub fn odd_line(&mut self, indent: &'static str, words: Vec<(&'static str, String)>, tail: &'static str) {
+    pub fn odd_line(
+        &mut self,
+        indent: &'static str,
+        words: Vec<(&'static str, String)>,
+        tail: &'static str,
+    ) {
         self.lines.push(Line { words, indent, tail });
     }
 

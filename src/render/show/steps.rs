@@ -70,7 +70,9 @@ mod tests {
              \x20  SrunHost:Pid=(null):0\n\
              \n"
         );
-        assert!(steps(&j, Some(StepId::Num(0)), true, &ctx()).starts_with("StepId=190.0 UserId=1001 "));
+        assert!(
+            steps(&j, Some(StepId::Num(0)), true, &ctx()).starts_with("StepId=190.0 UserId=1001 ")
+        );
         assert_eq!(steps(&j, Some(StepId::Num(7)), false, &ctx()), "");
     }
 }

@@ -79,12 +79,20 @@ impl Row<'_> {
 
     /// What is told of why the host is drained, or parts of it are, or `otherwise`.
     fn reason(&self, otherwise: &str, told: impl Fn(&NodeReason) -> String) -> Value {
-        self.why.as_ref().filter(|_| self.has_node).map_or_else(|| otherwise.to_owned(), told).into()
+        self.why
+            .as_ref()
+            .filter(|_| self.has_node)
+            .map_or_else(|| otherwise.to_owned(), told)
+            .into()
     }
 
     fn cpus(&self) -> (u64, u64) {
         let total = self.node.host.cpu_ids.len() as u64;
-        let taken = if self.node.exclusive { total } else { u64::from(self.node.allocated.cpus).min(total) };
+        let taken = if self.node.exclusive {
+            total
+        } else {
+            u64::from(self.node.allocated.cpus).min(total)
+        };
         (taken, total)
     }
 
@@ -149,7 +157,11 @@ pub fn reasons_of(n: &NodeView) -> Vec<NodeReason> {
 pub fn gres_drained(n: &NodeView) -> String {
     let lost = n.host.lost_gpus.iter().map(|gpu| &gpu.id);
     let ids: BTreeSet<u32> = lost.chain(&n.host.drained.gpus).copied().collect();
-    if ids.is_empty() { "N/A".to_owned() } else { format!("gpu:{}(IDX:{})", ids.len(), ranges(&ids)) }
+    if ids.is_empty() {
+        "N/A".to_owned()
+    } else {
+        format!("gpu:{}(IDX:{})", ids.len(), ranges(&ids))
+    }
 }
 
 /// The same in one, where something is out of use. Of a node that takes no jobs it is its own.
@@ -195,7 +207,9 @@ impl Table for Sinfo {
 
     fn unknown(place: Place, word: &str) -> String {
         match place {
-            Place::Code | Place::Name | Place::WideName => format!("Invalid node format specification: {word}"),
+            Place::Code | Place::Name | Place::WideName => {
+                format!("Invalid node format specification: {word}")
+            }
             // Slurm has this text from squeue.
             Place::LongName => format!("Invalid job format specification: {word}"),
             Place::Sort => format!("Invalid sort specification: {word}"),
@@ -242,23 +256,36 @@ fn gres_used_by(r: &Row<'_>, ctx: &Ctx) -> Value {
 fn cpus_aiot(r: &Row<'_>) -> Value {
     let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
     let free = total - taken;
-    let other = if r.node.drained.is_some() { free } else { free.min(u64::from(r.node.closed_cpus)) };
+    let other =
+        if r.node.drained.is_some() { free } else { free.min(u64::from(r.node.closed_cpus)) };
     let idle = free - other;
     format!("{taken}/{idle}/{other}/{total}").into()
 }
 
 static FIELDS: &[F] = &[
-    F::new(&["Partition"], "PARTITION", |r, _| r.partition(true)).code("P").cut(Cut::Star).needs(Need::Partition),
-    F::new(&["PartitionName"], "PARTITION", |r, _| r.partition(false)).code("R").needs(Need::Partition),
-    F::new(&["Available"], "AVAIL", |r, _| r.first(|p| p.state.code().into())).code("a").toned(Tone::of_node_cell),
+    F::new(&["Partition"], "PARTITION", |r, _| r.partition(true))
+        .code("P")
+        .cut(Cut::Star)
+        .needs(Need::Partition),
+    F::new(&["PartitionName"], "PARTITION", |r, _| r.partition(false))
+        .code("R")
+        .needs(Need::Partition),
+    F::new(&["Available"], "AVAIL", |r, _| r.first(|p| p.state.code().into()))
+        .code("a")
+        .toned(Tone::of_node_cell),
     F::new(&["Time"], "TIMELIMIT", |r, _| r.first(|p| limit(p.max_time_secs))).code("l"),
     F::new(&["DefaultTime"], "DEFAULTTIME", |r, _| {
         r.first(|p| p.default_time_secs.map_or_else(|| "n/a".into(), |secs| limit(Some(secs))))
     })
     .code("L"),
     F::new(&["Nodes"], "NODES", |r, _| r.count(1)).code("D"),
-    F::new(&["StateCompact"], "STATE", |r, _| r.state(State::code)).code("t").own(&["State"]).toned(Tone::of_node_cell),
-    F::new(&["StateLong"], "STATE", |r, _| r.state(State::name)).code("T").toned(Tone::of_node_cell),
+    F::new(&["StateCompact"], "STATE", |r, _| r.state(State::code))
+        .code("t")
+        .own(&["State"])
+        .toned(Tone::of_node_cell),
+    F::new(&["StateLong"], "STATE", |r, _| r.state(State::name))
+        .code("T")
+        .toned(Tone::of_node_cell),
     F::new(&["NodeList"], "NODELIST", |r, _| r.name()).code("N").cut(Cut::Never),
     F::new(&["NodeHost"], "HOSTNAMES", |r, _| r.name())
         .code("n")
@@ -277,7 +304,8 @@ static FIELDS: &[F] = &[
     .code("F"),
     F::new(&["CPUs"], "CPUS", |r, _| r.count(r.cpus().1)).code("c"),
     F::new(&["CPUsState"], "CPUS(A/I/O/T)", |r, _| cpus_aiot(r)).code("C"),
-    F::new(&["CPUsLoad"], "CPU_LOAD", |r, _| Value::Ranked(r.node.load_centi.into(), load(r.node))).code("O"),
+    F::new(&["CPUsLoad"], "CPU_LOAD", |r, _| Value::Ranked(r.node.load_centi.into(), load(r.node)))
+        .code("O"),
     F::new(&["Memory"], "MEMORY", |r, _| r.count(r.node.host.mem_mb)).code("m"),
     F::new(&["FreeMem"], "FREE_MEM", |r, _| r.count(r.node.free_mem_mb)).code("e"),
     F::new(&["Disk"], "TMP_DISK", |_, _| 0u32.into()).code("d"),
@@ -286,20 +314,32 @@ static FIELDS: &[F] = &[
     F::new(&["features_act"], "ACTIVE_FEATURES", |r, _| r.features()).code("b"),
     F::new(&["Sockets"], "SOCKETS", |r, _| r.node.host.topology.sockets().into()).code("X"),
     F::new(&["Cores"], "CORES", |r, _| r.node.host.topology.cores_per_socket().into()).code("Y"),
-    F::new(&["Threads"], "THREADS", |r, _| r.node.host.topology.threads_per_core().into()).code("Z"),
+    F::new(&["Threads"], "THREADS", |r, _| r.node.host.topology.threads_per_core().into())
+        .code("Z"),
     F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
     F::new(&["Weight"], "WEIGHT", one).code("w"),
-    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E").yielding(),
-    F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| r.reason("Unknown", |why| time::instant(why.since, ctx))).code("H"),
+    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone()))
+        .code("E")
+        .yielding(),
+    F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| {
+        r.reason("Unknown", |why| time::instant(why.since, ctx))
+    })
+    .code("H"),
     F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
-    F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))).code("U"),
+    F::new(&["UserLong"], "USER", |r, _| {
+        r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))
+    })
+    .code("U"),
     F::new(&["Groups"], "GROUPS", |_, _| "all".into()).code("g"),
-    F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |r, _| r.first(|p| p.over_subscribe.to_string().into()))
-        .code("h"),
+    F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |r, _| {
+        r.first(|p| p.over_subscribe.to_string().into())
+    })
+    .code("h"),
     F::new(&["Root"], "ROOT", |_, _| "no".into()).code("r"),
     F::new(&["Size"], "JOB_SIZE", |_, _| "1-infinite".into()).code("s"),
     F::new(&["AllocNodes"], "ALLOCNODES", |_, _| "all".into()).code("S"),
-    F::new(&["PriorityTier", "Priority"], "PRIO_TIER", |r, _| r.first(|p| p.tier().into())).code("p"),
+    F::new(&["PriorityTier", "Priority"], "PRIO_TIER", |r, _| r.first(|p| p.tier().into()))
+        .code("p"),
     F::new(&["PriorityJobFactor"], "PRIO_JOB_FACTOR", one).code("I"),
     F::new(&["PreemptMode"], "PREEMPT_MODE", |_, _| "OFF".into()).code("M"),
     F::new(&["MaxCPUsPerNode"], "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".into()).code("B"),
@@ -318,9 +358,11 @@ static FIELDS: &[F] = &[
     F::new(&[], "FEATURES", |r, _| r.models()).own(&["Features"]).yielding(),
     F::new(&[], "CPU_ALLOC", |r, _| r.count(r.cpus().0)).own(&["CPU_ALLOC", "CPUSLOAD"]),
     F::new(&[], "MEMORY", |r, _| Value::Mib(r.node.host.mem_mb)).own(&["Memory", "Mem"]),
-    F::new(&[], "MEM_ALLOC", |r, _| Value::Mib(r.node.allocated.mem_mb)).own(&["MEM_ALLOC", "MemoryAllocated"]),
+    F::new(&[], "MEM_ALLOC", |r, _| Value::Mib(r.node.allocated.mem_mb))
+        .own(&["MEM_ALLOC", "MemoryAllocated"]),
     F::new(&[], "GPUS", |r, _| r.gpus(r.node.host.gpus.len() as u64)).own(&["GPUS"]),
-    F::new(&[], "GPU_ALLOC", |r, _| r.gpus(r.node.allocated.gpus.into())).own(&["GPU_ALLOC", "GpusAllocated"]),
+    F::new(&[], "GPU_ALLOC", |r, _| r.gpus(r.node.allocated.gpus.into()))
+        .own(&["GPU_ALLOC", "GpusAllocated"]),
     F::new(&[], "RUNNING", |r, _| r.sum(|p| p.running)).own(&["Running", "RunningJobs"]),
     F::new(&[], "PENDING", |r, _| r.sum(|p| p.pending)).own(&["Pending", "PendingJobs"]),
 ];

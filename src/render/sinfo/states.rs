@@ -120,11 +120,13 @@ impl States {
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let words = text.split('&').map(|word| word.trim().to_ascii_lowercase());
         let names = words.filter(|word| word != "all").map(|word| {
-            STATES.iter().find(|state| state.starts_with(&word)).copied().ok_or_else(|| FormatError {
-                message: format!("Bad state string: \"{text}\""),
-                names: STATES.to_vec(),
-                word,
-                hint: format!("valid states: {}", STATES.join(",")),
+            STATES.iter().find(|state| state.starts_with(&word)).copied().ok_or_else(|| {
+                FormatError {
+                    message: format!("Bad state string: \"{text}\""),
+                    names: STATES.to_vec(),
+                    word,
+                    hint: format!("valid states: {}", STATES.join(",")),
+                }
             })
         });
         names.collect::<Result<_, _>>().map(States)
@@ -145,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_node_has_one_state_and_words_may_be_begun() {
-        let mixed_node = || NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..node(0) };
+        let mixed_node =
+            || NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..node(0) };
         let mixed = mixed_node();
         for (text, of_idle, of_mixed) in [
             ("idle", true, false),
@@ -159,16 +162,31 @@ mod tests {
             let states = States::parse(text).unwrap();
             assert_eq!((states.hold(&node(0)), states.hold(&mixed)), (of_idle, of_mixed), "{text}");
         }
-        let reason = NodeReason { text: "no space".to_owned(), since: Timestamp(0), user: "lab".to_owned(), uid: 1001 };
-        for (text, idle, mixed) in
-            [("drain", true, true), ("drained", true, false), ("draining", false, true), ("idle", false, false)]
-        {
+        let reason = NodeReason {
+            text: "no space".to_owned(),
+            since: Timestamp(0),
+            user: "lab".to_owned(),
+            uid: 1001,
+        };
+        for (text, idle, mixed) in [
+            ("drain", true, true),
+            ("drained", true, false),
+            ("draining", false, true),
+            ("idle", false, false),
+        ] {
             let states = States::parse(text).unwrap();
             let drained = |node: NodeView| NodeView { drained: Some(reason.clone()), ..node };
-            assert_eq!((states.hold(&drained(node(0))), states.hold(&drained(mixed_node()))), (idle, mixed), "{text}");
+            assert_eq!(
+                (states.hold(&drained(node(0))), states.hold(&drained(mixed_node()))),
+                (idle, mixed),
+                "{text}"
+            );
         }
         let error = States::parse("idle&bogus").unwrap_err();
-        assert_eq!((error.message.as_str(), error.word.as_str()), ("Bad state string: \"idle&bogus\"", "bogus"));
+        assert_eq!(
+            (error.message.as_str(), error.word.as_str()),
+            ("Bad state string: \"idle&bogus\"", "bogus")
+        );
     }
 
     proptest! {

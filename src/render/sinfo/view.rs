@@ -21,8 +21,7 @@ pub struct View {
 
 const OWN_DEFAULT: &str = "Partition,Hostnames,State,Features,GRES_USED";
 const OWN_NODE: &str = "Partition,Hostnames,State";
-const OWN_LONG: &str =
-    "Partition,Hostnames,State,Features,CPUS,CPU_ALLOC,Memory,MEM_ALLOC,GPUS,GPU_ALLOC,Running,Pending,GRES_USED";
+const OWN_LONG: &str = "Partition,Hostnames,State,Features,CPUS,CPU_ALLOC,Memory,MEM_ALLOC,GPUS,GPU_ALLOC,Running,Pending,GRES_USED";
 
 const SLURM_DEFAULT: &str = "%9P %.5a %.10l %.6D %.6t %N";
 const SLURM_LONG: &str = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
@@ -38,7 +37,12 @@ const LONG_REASONS: &str = "%20E %12U %19H %6t %N";
 pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
     let format = if long { LONG_REASONS } else { REASONS };
     let options = Options { header, ..Options::new(parse(format).unwrap_or_default()) };
-    let row = |why| Row { node, partitions: node.partitions.iter().collect(), why: Some(why), has_node: true };
+    let row = |why| Row {
+        node,
+        partitions: node.partitions.iter().collect(),
+        why: Some(why),
+        has_node: true,
+    };
     let rows: Vec<Row<'_>> = reasons_of(node).into_iter().map(row).collect();
     options.layout.print(&rows, options.header, ctx)
 }
@@ -109,13 +113,21 @@ pub struct Options {
 
 impl Options {
     pub fn new(layout: Layout) -> Self {
-        Options { layout, header: true, one_line: false, partitions: None, sort: Sort::default(), shows_node: true }
+        Options {
+            layout,
+            header: true,
+            one_line: false,
+            partitions: None,
+            sort: Sort::default(),
+            shows_node: true,
+        }
     }
 }
 
 /// The host as sinfo prints it.
 pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
-    let wanted = |name: &str| options.partitions.as_ref().is_none_or(|list| list.iter().any(|p| p == name));
+    let wanted =
+        |name: &str| options.partitions.as_ref().is_none_or(|list| list.iter().any(|p| p == name));
     let partitions: Vec<_> = node.partitions.iter().filter(|p| wanted(&p.partition.name)).collect();
     let why = reason(node);
     let row = |partitions| Row { node, partitions, why: why.clone(), has_node: options.shows_node };
@@ -172,13 +184,19 @@ mod tests {
         let options = Options { header: false, ..percent("Partition,Features") };
         assert_eq!(print(&n, &options, &ctx()), "cpu* | cpu\ngpu  | cpu,nvidia_h200\n");
         let options = Options { header: false, ..percent("%R %f %G") };
-        assert_eq!(print(&n, &options, &ctx()), "cpu cpu (null)\ngpu cpu,nvidia_h200 gpu:nvidia_h200:2\n");
+        assert_eq!(
+            print(&n, &options, &ctx()),
+            "cpu cpu (null)\ngpu cpu,nvidia_h200 gpu:nvidia_h200:2\n"
+        );
     }
 
     #[test]
     fn own_node_view_joins_the_partitions() {
         let options = view(View { node: true, ..View::default() }, Columns::Own);
-        assert_eq!(print(&idle(), &options, &ctx()), "PARTITION | HOSTNAMES | STATE\ncpu*,gpu  | vm        | idle\n");
+        assert_eq!(
+            print(&idle(), &options, &ctx()),
+            "PARTITION | HOSTNAMES | STATE\ncpu*,gpu  | vm        | idle\n"
+        );
     }
 
     #[test]
@@ -203,11 +221,18 @@ mod tests {
 
     #[test]
     fn partition_filter_and_noheader() {
-        let options =
-            Options { header: false, partitions: Some(vec!["gpu".to_owned()]), ..view(View::default(), Columns::Own) };
+        let options = Options {
+            header: false,
+            partitions: Some(vec!["gpu".to_owned()]),
+            ..view(View::default(), Columns::Own)
+        };
         assert_eq!(print(&idle(), &options, &ctx()), "gpu | vm | idle | cpu,generic_gpu | gpu:0\n");
-        let options = Options { header: true, partitions: Some(vec!["nopart".to_owned()]), ..options };
-        assert_eq!(print(&idle(), &options, &ctx()), "PARTITION | HOSTNAMES | STATE | FEATURES | GRES_USED\n");
+        let options =
+            Options { header: true, partitions: Some(vec!["nopart".to_owned()]), ..options };
+        assert_eq!(
+            print(&idle(), &options, &ctx()),
+            "PARTITION | HOSTNAMES | STATE | FEATURES | GRES_USED\n"
+        );
     }
 
     #[test]
@@ -239,7 +264,11 @@ mod tests {
              cpu*         up   infinite 1-infinite   no       NO        all      1   allocated vm\n\
              gpu          up   infinite 1-infinite   no       NO        all      1   allocated vm\n"
         );
-        let text = print(&node(0), &view(View { long: true, node: true, ..View::default() }, Columns::Slurm), &ctx());
+        let text = print(
+            &node(0),
+            &view(View { long: true, node: true, ..View::default() }, Columns::Slurm),
+            &ctx(),
+        );
         assert!(text.contains(
             "NODELIST   NODES PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON              \n"
         ));
@@ -269,8 +298,14 @@ mod tests {
              gpu up infinite 1 idle vm gpu:2 2 24105\n"
         );
         let options = Options { header: false, ..percent("%.10P<%6t>%.5D") };
-        assert_eq!(print(&idle(), &options, &ctx()), "      cpu*<idle  >    1\n       gpu<idle  >    1\n");
-        assert_eq!(print(&idle(), &percent("%P,%m"), &ctx()), "PARTITION,MEMORY\ncpu*,24105\ngpu,24105\n");
+        assert_eq!(
+            print(&idle(), &options, &ctx()),
+            "      cpu*<idle  >    1\n       gpu<idle  >    1\n"
+        );
+        assert_eq!(
+            print(&idle(), &percent("%P,%m"), &ctx()),
+            "PARTITION,MEMORY\ncpu*,24105\ngpu,24105\n"
+        );
     }
 
     #[test]
@@ -328,23 +363,33 @@ mod tests {
             ('z', "S:C:T", "1:2:1"),
         ];
         for (code, header, value) in expected {
-            let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent(&format!("%{code}")) };
-            assert_eq!(print(&node(0), &options, &ctx()), format!("{header}\n{value}\n"), "%{code}");
+            let options = Options {
+                partitions: Some(vec!["cpu".to_owned()]),
+                ..percent(&format!("%{code}"))
+            };
+            assert_eq!(
+                print(&node(0), &options, &ctx()),
+                format!("{header}\n{value}\n"),
+                "%{code}"
+            );
         }
         assert_eq!(expected.len(), Sinfo::fields().iter().filter(|f| !f.codes.is_empty()).count());
     }
 
     #[test]
     fn long_format_columns_are_20_wide() {
-        let options = Options::new(long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").unwrap());
+        let options =
+            Options::new(long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").unwrap());
         assert_eq!(
             print(&idle(), &options, &ctx()),
             "PARTITION           AVAIL               TIMELIMIT           NODES               STATE               NODELIST            \n\
              cpu                 up                  infinite            1                   idle                vm                  \n\
              gpu                 up                  infinite            1                   idle                vm                  \n"
         );
-        let options =
-            Options { header: false, ..Options::new(long("nodehost:4,gres:8,gresused:6,statelong").unwrap()) };
+        let options = Options {
+            header: false,
+            ..Options::new(long("nodehost:4,gres:8,gresused:6,statelong").unwrap())
+        };
         assert_eq!(
             print(&taken(1), &options, &ctx()),
             "vm  (null)  N/A   mixed               \nvm  gpu:2   gpu:1 mixed               \n"
@@ -394,7 +439,11 @@ mod tests {
             ("GRES_USED", "gpu:1"),
             ("GresUsed", "gpu:1"),
         ] {
-            let options = Options { header: false, partitions: Some(vec!["gpu".to_owned()]), ..percent(name) };
+            let options = Options {
+                header: false,
+                partitions: Some(vec!["gpu".to_owned()]),
+                ..percent(name)
+            };
             assert_eq!(print(&n, &options, &ctx()), format!("{value}\n"), "{name}");
         }
     }
@@ -411,8 +460,14 @@ mod tests {
         let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent("%all") };
         let text = print(&node(0), &options, &ctx());
         let (header, row) = text.trim_end_matches('\n').split_once('\n').unwrap();
-        assert!(header.starts_with("AVAIL|ACTIVE_FEATURES|CPUS|") && header.ends_with("|SOCKETS |CORES |THREADS "));
-        assert!(row.starts_with("up|") && row.contains("|1:2:1|0/1 |UNLIMITED |0/2/0/2 |1 |none |"), "{row:?}");
+        assert!(
+            header.starts_with("AVAIL|ACTIVE_FEATURES|CPUS|")
+                && header.ends_with("|SOCKETS |CORES |THREADS ")
+        );
+        assert!(
+            row.starts_with("up|") && row.contains("|1:2:1|0/1 |UNLIMITED |0/2/0/2 |1 |none |"),
+            "{row:?}"
+        );
     }
 
     #[test]
@@ -421,7 +476,10 @@ mod tests {
         assert_eq!(error.message, "Invalid node format specification: i");
         assert!(error.hint.contains("letters: ") && error.hint.contains('P'), "{}", error.hint);
         assert_eq!(long("nosuch").unwrap_err().message, "Invalid job format specification: nosuch");
-        assert_eq!(parse("nosuch").unwrap_err().message, "Invalid node format specification: nosuch");
+        assert_eq!(
+            parse("nosuch").unwrap_err().message,
+            "Invalid node format specification: nosuch"
+        );
     }
 
     #[test]
@@ -456,7 +514,10 @@ mod tests {
     #[test]
     fn a_format_of_the_node_view_has_one_line_with_all_partitions() {
         let options = Options { one_line: true, ..percent("%P %N %G") };
-        assert_eq!(print(&idle(), &options, &ctx()), "PARTITION NODELIST GRES\ncpu*,gpu vm gpu:2\n");
+        assert_eq!(
+            print(&idle(), &options, &ctx()),
+            "PARTITION NODELIST GRES\ncpu*,gpu vm gpu:2\n"
+        );
     }
 
     #[test]

@@ -21,7 +21,8 @@ impl Table for Squeue {
     const HAS_HELPFORMAT: bool = true;
 
     fn fields() -> &'static [Field<Self>] {
-        static ALL: LazyLock<Vec<F>> = LazyLock::new(|| FIELDS.iter().copied().chain(squeue_fields()).collect());
+        static ALL: LazyLock<Vec<F>> =
+            LazyLock::new(|| FIELDS.iter().copied().chain(squeue_fields()).collect());
         &ALL
     }
 
@@ -93,8 +94,15 @@ static FIELDS: &[F] = &[
     .code("K")
     .brief(),
     F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P").brief(),
-    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into()).code("j").own(&["JobName"]).yielding().brief(),
-    F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u").own(&["User"]).brief(),
+    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into())
+        .code("j")
+        .own(&["JobName"])
+        .yielding()
+        .brief(),
+    F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into())
+        .code("u")
+        .own(&["User"])
+        .brief(),
     F::new(&["UserID"], "UID", |r, _| r.job.request.uid.into()).code("U").brief(),
     F::new(&["GroupName"], "GROUP", |r, _| r.job.request.group.clone().into()).code("g"),
     F::new(&["GroupID"], "GROUP", |r, _| r.job.request.gid.into()).code("G"),
@@ -103,7 +111,10 @@ static FIELDS: &[F] = &[
         .own(&["ST"])
         .toned(Tone::of_job_cell)
         .brief(),
-    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into()).code("T").toned(Tone::of_job_cell).brief(),
+    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into())
+        .code("T")
+        .toned(Tone::of_job_cell)
+        .brief(),
     F::new(&["TimeUsed"], "TIME", |r, c| Value::Short(Some(job::elapsed_secs(r.job, c))))
         .code("M")
         .cut(Cut::Header)
@@ -121,7 +132,9 @@ static FIELDS: &[F] = &[
         .code("S")
         .needs(Need::Plan)
         .own(&["Start"]),
-    F::new(&["EndTime"], "END_TIME", |r, c| instant(job::end_or_expected(r.job, c))).code("e").needs(Need::Plan),
+    F::new(&["EndTime"], "END_TIME", |r, c| instant(job::end_or_expected(r.job, c)))
+        .code("e")
+        .needs(Need::Plan),
     F::new(&["SubmitTime"], "SUBMIT_TIME", |r, _| instant(Some(r.job.submit))).code("V").brief(),
     F::new(&["NumNodes"], "NODES", one).code("D").brief(),
     F::new(&["NumCPUs"], "CPUS", |r, _| job::allocated_or_asked(r.job).cpus.into()).code("C"),
@@ -132,31 +145,52 @@ static FIELDS: &[F] = &[
         .own(&["NodeList(Reason)", "NodeListReason", "Reason", "NodeList"])
         .brief(),
     F::new(&["Reason"], "REASON", |r, _| r.reason().into()).code("r").yielding().brief(),
-    F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).to_owned().into()).code("N").cut(Cut::Never).brief(),
+    F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).to_owned().into())
+        .code("N")
+        .cut(Cut::Never)
+        .brief(),
     F::new(&["BatchHost"], "EXEC_HOST", |r, c| match job::nodes(r.job, c) {
         "" => "n/a".into(),
         node => node.to_owned().into(),
     })
     .code("B")
     .brief(),
-    F::new(&["SchedNodes"], "SCHEDNODES", |r, c| r.sched_nodes(c).into()).code("Y").needs(Need::Plan).cut(Cut::Never),
+    F::new(&["SchedNodes"], "SCHEDNODES", |r, c| r.sched_nodes(c).into())
+        .code("Y")
+        .needs(Need::Plan)
+        .cut(Cut::Never),
     F::new(&["PriorityLong"], "PRIORITY", |r, _| job::priority(r.job).into()).code("Q").brief(),
-    F::new(&["Priority"], "PRIORITY", |r, _| Value::Share(f64::from(job::priority(r.job)) / f64::from(u32::MAX), 14))
-        .code("p")
-        .brief(),
-    F::new(&["Dependency"], "DEPENDENCY", |r, _| Value::or_null(job::dependency(r.job).as_deref())).code("E"),
-    F::new(&["Feature", "Features"], "FEATURES", |r, _| Value::or_null(r.job.request.constraint.as_ref())).code("f"),
+    F::new(&["Priority"], "PRIORITY", |r, _| {
+        Value::Share(f64::from(job::priority(r.job)) / f64::from(u32::MAX), 14)
+    })
+    .code("p")
+    .brief(),
+    F::new(&["Dependency"], "DEPENDENCY", |r, _| Value::or_null(job::dependency(r.job).as_deref()))
+        .code("E"),
+    F::new(&["Feature", "Features"], "FEATURES", |r, _| {
+        Value::or_null(r.job.request.constraint.as_ref())
+    })
+    .code("f"),
     F::new(&["ReqNodes"], "REQ_NODES", |r, _| r.job.request.nodelist.to_string().into()).code("n"),
     F::new(&["ExcNodes"], "EXC_NODES", |r, _| r.job.request.exclude.to_string().into()).code("x"),
     F::new(&["Nice"], "NICE", |r, _| Value::Number(r.job.request.nice)).code("y"),
     F::new(&["MinMemory"], "MIN_MEMORY", |r, _| Value::Mib(job::min_memory(r.job).0)).code("m"),
     F::new(&["MinCpus"], "MIN_CPUS", |r, _| job::min_cpus(r.job).into()).code("c"),
     F::new(&["MinTmpDisk"], "MIN_TMP_DISK", zero).code("d"),
-    F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, _| Value::or_not_available(job::tres_per_node(r.job)))
-        .code("b"),
-    F::new(&["OverSubscribe", "Shared"], "OVER_SUBSCRIBE", |r, _| job::over_subscribe(r.job).into()).code("h"),
-    F::new(&["Command"], "COMMAND", |r, _| Value::or_null(job::command(r.job).as_deref())).code("o").yielding(),
-    F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into()).code("Z").yielding(),
+    F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, _| {
+        Value::or_not_available(job::tres_per_node(r.job))
+    })
+    .code("b"),
+    F::new(&["OverSubscribe", "Shared"], "OVER_SUBSCRIBE", |r, _| {
+        job::over_subscribe(r.job).into()
+    })
+    .code("h"),
+    F::new(&["Command"], "COMMAND", |r, _| Value::or_null(job::command(r.job).as_deref()))
+        .code("o")
+        .yielding(),
+    F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into())
+        .code("Z")
+        .yielding(),
     F::new(&["Contiguous"], "CONTIGUOUS", zero).code("O"),
     F::new(&["CoreSpec"], "CORE_SPEC", not_available).code("X"),
     F::new(&["Sockets"], "SOCKETS_PER_NODE", any).code("H"),
@@ -178,7 +212,9 @@ static FIELDS: &[F] = &[
     F::new(&["Container"], "CONTAINER", null),
     F::new(&["ContainerID"], "CONTAINER_ID", null),
     F::new(&["cpus-per-task"], "CPUS_PER_TASK", |r, _| job::cpus_per_task(r.job).into()),
-    F::new(&["cpus-per-tres"], "CPUS_PER_TRES", |r, _| gres_each(r.job.request.gpu.cpus_per_gpu.map(u64::from))),
+    F::new(&["cpus-per-tres"], "CPUS_PER_TRES", |r, _| {
+        gres_each(r.job.request.gpu.cpus_per_gpu.map(u64::from))
+    }),
     F::new(&["Deadline"], "DEADLINE", |r, _| instant(r.job.request.deadline)),
     F::new(&["DelayBoot"], "DELAY_BOOT", |_, _| Value::Short(Some(0))),
     F::new(&["DerivedEC"], "DERIVED_EC", |r, _| wait_status(r.job.run.derived_exit)),
@@ -195,11 +231,15 @@ static FIELDS: &[F] = &[
         MemRequest::PerGpu(mb) => gres_each(Some(mb)),
         MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerCpu(_) => gres_each(None),
     }),
-    F::new(&["MinTime"], "TIME_MIN", |r, _| Value::Short(Some(r.job.request.time_min_secs.unwrap_or(0)))),
+    F::new(&["MinTime"], "TIME_MIN", |r, _| {
+        Value::Short(Some(r.job.request.time_min_secs.unwrap_or(0)))
+    }),
     F::new(&["Network"], "NETWORK", null),
     F::new(&["NTPerBoard"], "NTASKS_PER_BOARD", not_available),
     F::new(&["NTPerCore"], "NTASKS_PER_CORE", not_available),
-    F::new(&["NTPerNode"], "NTASKS_PER_NODE", |r, _| r.job.request.ntasks_per_node.unwrap_or(0).into()),
+    F::new(&["NTPerNode"], "NTASKS_PER_NODE", |r, _| {
+        r.job.request.ntasks_per_node.unwrap_or(0).into()
+    }),
     F::new(&["NTPerSocket"], "NTASKS_PER_SOCKET", not_available),
     F::new(&["NumTasks"], "TASKS", |r, _| r.job.request.task_count().into()).brief(),
     F::new(&["Origin"], "ORIGIN", not_available),
@@ -230,9 +270,15 @@ static FIELDS: &[F] = &[
     }),
     F::new(&["tres-bind"], "TRES_BIND", not_available),
     F::new(&["tres-freq"], "TRES_FREQ", not_available),
-    F::new(&["tres-per-job"], "TRES_PER_JOB", |r, _| Value::or_not_available(job::tres_per_job(r.job))),
-    F::new(&["tres-per-socket"], "TRES_PER_SOCKET", |r, _| Value::or_not_available(job::tres_per_socket(r.job))),
-    F::new(&["tres-per-task"], "TRES_PER_TASK", |r, _| Value::or_not_available(job::tres_per_task(r.job))),
+    F::new(&["tres-per-job"], "TRES_PER_JOB", |r, _| {
+        Value::or_not_available(job::tres_per_job(r.job))
+    }),
+    F::new(&["tres-per-socket"], "TRES_PER_SOCKET", |r, _| {
+        Value::or_not_available(job::tres_per_socket(r.job))
+    }),
+    F::new(&["tres-per-task"], "TRES_PER_TASK", |r, _| {
+        Value::or_not_available(job::tres_per_task(r.job))
+    }),
     F::new(&["Wait4Switch"], "WAIT4SWITCH", |_, _| Value::Short(Some(0))),
     // slotd's own, for lists of names.
     F::new(&[], "JOBID", |r, c| ranked(r, r.shown.id(c))).own(&["JobID"]).brief(),
@@ -268,10 +314,16 @@ mod tests {
             job(3, "runs").limit(90).running(7).asks(|r| r.ntasks_per_node = Some(2)).build(),
             job(4, "suspended")
                 .running(9)
-                .with(|j| (j.run.state, j.run.suspended_at, j.run.suspended_us) = (JobState::Suspended, Some(at(3)), 5))
+                .with(|j| {
+                    (j.run.state, j.run.suspended_at, j.run.suspended_us) =
+                        (JobState::Suspended, Some(at(3)), 5)
+                })
                 .build(),
             job(5, "ended").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 9, 4).build(),
-            job(6, "stepped").running(9).with(|j| (j.run.stepped_us, j.tres.gpus) = (2_000_000, 1)).build(),
+            job(6, "stepped")
+                .running(9)
+                .with(|j| (j.run.stepped_us, j.tres.gpus) = (2_000_000, 1))
+                .build(),
             job(7, "rest").rest(&[1, 2, 5], Some(2)).build(),
             job(8, "task").task(7, 3).running(1).build(),
             job(9, "part").part(7, &[8, 9]).asks(|r| r.kind = JobKind::Run).build(),
@@ -283,8 +335,16 @@ mod tests {
             let (whole, brief) = (std::slice::from_ref(whole), std::slice::from_ref(&brief));
             let (whole, brief) = (rows(whole, false, &[]), rows(brief, false, &[]));
             for field in Squeue::fields().iter().filter(|field| field.need == Need::Brief) {
-                let values = |rows: &[Row<'_>]| rows.iter().map(|row| field.value(row, &ctx)).collect::<Vec<_>>();
-                assert_eq!(values(&brief), values(&whole), "{} of {}", field.title(), whole[0].job.request.name);
+                let values = |rows: &[Row<'_>]| {
+                    rows.iter().map(|row| field.value(row, &ctx)).collect::<Vec<_>>()
+                };
+                assert_eq!(
+                    values(&brief),
+                    values(&whole),
+                    "{} of {}",
+                    field.title(),
+                    whole[0].job.request.name
+                );
             }
         }
     }
@@ -292,7 +352,8 @@ mod tests {
     #[test]
     fn no_two_fields_share_a_name() {
         let spelled = |names: Vec<&str>| {
-            let mut names: Vec<String> = names.into_iter().map(|n| n.to_lowercase().replace(['-', '_'], "")).collect();
+            let mut names: Vec<String> =
+                names.into_iter().map(|n| n.to_lowercase().replace(['-', '_'], "")).collect();
             names.sort();
             names
         };

@@ -44,7 +44,9 @@ impl Row<'_> {
     /// place of the tokens that the daemon left open.
     pub fn path(&self, path: &str) -> String {
         match (&self.job.role, &self.shown) {
-            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Shown::Task { task, .. }) => with_task(path, *task),
+            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Shown::Task { task, .. }) => {
+                with_task(path, *task)
+            }
             _ => path.to_owned(),
         }
     }
@@ -86,7 +88,9 @@ pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>
     let mut rows: Vec<Row<'a>> = Vec::with_capacity(jobs.len());
     let rests: HashMap<JobId, &JobView> = jobs
         .iter()
-        .filter(|job| !each && matches!(job.role, ArrayRole::Rest { .. }) && tasks_wanted(job, refs).is_none())
+        .filter(|job| {
+            !each && matches!(job.role, ArrayRole::Rest { .. }) && tasks_wanted(job, refs).is_none()
+        })
         .map(|job| (job.id, job))
         .collect();
     let mut joining: HashMap<JobId, Vec<&'a JobView>> = HashMap::new();
@@ -95,14 +99,18 @@ pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>
         let array = shown.array_job();
         let wanted = tasks_wanted(job, refs);
         let is_rest = matches!(job.role, ArrayRole::Rest { .. });
-        if !is_rest && wanted.is_none() && rests.get(&array).is_some_and(|rest| may_share(rest, job)) {
+        if !is_rest
+            && wanted.is_none()
+            && rests.get(&array).is_some_and(|rest| may_share(rest, job))
+        {
             joining.entry(array).or_default().push(job);
             continue;
         }
         match (&job.role, &shown) {
-            (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }, Shown::Tasks { .. })
-                if each || wanted.is_some() || !is_rest && job.run.state == JobState::Pending =>
-            {
+            (
+                ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. },
+                Shown::Tasks { .. },
+            ) if each || wanted.is_some() || !is_rest && job.run.state == JobState::Pending => {
                 let wanted = wanted.map_or(Cow::Borrowed(tasks), Cow::Owned);
                 rows.extend(wanted.iter().map(|task| Row {
                     job,
@@ -132,7 +140,9 @@ fn may_share(rest: &JobView, job: &JobView) -> bool {
 
 /// The tasks of a compact record that were asked for one by one; `None` where the whole array was.
 fn tasks_wanted(job: &JobView, refs: &[JobRef]) -> Option<TaskSet> {
-    let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &job.role else { return None };
+    let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &job.role else {
+        return None;
+    };
     let array = job.role.array_job(job.id);
     let mut wanted = TaskSet::new();
     for r in refs.iter().filter(|r| r.job == job.id || Some(r.job) == array) {
@@ -150,7 +160,8 @@ impl<'a> Row<'a> {
         let more = tasks_of(shown);
         let ranges = tasks.ranges().iter().chain(more.ranges()).copied().collect();
         tasks = TaskSet::from_ranges(ranges);
-        self.shown = Shown::Tasks { array: shown.array_job(), tasks: Cow::Owned(tasks), limit: None };
+        self.shown =
+            Shown::Tasks { array: shown.array_job(), tasks: Cow::Owned(tasks), limit: None };
         let mut reasons = self.reason();
         if !reasons.split(',').any(|r| r == other.run.reason.slurm_name()) {
             reasons.push(',');

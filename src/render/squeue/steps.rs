@@ -45,23 +45,30 @@ impl Table for Steps {
 type F = Field<Steps>;
 
 static FIELDS: &[F] = &[
-    F::new(&["StepID"], "STEPID", |r, c| format!("{}.{}", r.shown().id(c), r.step.id).into()).code("i"),
+    F::new(&["StepID"], "STEPID", |r, c| format!("{}.{}", r.shown().id(c), r.step.id).into())
+        .code("i"),
     F::new(&["JobID"], "JOB_ID", |r, _| r.job.id.0.into()).code("A"),
     F::new(&["StepName", "Name"], "NAME", |r, _| r.step.name.clone().into()).code("j"),
     F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P"),
     F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u"),
     F::new(&["UserID"], "USER", |r, _| r.job.request.uid.into()).code("U"),
-    F::new(&["TimeUsed"], "TIME", |r, c| Value::Short(Some(r.job.step_elapsed(r.step, c.now).as_secs())))
-        .code("M")
-        .cut(Cut::Header),
+    F::new(&["TimeUsed"], "TIME", |r, c| {
+        Value::Short(Some(r.job.step_elapsed(r.step, c.now).as_secs()))
+    })
+    .code("M")
+    .cut(Cut::Header),
     F::new(&["TimeLimit"], "TIME_LIMIT", |_, _| Value::Short(None)).code("l").cut(Cut::Header),
     F::new(&["StartTime"], "START_TIME", |r, _| Value::Time(Some(r.step.start), "N/A")).code("S"),
-    F::new(&["Nodes", "NodeList"], "NODELIST", |_, c| c.node.clone().into()).code("N").cut(Cut::Never),
+    F::new(&["Nodes", "NodeList"], "NODELIST", |_, c| c.node.clone().into())
+        .code("N")
+        .cut(Cut::Never),
     F::new(&["NumCPUs"], "NUM_CPUS", |r, _| r.step.alloc.tres.cpus.into()).code("C"),
     F::new(&["StepState", "State"], "STATE", |r, _| r.step.state.name().into()).code("T"),
     F::new(&["MinMemory"], "MIN_MEMORY", |r, _| Value::Mib(r.step.alloc.tres.mem_mb)).code("m"),
     F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, c| {
-        Value::or_not_available(tres::gres(&r.step.alloc.tres, c.units).map(|gres| format!("gres:{gres}")))
+        Value::or_not_available(
+            tres::gres(&r.step.alloc.tres, c.units).map(|gres| format!("gres:{gres}")),
+        )
     })
     .code("b"),
     F::new(&["NumTasks"], "TASKS", |r, _| r.step.ntasks.into()),
@@ -105,7 +112,10 @@ mod tests {
             "         STEPID     NAME PARTITION     USER      TIME NODELIST\n      172.batch    batch       cpu      lab      0:04 vm\n"
         );
         assert_eq!(print_steps(&jobs, &Layout::codes("%i").unwrap(), false, &ctx()), "172.batch\n");
-        assert_eq!(print_steps(&jobs, &Layout::long("stepid:#,numtasks:#").unwrap(), false, &ctx()), "172.batch#1#\n");
+        assert_eq!(
+            print_steps(&jobs, &Layout::long("stepid:#,numtasks:#").unwrap(), false, &ctx()),
+            "172.batch#1#\n"
+        );
     }
 
     #[test]
@@ -115,7 +125,8 @@ mod tests {
             .step(step(StepId::Num(0), "true", JobState::Running, ExitCode::OK, 10, None))
             .build()];
         jobs[0].steps[0].suspended_us = 2_000_000;
-        let times = |jobs: &[JobView]| print_steps(jobs, &Layout::codes("%M").unwrap(), false, &ctx());
+        let times =
+            |jobs: &[JobView]| print_steps(jobs, &Layout::codes("%M").unwrap(), false, &ctx());
         assert_eq!(times(&jobs), "0:08\n");
         (jobs[0].run.state, jobs[0].run.suspended_at) = (JobState::Suspended, Some(at(7)));
         assert_eq!(times(&jobs), "0:01\n");

@@ -23,7 +23,8 @@ pub enum View {
 }
 
 const OWN_DEFAULT: &str = "JobID,Partition,Name,User,ST,Time,NodeList(Reason)";
-const OWN_LONG: &str = "JobID,Partition,Name,User,ST,Time,TimeLimit,NTasks,CPUS,ReqMem,ReqGPU,NodeList(Reason)";
+const OWN_LONG: &str =
+    "JobID,Partition,Name,User,ST,Time,TimeLimit,NTasks,CPUS,ReqMem,ReqGPU,NodeList(Reason)";
 const OWN_START: &str = "JobID,Partition,Name,User,ST,StartTime,NodeList(Reason)";
 
 const SLURM_DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
@@ -71,7 +72,13 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     fn default() -> Self {
         let view = View::Default;
-        Options { layout: view.layout(Columns::Own), header: true, each_task: false, sort: view.sort(), refs: &[] }
+        Options {
+            layout: view.layout(Columns::Own),
+            header: true,
+            each_task: false,
+            sort: view.sort(),
+            refs: &[],
+        }
     }
 }
 
@@ -182,7 +189,8 @@ mod tests {
 
     #[test]
     fn own_start_view() {
-        let options = Options { sort: View::Start.sort(), ..with(View::Start.layout(Columns::Own)) };
+        let options =
+            Options { sort: View::Start.sort(), ..with(View::Start.layout(Columns::Own)) };
         assert_eq!(
             print(&queue()[1..], &options, &ctx()),
             "JOBID        | PARTITION | NAME                 | USER | ST | START_TIME          | NODELIST(REASON)\n\
@@ -228,7 +236,11 @@ mod tests {
 
     #[test]
     fn slurm_start_view() {
-        let options = Options { header: false, sort: View::Start.sort(), ..with(View::Start.layout(Columns::Slurm)) };
+        let options = Options {
+            header: false,
+            sort: View::Start.sort(),
+            ..with(View::Start.layout(Columns::Slurm))
+        };
         assert_eq!(
             print(&queue()[1..], &options, &ctx()),
             "               173       cpu a-very-l      lab PD 2026-11-21T00:09:54      1 vm                   (Resources)\n\
@@ -297,7 +309,8 @@ mod tests {
             START_TIME STATE UID SUBMIT_TIME LICENSES CORE_SPEC SCHEDNODES WORK_DIR ACCOUNT TRES_PER_NODE MIN_CPUS \
             MIN_TMP_DISK END_TIME FEATURES GROUP OVER_SUBSCRIBE JOBID NAME COMMENT TIME_LIMIT MIN_MEMORY REQ_NODES \
             COMMAND PRIORITY QOS REASON  ST USER RESERVATION WCKEY EXC_NODES NICE S:C:T";
-        let format = ('A'..='Z').chain('a'..='z').map(|c| format!("%{c}")).collect::<Vec<_>>().join(" ");
+        let format =
+            ('A'..='Z').chain('a'..='z').map(|c| format!("%{c}")).collect::<Vec<_>>().join(" ");
         assert_eq!(print(&[], &percent(&format), &ctx()).trim_end_matches('\n'), expected);
     }
 
@@ -391,7 +404,9 @@ mod tests {
         let jobs = [
             queue(),
             vec![
-                job(1, "e").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 5).build(),
+                job(1, "e")
+                    .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 5)
+                    .build(),
                 job(2, "t").task(1, 7).with(|j| j.run.cancelled_by = Some(0)).build(),
             ],
         ]
@@ -410,13 +425,18 @@ mod tests {
         assert_eq!(error.message, "Invalid job format specification: nosuch");
         assert!(error.hint.ends_with("--helpformat lists the names"));
         assert_eq!(Layout::parse("JobID,nosuch").unwrap_err().message, error.message);
-        assert_eq!(Layout::parse("%i %?").unwrap_err().message, "Invalid job format specification: ?");
+        assert_eq!(
+            Layout::parse("%i %?").unwrap_err().message,
+            "Invalid job format specification: ?"
+        );
     }
 
     #[test]
     fn aiida_gets_all_its_fields() {
-        let options =
-            Options { header: false, ..percent("%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%l^^^%M^^^%S^^^%j^^^%V") };
+        let options = Options {
+            header: false,
+            ..percent("%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%l^^^%M^^^%S^^^%j^^^%V")
+        };
         assert_eq!(
             print(&queue()[..2], &options, &ctx()),
             "173^^^PD^^^Resources^^^n/a^^^lab^^^1^^^2^^^(Resources)^^^cpu^^^1-02:04:00^^^0:00^^^2026-11-21T00:09:54^^^\
@@ -428,7 +448,10 @@ mod tests {
 
     fn array() -> Vec<JobView> {
         vec![
-            job(96, "wrap").rest(&[3, 4, 5, 6, 7, 8, 9], Some(2)).reason(Reason::JobArrayTaskLimit).build(),
+            job(96, "wrap")
+                .rest(&[3, 4, 5, 6, 7, 8, 9], Some(2))
+                .reason(Reason::JobArrayTaskLimit)
+                .build(),
             job(97, "wrap").task(96, 1).running(1).build(),
             job(98, "wrap").task(96, 2).running(1).build(),
         ]
@@ -447,8 +470,14 @@ mod tests {
     fn array_option_prints_one_line_a_task() {
         let options = Options { header: false, each_task: true, ..percent("%i|%A|%F|%K|%t|%r") };
         let text = print(&array(), &options, &ctx());
-        assert!(text.starts_with("96_3|96|96|3|PD|JobArrayTaskLimit\n96_4|96|96|4|PD|JobArrayTaskLimit\n"));
-        assert!(text.ends_with("96_9|96|96|9|PD|JobArrayTaskLimit\n96_1|97|96|1|R|None\n96_2|98|96|2|R|None\n"));
+        assert!(
+            text.starts_with(
+                "96_3|96|96|3|PD|JobArrayTaskLimit\n96_4|96|96|4|PD|JobArrayTaskLimit\n"
+            )
+        );
+        assert!(text.ends_with(
+            "96_9|96|96|9|PD|JobArrayTaskLimit\n96_1|97|96|1|R|None\n96_2|98|96|2|R|None\n"
+        ));
         assert_eq!(text.lines().count(), 9);
     }
 
@@ -466,7 +495,10 @@ mod tests {
             job(99, "wrap").task(96, 6).reason(Reason::JobHeldUser).build(),
         ];
         let options = Options { header: false, ..percent("%i %t %r") };
-        assert_eq!(print(&jobs, &options, &ctx()), "96_[3-4,6,9] PD JobArrayTaskLimit,JobHeldUser\n");
+        assert_eq!(
+            print(&jobs, &options, &ctx()),
+            "96_[3-4,6,9] PD JobArrayTaskLimit,JobHeldUser\n"
+        );
         let options = Options { header: false, each_task: true, ..percent("%i %r") };
         assert!(print(&jobs, &options, &ctx()).contains("96_6 JobHeldUser\n"));
     }
@@ -478,11 +510,18 @@ mod tests {
             job(73, "n23").part(72, &[2, 3]).reason(Reason::JobHeldUser).build(),
             job(74, "wrap").part(72, &[4]).reason(Reason::BeginTime).build(),
             job(75, "wrap").part(72, &[5]).partition("gpu").build(),
-            job(76, "wrap").part(72, &[7, 8]).ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 5).build(),
+            job(76, "wrap")
+                .part(72, &[7, 8])
+                .ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 5)
+                .build(),
         ];
         let shown = |refs: &[JobRef], each_task| {
             let sort = Sort::parse("j").unwrap();
-            print(&jobs, &Options { header: false, each_task, refs, sort, ..percent("%i %A %K %j") }, &ctx())
+            print(
+                &jobs,
+                &Options { header: false, each_task, refs, sort, ..percent("%i %A %K %j") },
+                &ctx(),
+            )
         };
         assert_eq!(
             shown(&[], false),
@@ -493,7 +532,8 @@ mod tests {
             "72_2 72 2 n23\n72_3 72 3 n23\n72_1 72 1 wrap\n72_6 72 6 wrap\n72_4 74 4 wrap\n72_5 75 5 wrap\n\
              72_7 72 7 wrap\n72_8 72 8 wrap\n"
         );
-        let refs = [JobRef { job: JobId(72), tasks: Some(TaskSet::from_sorted(&[3, 6, 8])), step: None }];
+        let refs =
+            [JobRef { job: JobId(72), tasks: Some(TaskSet::from_sorted(&[3, 6, 8])), step: None }];
         assert!(shown(&refs, false).starts_with("72_3 72 3 n23\n72_6 72 6 wrap\n"));
         assert!(shown(&refs, false).ends_with("\n72_8 72 8 wrap\n"));
     }
@@ -521,13 +561,18 @@ mod tests {
             r.gpu.per_node = Some(1);
         });
         let total = job(11, "g").asks(|r| r.gpu.total = Some(1));
-        let options = Options { header: false, sort: Sort::parse("-i").unwrap(), ..percent("%i %b") };
-        assert_eq!(print(&[total.build(), gres.build()], &options, &ctx()), "12 gres:gpu:1\n11 N/A\n");
+        let options =
+            Options { header: false, sort: Sort::parse("-i").unwrap(), ..percent("%i %b") };
+        assert_eq!(
+            print(&[total.build(), gres.build()], &options, &ctx()),
+            "12 gres:gpu:1\n11 N/A\n"
+        );
     }
 
     #[test]
     fn failed_jobs_show_why_and_others_where() {
-        let failed = |id, state, reason| job(id, "x").ended(state, reason, ExitCode::OK, 9, 5).build();
+        let failed =
+            |id, state, reason| job(id, "x").ended(state, reason, ExitCode::OK, 9, 5).build();
         let jobs = [
             failed(1, JobState::Failed, Reason::NonZeroExitCode),
             failed(2, JobState::Timeout, Reason::TimeLimit),
@@ -535,8 +580,12 @@ mod tests {
             failed(4, JobState::Completed, Reason::None),
             failed(5, JobState::Cancelled, Reason::CancelledByUser),
         ];
-        let options = Options { header: false, sort: Sort::parse("i").unwrap(), ..percent("%i %R") };
-        assert_eq!(print(&jobs, &options, &ctx()), "1 (NonZeroExitCode)\n2 (TimeLimit)\n3 (OutOfMemory)\n4 vm\n5 vm\n");
+        let options =
+            Options { header: false, sort: Sort::parse("i").unwrap(), ..percent("%i %R") };
+        assert_eq!(
+            print(&jobs, &options, &ctx()),
+            "1 (NonZeroExitCode)\n2 (TimeLimit)\n3 (OutOfMemory)\n4 vm\n5 vm\n"
+        );
     }
 
     #[test]
@@ -546,13 +595,17 @@ mod tests {
             j.run.suspended_at = Some(at(7));
         });
         let options = Options { header: false, ..percent("%t %M %L %e") };
-        assert_eq!(print(&[suspended.build()], &options, &ctx()), "S 0:03 0:57 2026-11-20T23:40:55\n");
+        assert_eq!(
+            print(&[suspended.build()], &options, &ctx()),
+            "S 0:03 0:57 2026-11-20T23:40:55\n"
+        );
     }
 
     #[test]
     fn sort_takes_letters_and_names_in_both_directions() {
         let order = |sort: &str| {
-            let options = Options { header: false, sort: Sort::parse(sort).unwrap(), ..percent("%i") };
+            let options =
+                Options { header: false, sort: Sort::parse(sort).unwrap(), ..percent("%i") };
             print(&queue(), &options, &ctx()).replace('\n', " ")
         };
         assert_eq!(order("-i"), "174_[1-20%3] 173 172 ");
@@ -574,9 +627,14 @@ mod tests {
             ended(4, JobState::Completed),
             ended(5, JobState::Cancelled),
         ];
-        for (sort, order) in [("t", "5 4 2 1 3 "), ("T", "5 4 2 1 3 "), ("-t", "3 1 2 4 5 "), ("P,t,-p", "5 4 2 1 3 ")]
-        {
-            let options = Options { header: false, sort: Sort::parse(sort).unwrap(), ..percent("%i") };
+        for (sort, order) in [
+            ("t", "5 4 2 1 3 "),
+            ("T", "5 4 2 1 3 "),
+            ("-t", "3 1 2 4 5 "),
+            ("P,t,-p", "5 4 2 1 3 "),
+        ] {
+            let options =
+                Options { header: false, sort: Sort::parse(sort).unwrap(), ..percent("%i") };
             assert_eq!(print(&jobs, &options, &ctx()).replace('\n', " "), order, "{sort}");
         }
     }
@@ -591,7 +649,10 @@ mod tests {
     #[test]
     fn an_unknown_sort_names_the_letter() {
         let error = Sort::parse("bogus").unwrap_err();
-        assert_eq!((error.message.as_str(), error.word.as_str()), ("Invalid sort specification: s", "bogus"));
+        assert_eq!(
+            (error.message.as_str(), error.word.as_str()),
+            ("Invalid sort specification: s", "bogus")
+        );
     }
 
     #[test]
@@ -620,9 +681,14 @@ mod tests {
 
     #[test]
     fn the_system_comment_is_shown() {
-        let told = job(5, "x").with(|j| j.run.system_comment = Some("no such directory".to_owned())).build();
+        let told = job(5, "x")
+            .with(|j| j.run.system_comment = Some("no such directory".to_owned()))
+            .build();
         let options = Options { header: false, ..with(Layout::long("system_comment:#").unwrap()) };
-        assert_eq!(print(&[job(4, "x").build(), told], &options, &ctx()), "(null)#\nno such directory#\n");
+        assert_eq!(
+            print(&[job(4, "x").build(), told], &options, &ctx()),
+            "(null)#\nno such directory#\n"
+        );
     }
 
     #[test]

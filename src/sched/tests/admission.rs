@@ -78,7 +78,10 @@ fn what_the_host_has_not_is_refused_with_the_value() {
     );
     assert_eq!(
         refusal(&mut d, ask().with(|r| r.partition = Some("nopart".to_string()))),
-        ["invalid partition specified: nopart", "Batch job submission failed: Invalid partition name specified",]
+        [
+            "invalid partition specified: nopart",
+            "Batch job submission failed: Invalid partition name specified",
+        ]
     );
     assert_eq!(
         refusal(&mut d, ask().with(|r| r.nodes = Some((2, 2).into()))),
@@ -108,7 +111,10 @@ fn another_host_or_none_is_refused() {
     let mut refused = |s| d.act(|core, cx| core.submit(s, cx)).err();
     assert_eq!(refused(submission(&["other"], &[])), Some(Refusal::UnknownNode("other".into())));
     assert_eq!(refused(submission(&[], &["vm"])), Some(Refusal::NodeExcluded("vm".into())));
-    assert_eq!(refused(submission(&["vm"], &["other"])), Some(Refusal::UnknownNode("other".into())));
+    assert_eq!(
+        refused(submission(&["vm"], &["other"])),
+        Some(Refusal::UnknownNode("other".into()))
+    );
     assert_eq!(refused(submission(&["vm"], &[])), None);
 }
 
@@ -121,10 +127,16 @@ fn what_the_host_is_listed_with_can_be_asked_for() {
     }
     assert_eq!(
         refusal(&mut d, ask().with(|r| r.constraint = Some(constraint("tape")))),
-        ["no such features on this host: tape", "Batch job submission failed: Invalid feature specification"]
+        [
+            "no such features on this host: tape",
+            "Batch job submission failed: Invalid feature specification"
+        ]
     );
     let mut without = Double::new(2, 1000, 0);
-    assert_eq!(refusal(&mut without, ask().with(|r| r.constraint = Some(constraint("generic_gpu")))).len(), 2);
+    assert_eq!(
+        refusal(&mut without, ask().with(|r| r.constraint = Some(constraint("generic_gpu")))).len(),
+        2
+    );
 }
 
 #[test]
@@ -146,8 +158,12 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
     assert!(d.try_submit(ask().gpus(3).with(|r| r.gpu.model = Some("a100".to_string()))).is_err());
     let known = vec!["nvidia_a100".to_owned(), "nvidia_t4".to_owned()];
     let unknown = Refusal::UnknownGpuModel { model: "a10g".to_owned(), known };
-    assert_eq!(d.try_submit(ask().gpus(1).with(|r| r.gpu.model = Some("a10g".to_owned()))), Err(unknown.clone()));
-    let gpu = GpuRequest { model: Some("a10g".to_owned()), per_node: Some(1), ..GpuRequest::default() };
+    assert_eq!(
+        d.try_submit(ask().gpus(1).with(|r| r.gpu.model = Some("a10g".to_owned()))),
+        Err(unknown.clone())
+    );
+    let gpu =
+        GpuRequest { model: Some("a10g".to_owned()), per_node: Some(1), ..GpuRequest::default() };
     let held = d.submit(ask().held());
     let got = d.act(|core, cx| core.update(&JobRef::job(held), &[Update::Gpus(gpu)], &[], cx));
     assert_eq!(got, Err(unknown));
@@ -158,7 +174,8 @@ fn more_tasks_than_a_step_may_have_are_refused_wherever_they_come_from() {
     let mut d = Double::new(2, 4096, 0);
     let tasks = |n| move |r: &mut JobRequest| (r.ntasks, r.overcommit) = (Some(n), true);
     let most = i32::MAX as u32;
-    let detail = |n| format!("{n} tasks requested, 512 at most on a node (SLOTD_MAX_TASKS_PER_NODE)");
+    let detail =
+        |n| format!("{n} tasks requested, 512 at most on a node (SLOTD_MAX_TASKS_PER_NODE)");
     let text = "Task count specification invalid";
     assert_eq!(
         refusal(&mut d, ask().with(tasks(most))),
@@ -168,7 +185,8 @@ fn more_tasks_than_a_step_may_have_are_refused_wherever_they_come_from() {
     let per_node = |r: &mut JobRequest| (r.ntasks_per_node, r.overcommit) = (Some(u32::MAX), true);
     assert_eq!(refusal(&mut d, ask().with(per_node))[0], detail(u32::MAX));
     let held = d.submit(ask().held().with(tasks(512)));
-    let update = d.act(|core, cx| core.update(&JobRef::job(held), &[Update::NumTasks(513)], &[], cx));
+    let update =
+        d.act(|core, cx| core.update(&JobRef::job(held), &[Update::NumTasks(513)], &[], cx));
     assert_eq!(update, Err(Refusal::TooManyTasks { asked: 513, max: 512 }));
     let job = d.submit(ask().allocation());
     d.plan();
@@ -182,7 +200,13 @@ fn a_job_of_before_the_bound_waits_and_is_not_launched() {
     let mut d = Double::new(2, 4096, 0);
     let id = d.submit(ask().with(|r| (r.ntasks, r.overcommit) = (Some(512), true)));
     let config = Config { max_tasks: 511, ..d.core.config().clone() };
-    d.core = Core::recover(config, d.store.jobs.values().cloned().collect(), Vec::new(), JobId(2), d.now);
+    d.core = Core::recover(
+        config,
+        d.store.jobs.values().cloned().collect(),
+        Vec::new(),
+        JobId(2),
+        d.now,
+    );
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::BadConstraints));
 }
@@ -196,10 +220,22 @@ fn a_text_that_is_longer_than_slurm_takes_is_refused_with_its_length() {
     };
     let long = |len: usize| "x".repeat(len);
     d.submit(ask().with(|r| r.name = long(1024)));
-    assert_eq!(refused(&mut d, ask().with(|r| r.name = long(1025))), ("name".to_owned(), 1025, 1024));
-    assert_eq!(refused(&mut d, ask().with(|r| r.comment = Some(long(10_000)))), ("comment".to_owned(), 10_000, 1024));
-    assert_eq!(refused(&mut d, ask().with(|r| r.std_out = Some(long(4097)))), ("std_out".to_owned(), 4097, 4096));
-    let texts = |script: usize, env: usize| LaunchTexts { script: vec![b'x'; script], env: vec![b'x'; env] };
+    assert_eq!(
+        refused(&mut d, ask().with(|r| r.name = long(1025))),
+        ("name".to_owned(), 1025, 1024)
+    );
+    assert_eq!(
+        refused(&mut d, ask().with(|r| r.comment = Some(long(10_000)))),
+        ("comment".to_owned(), 10_000, 1024)
+    );
+    assert_eq!(
+        refused(&mut d, ask().with(|r| r.std_out = Some(long(4097)))),
+        ("std_out".to_owned(), 4097, 4096)
+    );
+    let texts = |script: usize, env: usize| LaunchTexts {
+        script: vec![b'x'; script],
+        env: vec![b'x'; env],
+    };
     let mut with = |texts| {
         let submission = Submission { texts, request: ask().0, ..Submission::default() };
         d.act(|core, cx| core.submit(submission, cx))

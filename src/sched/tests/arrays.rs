@@ -98,7 +98,10 @@ fn the_throttle_of_an_array_can_be_changed() {
     let array = d.submit(ask().array(1, 9, Some(1)));
     d.plan();
     let throttle = |d: &mut Double, n| {
-        d.act(|core, cx| core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], &[], cx)).unwrap();
+        d.act(|core, cx| {
+            core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], &[], cx)
+        })
+        .unwrap();
         d.plan();
         d.started().len()
     };

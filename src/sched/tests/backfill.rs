@@ -49,7 +49,9 @@ fn a_blocked_job_says_in_words_who_holds_what_until_when() {
     d.cancel(&JobRef::job(wide)).unwrap();
     let gpu = d.submit(ask().gpus(1));
     d.plan();
-    let words = format!("waits for 1 CPU and 1 GPU; job {long} holds 3 CPUs and 1 GPU until 09:00 by its time limit");
+    let words = format!(
+        "waits for 1 CPU and 1 GPU; job {long} holds 3 CPUs and 1 GPU until 09:00 by its time limit"
+    );
     assert_eq!(told(&d, gpu), Some(words));
 }
 
@@ -68,10 +70,12 @@ fn a_job_behind_others_says_in_words_whom_it_waits_behind_when_asked_alone() {
     let first = d.submit(ask().cpus(4));
     let [wide, narrow] = [2, 1].map(|cpus| d.submit(ask().cpus(cpus)));
     d.plan();
-    let words =
-        format!("waits behind job {first} for 2 CPUs; job {running} holds 3 CPUs until 09:00 by its time limit");
+    let words = format!(
+        "waits behind job {first} for 2 CPUs; job {running} holds 3 CPUs until 09:00 by its time limit"
+    );
     assert_eq!(told(&d, wide), words);
-    let words = format!("there is room for it, and it would delay job {first}, which waits before it");
+    let words =
+        format!("there is room for it, and it would delay job {first}, which waits before it");
     assert_eq!(told(&d, narrow), words);
 }
 
@@ -102,16 +106,20 @@ fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its
     let starts = d.core.forecast(d.now).starts();
     let told = |id: JobId| starts.get(&id).map(|start| (start.at, start.is_estimate));
     assert_eq!((told(wide), told(after)), (Some((start.plus_secs(300), true)), None));
-    let words = |d: &Double| d.core.view(wide, d.now).and_then(|view| view.job.run.system_comment).unwrap();
+    let words =
+        |d: &Double| d.core.view(wide, d.now).and_then(|view| view.job.run.system_comment).unwrap();
     let about = d.core.config().zone.tell(start.plus_secs(300), start).unwrap();
-    let told = format!("job {running} holds 3 CPUs until about {about} if it takes as long as earlier ones");
+    let told = format!(
+        "job {running} holds 3 CPUs until about {about} if it takes as long as earlier ones"
+    );
     assert!(words(&d).contains(&told), "{}", words(&d));
     // One that takes longer already may take for ever.
     d.wait(300);
     assert_eq!(d.expected_start(wide), None);
     assert!(words(&d).contains("has no time limit"), "{}", words(&d));
     // The next daemon is told of those that ended well.
-    let ended: Vec<Job> = d.store.jobs.values().filter(|job| job.run.state == JobState::Completed).cloned().collect();
+    let ended: Vec<Job> =
+        d.store.jobs.values().filter(|job| job.run.state == JobState::Completed).cloned().collect();
     let mut core = Core::new(d.core.config().clone());
     core.remember(&ended);
     let usual = |core: &Core| core.experience.expected_secs(&fit().0);
@@ -121,7 +129,9 @@ fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its
 #[test]
 fn the_words_tell_of_jobs_that_have_no_time_limit_are_suspended_or_about_to_end() {
     let mut d = Double::new(4, 1000, 0);
-    let told = |d: &Double, id| d.core.view(id, d.now).and_then(|view| view.job.run.system_comment).unwrap();
+    let told = |d: &Double, id| {
+        d.core.view(id, d.now).and_then(|view| view.job.run.system_comment).unwrap()
+    };
     let held: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
     d.plan();
     let alone = d.submit(ask().exclusive());
@@ -192,7 +202,11 @@ fn without_limits_what_is_spare_is_counted_from_the_oldest_jobs() {
     let wide = d.submit(ask().cpus(3));
     let narrow = d.submit(ask());
     d.plan();
-    assert_eq!(d.state(narrow), JobState::Pending, "it would take the CPU that the wide job gets when {old} ends");
+    assert_eq!(
+        d.state(narrow),
+        JobState::Pending,
+        "it would take the CPU that the wide job gets when {old} ends"
+    );
     d.exit(old, 0);
     assert_eq!(d.state(wide), JobState::Running);
 }
@@ -229,7 +243,8 @@ fn the_forecast_says_when_each_job_starts() {
     assert_eq!(d.expected_start(third), Some(start.plus_secs(150)));
     assert_eq!((d.expected_start(never), d.expected_start(held)), (None, None));
     let mut trial = |ask: Ask| {
-        let trial = d.core.trial(Submission { request: ask.0, ..Submission::default() }, d.now).unwrap();
+        let trial =
+            d.core.trial(Submission { request: ask.0, ..Submission::default() }, d.now).unwrap();
         let start = trial.forecast.starts().get(&trial.estimate.id).map(|start| start.at);
         (trial.estimate.id, trial.estimate.cpus, start)
     };
@@ -238,8 +253,12 @@ fn the_forecast_says_when_each_job_starts() {
     assert_eq!(trial(ask().priority(9)), (id, 1, Some(start.plus_secs(100))));
     assert_eq!(trial(ask().priority(9).held()), (id, 1, None));
     assert_eq!(trial(ask().priority(9).after(DependencyKind::AfterOk, held)), (id, 1, None));
-    let late = |secs| ask().priority(9).limit(60).with(|r| r.deadline = Some(start.plus_secs(secs)));
-    assert_eq!((trial(late(59)), trial(late(61))), ((id, 1, None), (id, 1, Some(start.plus_secs(100)))));
+    let late =
+        |secs| ask().priority(9).limit(60).with(|r| r.deadline = Some(start.plus_secs(secs)));
+    assert_eq!(
+        (trial(late(59)), trial(late(61))),
+        ((id, 1, None), (id, 1, Some(start.plus_secs(100))))
+    );
     assert_eq!(d.core.next_id(), id);
 }
 
@@ -247,7 +266,8 @@ fn the_forecast_says_when_each_job_starts() {
 fn no_number_of_waiting_jobs_shields_one_that_could_start() {
     let mut d = Double::new(4, 100_000, 1);
     d.submit(ask().gpus(1).limit(600));
-    let waiting: Vec<JobId> = (0..3000).map(|i| d.core_submit(ask().gpus(1).limit(600 + i % 7))).collect();
+    let waiting: Vec<JobId> =
+        (0..3000).map(|i| d.core_submit(ask().gpus(1).limit(600 + i % 7))).collect();
     let free = d.submit(ask());
     d.plan();
     assert_eq!((d.state(waiting[0]), d.reason(waiting[0])), (JobState::Pending, Reason::Resources));
@@ -264,7 +284,8 @@ fn what_is_left_of_an_array_waits_for_its_turn_behind_a_blocked_job_too() {
     let wide = d.submit(ask().cpus(4).limit(60));
     let array = d.submit(ask().array(0, 3, None).limit(60));
     let limit = [Update::TimeLimit(Some(120))];
-    let part = d.act(|core, cx| core.update(&tasks_of(array, &[2, 3]), &limit, &[], cx)).unwrap()[0];
+    let part =
+        d.act(|core, cx| core.update(&tasks_of(array, &[2, 3]), &limit, &[], cx)).unwrap()[0];
     let other = d.submit(ask().limit(180));
     d.started();
     d.plan();

@@ -28,7 +28,8 @@ fn partition_of(d: &Double, id: JobId) -> &str {
 #[test]
 fn it_starts_where_it_first_can() {
     let [left, _] = overlapping();
-    let right = Partition { name: "right".to_owned(), cpus: Some([2, 3].into()), ..Partition::default() };
+    let right =
+        Partition { name: "right".to_owned(), cpus: Some([2, 3].into()), ..Partition::default() };
     let mut d = with([left, right]);
     let long = d.submit(ask_in("left").cpus(2).limit(100));
     let short = d.submit(ask_in("right").cpus(2).limit(50));
@@ -37,7 +38,8 @@ fn it_starts_where_it_first_can() {
     assert_eq!((d.started(), d.reason(job)), (vec![long, short], Reason::Resources));
     assert_eq!(partition_of(&d, job), "left,right");
     assert_eq!(d.expected_start(job), Some(d.now.plus_secs(50)));
-    let loads: Vec<_> = d.core.partition_loads().iter().map(|load| (load.running, load.pending)).collect();
+    let loads: Vec<_> =
+        d.core.partition_loads().iter().map(|load| (load.running, load.pending)).collect();
     assert_eq!(loads, [(1, 1), (1, 1)]);
     d.exit(short, 0);
     assert_eq!((d.state(job), partition_of(&d, job)), (JobState::Running, "right"));
@@ -72,18 +74,29 @@ fn each_partition_has_its_limit_hours_and_size() {
     let hours = Some(Hours { from: 9 * 60, until: 10 * 60 });
     let mut d = with([
         Partition { state: PartitionState::Down, default_time_secs: Some(60), ..left },
-        Partition { allowed_hours: hours, max_time_secs: Some(600), def_mem_per_cpu_mb: Some(7), ..right },
+        Partition {
+            allowed_hours: hours,
+            max_time_secs: Some(600),
+            def_mem_per_cpu_mb: Some(7),
+            ..right
+        },
     ]);
     let job = d.submit(ask_in("left,right").with(|request| request.mem = MemRequest::Default));
     let only_left = d.submit(ask_in("left,left"));
-    assert_eq!((partition_of(&d, only_left), d.core.job(job).unwrap().request.time_limit_secs), ("left", None));
+    assert_eq!(
+        (partition_of(&d, only_left), d.core.job(job).unwrap().request.time_limit_secs),
+        ("left", None)
+    );
     assert_eq!(d.core.job(only_left).unwrap().request.time_limit_secs, Some(60));
     d.plan();
     assert_eq!((d.state(job), d.core.next_due()), (JobState::Pending, Some(d.now.plus_secs(3600))));
     assert_eq!(d.expected_start(job), Some(d.now.plus_secs(3600)));
     d.wait(3600);
     let run = d.core.job(job).unwrap();
-    assert_eq!((run.run.state, run.partition.as_str(), run.tres.mem_mb), (JobState::Running, "right", 7));
+    assert_eq!(
+        (run.run.state, run.partition.as_str(), run.tres.mem_mb),
+        (JobState::Running, "right", 7)
+    );
     assert_eq!(run.request.time_limit_secs, Some(600));
     assert_eq!(d.reason(only_left), Reason::PartitionDown);
 }

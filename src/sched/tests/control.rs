@@ -24,20 +24,30 @@ fn a_held_job_stays_pending_until_it_is_released() {
 fn an_update_of_the_gpus_takes_count_and_model() {
     let mut d = Double::new(1, 1000, 0);
     let mut host = d.core.config().host.clone();
-    host.gpus = vec![gpu::Gpu { id: 0, model: Some("nvidia_t4".to_string()), ..gpu::Gpu::default() }];
+    host.gpus =
+        vec![gpu::Gpu { id: 0, model: Some("nvidia_t4".to_string()), ..gpu::Gpu::default() }];
     let partitions = d.core.config().partitions.clone();
     d.act(|core, cx| core.set_host(host, partitions, cx.now));
     let id = d.submit(ask().held().with(|r| r.gpu.cpus_per_gpu = Some(1)));
     for (count, model) in [(1, Some("t4".to_string())), (0, None)] {
         let gpu = GpuRequest { per_node: Some(count), model, ..GpuRequest::default() };
-        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpu.clone())], &[], cx)).unwrap();
+        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpu.clone())], &[], cx))
+            .unwrap();
         let job = d.core.job(id).unwrap();
-        assert_eq!((job.tres.gpus, &job.request.gpu), (count, &GpuRequest { cpus_per_gpu: Some(1), ..gpu }));
+        assert_eq!(
+            (job.tres.gpus, &job.request.gpu),
+            (count, &GpuRequest { cpus_per_gpu: Some(1), ..gpu })
+        );
     }
-    let gpu = GpuRequest { per_node: Some(1), model: Some("none_such".into()), ..GpuRequest::default() };
+    let gpu =
+        GpuRequest { per_node: Some(1), model: Some("none_such".into()), ..GpuRequest::default() };
     let refused = d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpu)], &[], cx));
     let known = vec!["nvidia_t4".to_owned()];
-    assert_eq!(refused, Err(Refusal::UnknownGpuModel { model: "none_such".into(), known }), "the model counts");
+    assert_eq!(
+        refused,
+        Err(Refusal::UnknownGpuModel { model: "none_such".into(), known }),
+        "the model counts"
+    );
 }
 
 #[test]
@@ -80,7 +90,8 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     let id = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
     let first = d.now;
-    let StepStart::Now(key, _) = d.act(|core, cx| core.create_step(id, step(1), StepAsker::default(), cx)).unwrap()
+    let StepStart::Now(key, _) =
+        d.act(|core, cx| core.create_step(id, step(1), StepAsker::default(), cx)).unwrap()
     else {
         panic!()
     };
@@ -88,14 +99,24 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     end_step(&mut d, key, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(3));
     let (of, run) = d.store.runs.pop().unwrap();
-    assert_eq!((of, run.run.restarts, run.requeued, run.run.state), (id, 0, true, JobState::Cancelled));
-    assert_eq!((run.run.exit, run.run.start, run.run.end), (ExitCode::status(3), Some(first), Some(d.now)));
+    assert_eq!(
+        (of, run.run.restarts, run.requeued, run.run.state),
+        (id, 0, true, JobState::Cancelled)
+    );
+    assert_eq!(
+        (run.run.exit, run.run.start, run.run.end),
+        (ExitCode::status(3), Some(first), Some(d.now))
+    );
     assert_eq!(
         run.steps.iter().map(|step| (step.id, step.exit)).collect::<Vec<_>>(),
         [(key.step, ExitCode::signal(15))]
     );
     let job = d.core.job(id).unwrap();
-    assert_eq!((job.run.restarts, job.next_step, job.steps.len()), (1, 0, 0), "the next run counts anew");
+    assert_eq!(
+        (job.run.restarts, job.next_step, job.steps.len()),
+        (1, 0, 0),
+        "the next run counts anew"
+    );
     let script = own_step(&run.clone().record(job)).unwrap();
     assert_eq!((script.state, script.exit), (JobState::Failed, ExitCode::status(3)));
 
@@ -149,7 +170,8 @@ fn a_suspended_job_has_its_clock_stopped() {
     let view = d.core.view(id, d.now).unwrap();
     let batch = view.steps.iter().find(|step| step.id == StepId::Batch).unwrap();
     assert_eq!(view.step_elapsed(batch, d.now).as_secs(), 10);
-    let limit = Effect::SetTimeLimit { job: id, limit_secs: Some(100), start, suspended_us: 50_000_000 };
+    let limit =
+        Effect::SetTimeLimit { job: id, limit_secs: Some(100), start, suspended_us: 50_000_000 };
     assert_eq!(d.effects[1..], [Effect::Suspend(id), Effect::Resume(id), limit]);
     let end = plan::expected_end(d.core.job(id).unwrap(), None, d.now);
     assert_eq!(end, plan::ExpectedEnd::ByLimit(start.plus_secs(150)));
@@ -161,17 +183,28 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
     let running = d.submit(ask());
     let pending = d.submit(ask());
     d.plan();
-    let signal =
-        |d: &mut Double, id, n| d.act(|core, cx| core.signal(&JobRef::job(id), SignalTarget::Steps, n, 1001, cx));
+    let signal = |d: &mut Double, id, n| {
+        d.act(|core, cx| core.signal(&JobRef::job(id), SignalTarget::Steps, n, 1001, cx))
+    };
     signal(&mut d, running, 10).unwrap();
-    assert_eq!(d.effects.last(), Some(&Effect::Signal { job: running, target: SignalTarget::Steps, signal: 10 }));
-    assert_eq!(signal(&mut d, pending, 10).unwrap_err().to_string(), "Job can not be altered now, try again later");
+    assert_eq!(
+        d.effects.last(),
+        Some(&Effect::Signal { job: running, target: SignalTarget::Steps, signal: 10 })
+    );
+    assert_eq!(
+        signal(&mut d, pending, 10).unwrap_err().to_string(),
+        "Job can not be altered now, try again later"
+    );
     signal(&mut d, pending, 9).unwrap();
     signal(&mut d, running, 9).unwrap();
     assert_eq!(d.state(pending), JobState::Cancelled);
     assert_eq!(d.stops(), [(running, StopCause::Killed { by: 1001 })]);
     for n in [9, 10] {
-        assert_eq!(signal(&mut d, pending, n).unwrap_err().to_string(), "Invalid job id specified", "it is over");
+        assert_eq!(
+            signal(&mut d, pending, n).unwrap_err().to_string(),
+            "Invalid job id specified",
+            "it is over"
+        );
     }
 }
 

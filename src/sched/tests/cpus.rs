@@ -22,7 +22,11 @@ fn pause(d: &mut Double) {
 }
 
 fn cpus_of(d: &Double, job: JobId) -> Vec<u32> {
-    d.core.job(job).and_then(|job| job.run.alloc.clone()).map(|alloc| alloc.cpu_ids).unwrap_or_default()
+    d.core
+        .job(job)
+        .and_then(|job| job.run.alloc.clone())
+        .map(|alloc| alloc.cpu_ids)
+        .unwrap_or_default()
 }
 
 #[test]
@@ -47,7 +51,8 @@ fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() 
     read(&mut d, &[(0, 10), (1, 80), (2, 20), (3, 0)]);
     assert_eq!((cpus_of(&d, narrow), d.reason(wide)), (vec![0, 2, 3], Reason::Resources));
     let told = d.core.view(wide, d.now).and_then(|view| view.job.run.system_comment);
-    let words = "processes that are no job's use 1.10 CPUs, so that 1 CPU of the host's 4 are taken";
+    let words =
+        "processes that are no job's use 1.10 CPUs, so that 1 CPU of the host's 4 are taken";
     assert_eq!(told.as_deref(), Some(words));
     assert_eq!(d.core.cpus_elsewhere(), Some(CpusElsewhere { used_centi: Some(110), taken: 1 }));
     d.exit(narrow, 0);
@@ -80,7 +85,11 @@ fn who_could_start_but_for_others_has_it_read_again_though_jobs_run() {
     assert_eq!(cpus_of(&d, second), [2, 3]);
     let third = d.submit(ask().cpus(2));
     d.plan();
-    assert_eq!((d.reason(third), d.core.next_due()), (Reason::Resources, None), "it waits for jobs alone");
+    assert_eq!(
+        (d.reason(third), d.core.next_due()),
+        (Reason::Resources, None),
+        "it waits for jobs alone"
+    );
 }
 
 #[test]

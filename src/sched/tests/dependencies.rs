@@ -29,8 +29,15 @@ fn each_kind_of_dependency_waits_for_its_condition() {
         if is_met {
             assert_eq!(d.state(second), JobState::Running, "{kind:?} after exit {status}");
         } else {
-            assert_eq!(d.reason(second), Reason::DependencyNeverSatisfied, "{kind:?} after exit {status}");
-            assert_eq!(d.core.view(second, d.now).unwrap().dependency, format!("{}:{first}(failed)", kind.name()));
+            assert_eq!(
+                d.reason(second),
+                Reason::DependencyNeverSatisfied,
+                "{kind:?} after exit {status}"
+            );
+            assert_eq!(
+                d.core.view(second, d.now).unwrap().dependency,
+                format!("{}:{first}(failed)", kind.name())
+            );
         }
     }
 }
@@ -57,7 +64,10 @@ fn a_cancelled_job_counts_as_started_and_as_failed() {
     let ok = d.submit(ask().after(AfterOk, first));
     d.cancel(&JobRef::job(first)).unwrap();
     d.plan();
-    assert_eq!((d.state(after), d.reason(ok)), (JobState::Running, Reason::DependencyNeverSatisfied));
+    assert_eq!(
+        (d.state(after), d.reason(ok)),
+        (JobState::Running, Reason::DependencyNeverSatisfied)
+    );
 }
 
 #[test]
@@ -69,7 +79,10 @@ fn all_terms_must_hold_or_with_a_question_mark_one() {
     let any = d.submit(ask().dependency(Dependency { terms, any: true }));
     d.plan();
     d.exit(bad, 1);
-    assert_eq!((d.reason(all), d.reason(any)), (Reason::DependencyNeverSatisfied, Reason::Dependency));
+    assert_eq!(
+        (d.reason(all), d.reason(any)),
+        (Reason::DependencyNeverSatisfied, Reason::Dependency)
+    );
     d.exit(good, 0);
     assert_eq!((d.state(all), d.state(any)), (JobState::Pending, JobState::Running));
 }
@@ -84,7 +97,10 @@ fn kill_on_invalid_dep_cancels_a_whole_chain() {
     }
     d.plan();
     d.exit(first, 1);
-    assert_eq!((d.state(last), d.reason(last)), (JobState::Cancelled, Reason::DependencyNeverSatisfied));
+    assert_eq!(
+        (d.state(last), d.reason(last)),
+        (JobState::Cancelled, Reason::DependencyNeverSatisfied)
+    );
 }
 
 #[test]
@@ -92,7 +108,10 @@ fn a_dependency_on_an_unknown_job_is_refused_and_names_it() {
     let mut d = Double::new(1, 1000, 0);
     assert_eq!(
         refusal(&mut d, ask().after(AfterOk, JobId(99))),
-        ["no job 99 for dependency afterok:99", "Batch job submission failed: Job dependency problem"]
+        [
+            "no job 99 for dependency afterok:99",
+            "Batch job submission failed: Job dependency problem"
+        ]
     );
     assert_eq!(d.core.next_id(), JobId(1));
 }
@@ -107,7 +126,8 @@ fn a_job_that_has_left_the_memory_can_still_be_depended_on() {
         let s = Submission { request, ended: ended.clone(), ..Submission::default() };
         d.act(|core, cx| core.submit(s, cx)).unwrap()
     };
-    let ids = [submit(AfterOk, 70), submit(AfterOk, 71), submit(AfterAny, 71), submit(AfterNotOk, 71)];
+    let ids =
+        [submit(AfterOk, 70), submit(AfterOk, 71), submit(AfterAny, 71), submit(AfterNotOk, 71)];
     d.plan();
     assert_eq!(ids.map(|id| d.state(id) == JobState::Running), [true, false, true, true]);
     assert_eq!(d.reason(ids[1]), Reason::DependencyNeverSatisfied);
@@ -120,7 +140,11 @@ fn an_array_id_means_all_its_tasks() {
     let ok = d.submit(ask().after(AfterOk, array));
     let any = d.submit(ask().after(AfterAny, array));
     let one = d.submit(ask().dependency(Dependency {
-        terms: vec![DependencyTerm::On { kind: AfterOk, job: tasks_of(array, &[1]), delay_minutes: 0 }],
+        terms: vec![DependencyTerm::On {
+            kind: AfterOk,
+            job: tasks_of(array, &[1]),
+            delay_minutes: 0,
+        }],
         any: false,
     }));
     assert_eq!(d.core.view(ok, d.now).unwrap().dependency, "afterok:1_*(unfulfilled)");
@@ -134,7 +158,10 @@ fn an_array_id_means_all_its_tasks() {
         let is_last = d.label(id) == "1_3";
         d.exit(id, i32::from(is_last));
     }
-    assert_eq!((d.reason(ok), d.state(any)), (Reason::DependencyNeverSatisfied, JobState::Completed));
+    assert_eq!(
+        (d.reason(ok), d.state(any)),
+        (Reason::DependencyNeverSatisfied, JobState::Completed)
+    );
 }
 
 #[test]
@@ -153,7 +180,10 @@ fn aftercorr_waits_for_the_task_of_the_same_number() {
     d.exit(tasks[2], 0);
     let started = d.started();
     assert_eq!(d.labels(&started), [format!("{second}_3")]);
-    assert_eq!((d.label(second), d.reason(second)), (format!("{second}_[1]"), Reason::DependencyNeverSatisfied));
+    assert_eq!(
+        (d.label(second), d.reason(second)),
+        (format!("{second}_[1]"), Reason::DependencyNeverSatisfied)
+    );
 }
 
 #[test]
@@ -194,8 +224,12 @@ fn tasks_that_can_never_start_are_cancelled_as_one_record() {
     let first = d.submit(ask().array(0, 0, None));
     let kill = |ask: Ask| ask.with(|r| r.kill_on_invalid_dep = true);
     let second = d.submit(kill(ask().array(0, 20_000, None).after(AfterCorr, first)));
-    let cancelled: Vec<JobId> =
-        d.core.jobs().filter(|job| job.run.state == JobState::Cancelled).map(|job| job.id).collect();
+    let cancelled: Vec<JobId> = d
+        .core
+        .jobs()
+        .filter(|job| job.run.state == JobState::Cancelled)
+        .map(|job| job.id)
+        .collect();
     assert_eq!(d.labels(&cancelled), [format!("{second}_[1-20000]")]);
     assert_eq!(d.reason(cancelled[0]), Reason::DependencyNeverSatisfied);
     assert_eq!((d.label(second), d.reason(second)), (format!("{second}_[0]"), Reason::Dependency));
@@ -224,7 +258,8 @@ fn a_singleton_goes_when_the_name_before_it_is_changed() {
     let second = d.submit(ask().name("one").singleton());
     d.plan();
     assert_eq!(d.reason(second), Reason::Dependency);
-    d.act(|core, cx| core.update(&JobRef::job(first), &[Update::JobName("x".into())], &[], cx)).unwrap();
+    d.act(|core, cx| core.update(&JobRef::job(first), &[Update::JobName("x".into())], &[], cx))
+        .unwrap();
     d.plan();
     assert_eq!(d.state(second), JobState::Running);
 }

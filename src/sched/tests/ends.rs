@@ -18,8 +18,14 @@ fn exit_codes_and_causes_make_the_states_of_the_book() {
     assert_eq!(ended(Exited, ExitCode::status(3)), (JobState::Failed, Reason::NonZeroExitCode));
     assert_eq!(ended(Exited, ExitCode::signal(9)), (JobState::Failed, Reason::RaisedSignal));
     assert_eq!(ended(TimeLimit, ExitCode::signal(15)), (JobState::Timeout, Reason::TimeLimit));
-    assert_eq!(ended(OutOfMemory, ExitCode::signal(9)), (JobState::OutOfMemory, Reason::OutOfMemory));
-    assert_eq!(ended(LaunchFailed, ExitCode::LAUNCH_FAILED), (JobState::Failed, Reason::JobLaunchFailure));
+    assert_eq!(
+        ended(OutOfMemory, ExitCode::signal(9)),
+        (JobState::OutOfMemory, Reason::OutOfMemory)
+    );
+    assert_eq!(
+        ended(LaunchFailed, ExitCode::LAUNCH_FAILED),
+        (JobState::Failed, Reason::JobLaunchFailure)
+    );
     assert_eq!(ended(RunnerLost, ExitCode::OK), (JobState::Failed, Reason::RunnerLost));
 }
 
@@ -69,7 +75,10 @@ fn a_job_that_was_never_launched_is_pending_again_without_a_restart() {
     d.plan();
     d.end(id, EndCause::NeverLaunched, ExitCode::OK);
     let job = d.core.job(id).unwrap();
-    assert_eq!((job.run.state, job.run.restarts, job.run.start, &job.run.alloc), (JobState::Pending, 0, None, &None));
+    assert_eq!(
+        (job.run.state, job.run.restarts, job.run.start, &job.run.alloc),
+        (JobState::Pending, 0, None, &None)
+    );
     d.plan();
     assert_eq!(d.started(), [id, id]);
 }
@@ -82,7 +91,10 @@ fn cancelling_goes_through_completing_and_says_who_did_it() {
     d.plan();
     d.cancel(&JobRef::job(pending)).unwrap();
     d.cancel(&JobRef::job(running)).unwrap();
-    assert_eq!((d.state(pending), d.reason(pending)), (JobState::Cancelled, Reason::CancelledByUser));
+    assert_eq!(
+        (d.state(pending), d.reason(pending)),
+        (JobState::Cancelled, Reason::CancelledByUser)
+    );
     assert_eq!(d.state(running), JobState::Completing);
     assert_eq!(d.stops(), [(running, StopCause::Cancelled { by: 1001 })]);
     assert_eq!(d.cancel(&JobRef::job(running)), Err(Refusal::AlreadyDone));
@@ -141,7 +153,10 @@ fn orphaned(is_known_first: bool, client_gone: bool) -> (JobState, i32, Reason) 
     let job = d.submit(ask().allocation());
     d.plan();
     d.act(|core, cx| core.set_holder(job, process, cx));
-    d.act(|core, cx| core.create_step(job, step(1), StepAsker { ticket: 1, client: Some(process) }, cx)).unwrap();
+    d.act(|core, cx| {
+        core.create_step(job, step(1), StepAsker { ticket: 1, client: Some(process) }, cx)
+    })
+    .unwrap();
     let record = ExitRecord { client_gone, ..ExitRecord::gone(ExitCode::signal(11), d.now) };
     let cause = if client_gone { EndCause::Stopped } else { EndCause::Exited };
     let key = StepKey { job, step: StepId::Num(0) };
@@ -160,8 +175,16 @@ fn orphaned(is_known_first: bool, client_gone: bool) -> (JobState, i32, Reason) 
 #[test]
 fn an_allocation_whose_command_ended_before_its_client_was_gone_ends_as_the_command_did() {
     for is_known_first in [true, false] {
-        assert_eq!(orphaned(is_known_first, false), (JobState::Failed, 11, Reason::RaisedSignal), "{is_known_first}");
-        assert_eq!(orphaned(is_known_first, true), (JobState::Cancelled, 0, Reason::ClientLost), "{is_known_first}");
+        assert_eq!(
+            orphaned(is_known_first, false),
+            (JobState::Failed, 11, Reason::RaisedSignal),
+            "{is_known_first}"
+        );
+        assert_eq!(
+            orphaned(is_known_first, true),
+            (JobState::Cancelled, 0, Reason::ClientLost),
+            "{is_known_first}"
+        );
     }
 }
 
@@ -175,7 +198,10 @@ fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
     for id in [plain, with_steps] {
         d.act(|core, cx| core.release_allocation(id, ExitCode::status(3), cx));
     }
-    assert_eq!((d.state(plain), d.core.job(plain).unwrap().run.exit), (JobState::Failed, ExitCode::status(3)));
+    assert_eq!(
+        (d.state(plain), d.core.job(plain).unwrap().run.exit),
+        (JobState::Failed, ExitCode::status(3))
+    );
     assert_eq!(d.state(with_steps), JobState::Completing);
     assert_eq!(d.stops(), [(with_steps, StopCause::Released)]);
     d.end(with_steps, EndCause::Stopped, ExitCode::signal(9));
@@ -219,8 +245,13 @@ fn a_job_on_its_way_back_to_the_queue_can_be_cancelled_and_killed() {
     assert_eq!(d.stops(), [(requeued, StopCause::Requeue)]);
     for id in [requeued, late] {
         assert_eq!(d.cancel(&JobRef::job(id)), Ok(vec![id]));
-        assert_eq!((d.stops(), d.cancel(&JobRef::job(id))), (Vec::new(), Err(Refusal::AlreadyDone)));
-        let kill = |core: &mut Core, cx: &mut Cx| core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx);
+        assert_eq!(
+            (d.stops(), d.cancel(&JobRef::job(id))),
+            (Vec::new(), Err(Refusal::AlreadyDone))
+        );
+        let kill = |core: &mut Core, cx: &mut Cx| {
+            core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx)
+        };
         assert_eq!(d.act(kill), Ok(vec![id]));
         assert_eq!(d.stops(), [(id, StopCause::Killed { by: 1001 })], "without grace");
         d.end(id, EndCause::Stopped, ExitCode::signal(9));

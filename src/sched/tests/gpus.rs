@@ -14,7 +14,12 @@ fn mem(mb: u64) -> Ask {
 
 fn reading(id: u32, used_mb: u64, processes: &[(Option<JobId>, u64)]) -> GpuReading {
     let process = |(job, mb): &(Option<JobId>, u64)| GpuProcess { job: *job, mem_mb: Some(*mb) };
-    GpuReading { id, used_mb, busy: Some(50), processes: Some(processes.iter().map(process).collect()) }
+    GpuReading {
+        id,
+        used_mb,
+        busy: Some(50),
+        processes: Some(processes.iter().map(process).collect()),
+    }
 }
 
 fn read(d: &mut Double, readings: Vec<GpuReading>) {
@@ -25,7 +30,11 @@ fn read(d: &mut Double, readings: Vec<GpuReading>) {
 }
 
 fn gpus_of(d: &Double, job: JobId) -> Vec<u32> {
-    d.core.job(job).and_then(|job| job.run.alloc.clone()).map(|alloc| alloc.gpu_ids).unwrap_or_default()
+    d.core
+        .job(job)
+        .and_then(|job| job.run.alloc.clone())
+        .map(|alloc| alloc.gpu_ids)
+        .unwrap_or_default()
 }
 
 #[test]
@@ -47,7 +56,8 @@ fn who_names_memory_starts_when_the_gpus_are_read_and_keeps_its_place_until_then
 #[test]
 fn who_does_not_go_by_readings_needs_none() {
     let mut d = lab(false);
-    let jobs = [d.submit(ask()), d.submit(ask().gpus(1)), d.submit(ask().share(GpuShare::Shards(1)))];
+    let jobs =
+        [d.submit(ask()), d.submit(ask().gpus(1)), d.submit(ask().share(GpuShare::Shards(1)))];
     d.plan();
     assert_eq!(jobs.map(|id| d.state(id)), [JobState::Running; 3]);
     assert!(!d.core.take_gpu_request());
@@ -63,7 +73,10 @@ fn who_waits_for_others_is_not_in_the_queue_and_the_gpus_are_read_again_after_a_
     d.plan();
     assert_eq!((d.reason(waits), d.state(behind)), (Reason::Resources, JobState::Running));
     let told = |d: &Double| d.core.view(waits, d.now).and_then(|view| view.job.run.system_comment);
-    assert_eq!(told(&d).as_deref(), Some("processes that are no job's use 30 MB of GPU 0, 100 MB of GPU 1"));
+    assert_eq!(
+        told(&d).as_deref(),
+        Some("processes that are no job's use 30 MB of GPU 0, 100 MB of GPU 1")
+    );
     d.exit(behind, 0);
     let due = d.core.next_due().expect("a pause");
     d.now = due;
@@ -94,7 +107,10 @@ fn where_nothing_can_be_read_who_names_memory_waits_and_the_others_do_not() {
     d.plan();
     assert_eq!((d.reason(waits), d.state(whole)), (Reason::Resources, JobState::Running));
     let view = d.core.view(waits, d.now).unwrap();
-    assert_eq!(view.job.run.system_comment.as_deref(), Some("how the GPUs are used cannot be told: it failed"));
+    assert_eq!(
+        view.job.run.system_comment.as_deref(),
+        Some("how the GPUs are used cannot be told: it failed")
+    );
     assert!(d.core.next_due().is_some(), "it is tried again");
 }
 
@@ -147,7 +163,10 @@ fn what_jobs_use_is_read_while_they_have_gpus() {
         pauses.push(due.since(d.now).as_secs());
         d.now = due;
         d.act(|core, cx| core.on_due(cx));
-        read(&mut d, vec![reading(0, 30, &[(Some(job), 25)]), reading(1, 10, &[(Some(job), 5), (None, 5)])]);
+        read(
+            &mut d,
+            vec![reading(0, 30, &[(Some(job), 25)]), reading(1, 10, &[(Some(job), 5), (None, 5)])],
+        );
     }
     assert_eq!(pauses, [1, 1, 2, 4, 8, 10]);
     d.exit(job, 0);

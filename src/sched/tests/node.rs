@@ -25,8 +25,14 @@ fn a_fault_of_the_host_puts_the_job_back_and_stops_all_starts() {
     let three = d.submit(ask());
     fails(&mut d, one);
     assert_eq!(drained(&d), Some("no space on disk: could not write x"));
-    assert_eq!((d.state(one), d.core.job(one).unwrap().run.restarts, d.store.runs.len()), (JobState::Pending, 0, 0));
-    assert_eq!((d.reason(one), d.reason(three)), (Reason::ReqNodeNotAvail, Reason::ReqNodeNotAvail));
+    assert_eq!(
+        (d.state(one), d.core.job(one).unwrap().run.restarts, d.store.runs.len()),
+        (JobState::Pending, 0, 0)
+    );
+    assert_eq!(
+        (d.reason(one), d.reason(three)),
+        (Reason::ReqNodeNotAvail, Reason::ReqNodeNotAvail)
+    );
     assert_eq!((d.started(), d.state(two)), (Vec::new(), JobState::Running));
     // What was launched at the same time and went well is the proof that it is over.
     d.act(|core, _| core.on_launched(two));
@@ -72,7 +78,8 @@ fn a_drained_node_without_room_for_a_try_waits_for_an_end_and_not_for_the_clock(
     d.plan();
     d.act(|core, cx| {
         let step = StepKey { job: one, step: StepId::Num(0) };
-        let record = ExitRecord::launch_failed("no".to_owned(), cx.now).by_host(Some(HostFault::Processes));
+        let record =
+            ExitRecord::launch_failed("no".to_owned(), cx.now).by_host(Some(HostFault::Processes));
         core.on_step_ended(step, &record, EndCause::HostFault, cx);
     });
     let two = d.submit(ask());
@@ -107,7 +114,10 @@ fn a_job_that_alone_meets_faults_of_the_host_is_held_and_the_others_go_on() {
     );
     d.act(|core, cx| core.release(&JobRef::job(bad), cx)).unwrap();
     d.plan();
-    assert_eq!((d.started(), d.core.job(bad).unwrap().failed_launches), (vec![bad], Default::default()));
+    assert_eq!(
+        (d.started(), d.core.job(bad).unwrap().failed_launches),
+        (vec![bad], Default::default())
+    );
 }
 
 #[test]

@@ -7,7 +7,8 @@ const OTHER: ClockBase = ClockBase { boot: BootId(2), zero: Timestamp(0) };
 /// A core of the next boot with what the store has.
 fn rebooted(d: &Double) -> Core {
     let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
-    let mut core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
+    let mut core =
+        Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     core.set_clock(OTHER);
     core
 }
@@ -34,7 +35,9 @@ fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() 
     let (job, allocation) = (d.submit(ask()), d.submit(ask().allocation()));
     let waiting = d.submit(ask().cpus(2));
     d.plan();
-    let StepStart::Now(step, _) = create(&mut d, allocation, step(1), 1).unwrap() else { panic!("it starts") };
+    let StepStart::Now(step, _) = create(&mut d, allocation, step(1), 1).unwrap() else {
+        panic!("it starts")
+    };
     let mut core = rebooted(&d);
     assert_eq!(core.ran_before(None), [job, allocation]);
     let mut cx = Cx::at(d.now.plus_secs(3600));
@@ -43,10 +46,15 @@ fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() 
         core.node_failed(remains(id, None, last), &mut cx);
         assert_eq!(run(&core, id), (JobState::NodeFail, Reason::NodeDown, ExitCode::NODE_FAILED));
         let ended = core.job(id).unwrap();
-        assert_eq!(ended.elapsed(cx.now).as_secs(), 60, "the time that the machine was off does not count");
+        assert_eq!(
+            ended.elapsed(cx.now).as_secs(),
+            60,
+            "the time that the machine was off does not count"
+        );
         assert!(cx.out.effects.contains(&Effect::Ended(id)));
     }
-    let step = core.job(allocation).unwrap().steps.iter().find(|known| known.id == step.step).unwrap();
+    let step =
+        core.job(allocation).unwrap().steps.iter().find(|known| known.id == step.step).unwrap();
     assert_eq!((step.state, step.end), (JobState::NodeFail, Some(last)));
     core.plan(&mut cx);
     assert_eq!(core.job(waiting).unwrap().run.state, JobState::Running);
@@ -61,8 +69,12 @@ fn an_end_that_was_written_down_before_a_reboot_is_the_end() {
     d.plan();
     let mut core = rebooted(&d);
     let ended = d.now.plus_secs(5);
-    let record = ExitRecord { exit: ExitCode::status(3), started: d.now, ended, ..ExitRecord::default() };
-    core.node_failed(remains(job, Some(record), d.now.plus_secs(60)), &mut Cx::at(d.now.plus_secs(3600)));
+    let record =
+        ExitRecord { exit: ExitCode::status(3), started: d.now, ended, ..ExitRecord::default() };
+    core.node_failed(
+        remains(job, Some(record), d.now.plus_secs(60)),
+        &mut Cx::at(d.now.plus_secs(3600)),
+    );
     assert_eq!(run(&core, job), (JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3)));
     assert_eq!(core.job(job).unwrap().run.end, Some(ended));
 }
@@ -119,7 +131,10 @@ fn what_was_being_stopped_at_a_reboot_ends_as_it_was_to_end() {
         core.node_failed(remains(id, None, d.now), &mut cx);
     }
     let states: Vec<JobState> = ids.iter().map(|id| core.job(*id).unwrap().run.state).collect();
-    assert_eq!(states, [JobState::Cancelled, JobState::Timeout, JobState::Pending, JobState::NodeFail]);
+    assert_eq!(
+        states,
+        [JobState::Cancelled, JobState::Timeout, JobState::Pending, JobState::NodeFail]
+    );
 }
 
 #[test]

@@ -24,7 +24,10 @@ fn the_script_of_a_cancelled_job_is_shown_as_a_cancelled_step() {
     d.cancel(&JobRef::job(id)).unwrap();
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
     let step = own_step(d.core.job(id).unwrap()).unwrap();
-    assert_eq!((step.id, step.state, step.exit), (StepId::Batch, JobState::Cancelled, ExitCode::signal(15)));
+    assert_eq!(
+        (step.id, step.state, step.exit),
+        (StepId::Batch, JobState::Cancelled, ExitCode::signal(15))
+    );
 }
 
 #[test]
@@ -33,15 +36,25 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
     let id = d.submit(ask());
     d.plan();
     let request = StepRequest { overlap: true, ..step(1) };
-    let StepStart::Now(catches, _) = create(&mut d, id, request.clone(), 7).unwrap() else { panic!() };
+    let StepStart::Now(catches, _) = create(&mut d, id, request.clone(), 7).unwrap() else {
+        panic!()
+    };
     let StepStart::Now(dies, _) = create(&mut d, id, request, 7).unwrap() else { panic!() };
     d.cancel(&JobRef::job(id)).unwrap();
     end_step(&mut d, catches, ExitCode::status(3));
     end_step(&mut d, dies, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(9));
     let job = d.core.job(id).unwrap();
-    assert_eq!(job.run.derived_exit, ExitCode::OK, "what ends while the job is stopped does not count");
-    let steps: Vec<_> = own_step(job).into_iter().chain(job.steps.iter().cloned()).map(|s| (s.state, s.exit)).collect();
+    assert_eq!(
+        job.run.derived_exit,
+        ExitCode::OK,
+        "what ends while the job is stopped does not count"
+    );
+    let steps: Vec<_> = own_step(job)
+        .into_iter()
+        .chain(job.steps.iter().cloned())
+        .map(|s| (s.state, s.exit))
+        .collect();
     assert_eq!(job.run.state, JobState::Cancelled);
     assert_eq!(
         steps,
@@ -79,7 +92,8 @@ fn partitions_count_running_jobs_and_pending_tasks() {
     d.submit(ask().array(0, 99, None));
     d.submit(ask().with(|r| r.partition = Some("gpu".into())));
     d.plan();
-    let loads: Vec<(u64, u64)> = d.core.partition_loads().iter().map(|l| (l.running, l.pending)).collect();
+    let loads: Vec<(u64, u64)> =
+        d.core.partition_loads().iter().map(|l| (l.running, l.pending)).collect();
     assert_eq!(loads, [(1, 100), (0, 1)]);
 }
 
@@ -95,10 +109,17 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     let mut core = Core::recover(d.core.config().clone(), jobs, Vec::new(), next, d.now);
     core.check_invariants().unwrap();
     assert_eq!(core.allocated(), d.core.allocated());
-    assert_eq!([ok, array].map(|id| core.reason(id, d.now)), [Reason::Dependency, Reason::JobArrayTaskLimit]);
+    assert_eq!(
+        [ok, array].map(|id| core.reason(id, d.now)),
+        [Reason::Dependency, Reason::JobArrayTaskLimit]
+    );
     let mut cx = Cx::at(d.now);
     core.plan(&mut cx);
-    assert!(cx.out.changes.is_empty() && cx.out.effects.is_empty(), "nothing runs twice: {:?}", cx.out);
+    assert!(
+        cx.out.changes.is_empty() && cx.out.effects.is_empty(),
+        "nothing runs twice: {:?}",
+        cx.out
+    );
     core.on_job_ended(running, ExitRecord::gone(ExitCode::OK, d.now), EndCause::Exited, &mut cx);
     core.plan(&mut cx);
     assert_eq!(core.job(ok).unwrap().run.state, JobState::Running);
@@ -116,14 +137,19 @@ fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
     let core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     assert_eq!(
         core.unfinished_stops(),
-        [(ids[0], StopCause::Cancelled { by: 1001 }), (ids[1], StopCause::Requeue), (ids[2], StopCause::ClientLost)]
+        [
+            (ids[0], StopCause::Cancelled { by: 1001 }),
+            (ids[1], StopCause::Requeue),
+            (ids[2], StopCause::ClientLost)
+        ]
     );
 }
 
 #[test]
 fn an_array_needs_tasks_that_exist_and_a_batch_job() {
     let mut d = Double::new(1, 1000, 0);
-    let is_invalid = |d: &mut Double, ask: Ask| matches!(d.try_submit(ask), Err(Refusal::ArrayTooLarge { .. }));
+    let is_invalid =
+        |d: &mut Double, ask: Ask| matches!(d.try_submit(ask), Err(Refusal::ArrayTooLarge { .. }));
     assert!(is_invalid(&mut d, ask().array(0, 5_000_000, None)));
     assert!(is_invalid(&mut d, ask().array(0, 5, None).allocation()));
     let empty = ask().with(|r| r.array = Some(ArraySpec { tasks: TaskSet::new(), limit: None }));

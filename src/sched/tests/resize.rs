@@ -23,7 +23,9 @@ fn running(d: &mut Double, cpus: u32, mem_mb: u64) -> JobId {
 
 /// The CPUs and the memory that a job has, in the database too.
 fn has(d: &Double, id: JobId) -> (Vec<u32>, u64) {
-    let alloc = |job: &Job| job.run.alloc.as_deref().map(|alloc| (alloc.cpu_ids.clone(), alloc.tres.mem_mb));
+    let alloc = |job: &Job| {
+        job.run.alloc.as_deref().map(|alloc| (alloc.cpu_ids.clone(), alloc.tres.mem_mb))
+    };
     let known = alloc(d.core.job(id).unwrap());
     assert_eq!(alloc(&d.store.jobs[&id]), known, "the database knows it");
     known.unwrap()
@@ -75,9 +77,17 @@ fn what_steps_use_is_given_back_as_they_end() {
     d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     assert_eq!(d.core.owed(id).cpus, 1);
     end_step(&mut d, b, ExitCode::OK);
-    assert_eq!((has(&d, id), c.cpu_ids), ((vec![2], 100), vec![2]), "the third goes on where it is");
+    assert_eq!(
+        (has(&d, id), c.cpu_ids),
+        ((vec![2], 100), vec![2]),
+        "the third goes on where it is"
+    );
     assert_eq!((d.core.owed(id), d.core.job(id).unwrap().run.shrinks), (Tres::ZERO, false));
-    assert_eq!(d.effects, [Effect::Resized(id), Effect::Resized(id)], "nobody waits in the new daemon");
+    assert_eq!(
+        d.effects,
+        [Effect::Resized(id), Effect::Resized(id)],
+        "nobody waits in the new daemon"
+    );
 }
 
 #[test]
@@ -113,13 +123,17 @@ fn a_refusal_to_grow_says_what_is_free() {
         let refusal = Refusal::NoRoom { job: JobId(7), more, free, in_secs };
         refusal.lines("update").join("\n")
     };
-    let (two, one) = (Tres { cpus: 2, mem_mb: 100, ..Tres::ZERO }, Tres { cpus: 1, mem_mb: 50, ..Tres::ZERO });
+    let (two, one) =
+        (Tres { cpus: 2, mem_mb: 100, ..Tres::ZERO }, Tres { cpus: 1, mem_mb: 50, ..Tres::ZERO });
     assert_eq!(
         refusal(two, one, Some(3725)),
         "job 7 would need 2 CPUs and 100 MB more, and 1 CPUs and 50 MB are free; there is room in 1:02:05: sbatch \
          --dependency=expand:7 waits for it\nupdate: Requested nodes are busy"
     );
-    assert!(refusal(one, two, None).contains("2 CPUs and 100 MB are free, kept for jobs that wait; it cannot be told"));
+    assert!(
+        refusal(one, two, None)
+            .contains("2 CPUs and 100 MB are free, kept for jobs that wait; it cannot be told")
+    );
 }
 
 #[test]
@@ -127,7 +141,8 @@ fn sizes_that_cannot_be_are_refused() {
     let mut d = Double::with(|config| {
         config.partitions[1].over_subscribe = crate::model::partition::OverSubscribe::Force(2);
         config.partitions[1].is_gpu = false;
-        config.limits = vec![Limit { account: Some("few".to_owned()), cpus: Some(2), ..Limit::default() }];
+        config.limits =
+            vec![Limit { account: Some("few".to_owned()), cpus: Some(2), ..Limit::default() }];
     });
     let id = running(&mut d, 1, 100);
     let lines = |refused: Result<(), Refusal>| refused.unwrap_err().lines("x").join(" / ");
@@ -137,9 +152,15 @@ fn sizes_that_cannot_be_are_refused() {
         "CPU count per node can not be satisfied: 99 CPUs requested, 4 on this host / x: More processors requested than \
          permitted"
     );
-    assert!(lines(resize(&mut d, id, &[Update::MinMemoryNode(5000)])).contains("5000 MB requested, 1000 MB"));
+    assert!(
+        lines(resize(&mut d, id, &[Update::MinMemoryNode(5000)]))
+            .contains("5000 MB requested, 1000 MB")
+    );
     // A key for pending jobs beside it spoils it, and an array changes what waits of it.
-    assert_eq!(resize(&mut d, id, &[Update::NumCpus(2), Update::Priority(3)]), Err(Refusal::NotPending));
+    assert_eq!(
+        resize(&mut d, id, &[Update::NumCpus(2), Update::Priority(3)]),
+        Err(Refusal::NotPending)
+    );
     d.act(|core, cx| core.cancel(&JobRef::job(id), 1001, cx)).unwrap();
     assert_eq!(resize(&mut d, id, &[Update::NumCpus(2)]), Err(Refusal::AlreadyDone));
     d.end(id, EndCause::Stopped, ExitCode::OK);
@@ -177,7 +198,8 @@ fn of_an_array_what_waits_is_changed_and_a_task_that_runs_by_its_name() {
     };
     assert_eq!(cpus(&d), [(JobState::Pending, 2), (JobState::Running, 3)]);
     let task = tasks_of(array, &[0]);
-    d.act(|core, cx| core.update(&task, &[Update::NumTasks(2), Update::CpusPerTask(1)], &[], cx)).unwrap();
+    d.act(|core, cx| core.update(&task, &[Update::NumTasks(2), Update::CpusPerTask(1)], &[], cx))
+        .unwrap();
     assert_eq!(cpus(&d), [(JobState::Pending, 2), (JobState::Running, 2)]);
     d.plan();
     assert_eq!(d.core.jobs().filter(|job| job.run.state == JobState::Running).count(), 2);
@@ -258,19 +280,33 @@ fn a_job_that_is_scheduled_to_expand_another_gives_it_all_it_has_and_is_complete
     d.plan();
     assert_eq!((d.reason(first), d.reason(second)), (Reason::Resources, Reason::Priority));
     assert_eq!(d.expected_start(first), Some(d.now.plus_secs(100)), "as squeue --start tells it");
-    assert_eq!(d.core.job(first).unwrap().request.time_limit_secs, None, "it lasts as long as the other job");
+    assert_eq!(
+        d.core.job(first).unwrap().request.time_limit_secs,
+        None,
+        "it lasts as long as the other job"
+    );
     d.end(other, EndCause::Exited, ExitCode::OK);
     d.effects.clear();
     d.plan();
-    let ended: Vec<&Effect> = d.effects.iter().filter(|effect| matches!(effect, Effect::Ended(_))).collect();
+    let ended: Vec<&Effect> =
+        d.effects.iter().filter(|effect| matches!(effect, Effect::Ended(_))).collect();
     assert_eq!(ended, [&Effect::Ended(first), &Effect::Ended(second)]);
-    assert!(!d.effects.iter().any(|effect| matches!(effect, Effect::Launch(_))), "nothing of it runs");
+    assert!(
+        !d.effects.iter().any(|effect| matches!(effect, Effect::Launch(_))),
+        "nothing of it runs"
+    );
     assert_eq!(has(&d, id), (vec![0, 1, 2, 3], 200));
     let job = d.core.job(id).unwrap();
-    assert_eq!((job.tres.cpus, job.tres.gpus, job.run.alloc.as_ref().unwrap().gpu_ids.clone()), (4, 2, vec![0, 1]));
+    assert_eq!(
+        (job.tres.cpus, job.tres.gpus, job.run.alloc.as_ref().unwrap().gpu_ids.clone()),
+        (4, 2, vec![0, 1])
+    );
     assert_eq!((job.request.cpus_per_task, job.request.gpu.total), (Some(4), Some(2)));
     let done = &d.store.jobs[&first];
-    assert_eq!((done.run.state, done.run.start, done.run.end), (JobState::Completed, Some(d.now), Some(d.now)));
+    assert_eq!(
+        (done.run.state, done.run.start, done.run.end),
+        (JobState::Completed, Some(d.now), Some(d.now))
+    );
     assert_eq!(done.run.system_comment.as_deref(), Some("its resources were transferred to job 1"));
 }
 
@@ -284,7 +320,10 @@ fn a_job_is_expanded_only_while_it_runs() {
     d.act(|core, cx| core.release(&JobRef::job(id), cx)).unwrap();
     let full = d.submit(ask().cpus(2).priority(u32::MAX));
     d.plan();
-    assert_eq!((d.state(id), d.state(full), d.reason(more)), (JobState::Running, JobState::Running, Reason::Resources));
+    assert_eq!(
+        (d.state(id), d.state(full), d.reason(more)),
+        (JobState::Running, JobState::Running, Reason::Resources)
+    );
     d.act(|core, cx| core.cancel(&JobRef::job(id), 1001, cx)).unwrap();
     assert_eq!(d.reason(more), Reason::Dependency, "it may come back");
     d.end(id, EndCause::Stopped, ExitCode::OK);
@@ -305,12 +344,18 @@ fn what_could_never_expand_a_job_is_refused() {
         (ask().after(Expand, id).allocation(), "only a batch job"),
         (ask().after(Expand, array), "it is an array"),
         (ask().after(Expand, id).with(|r| r.uid = 7), "another user's"),
-        (ask().after(Expand, id).with(|r| r.partition = Some("gpu".to_owned())), "in another partition"),
+        (
+            ask().after(Expand, id).with(|r| r.partition = Some("gpu".to_owned())),
+            "in another partition",
+        ),
         (ask().after(Expand, alone), "keep their size"),
         (ask().after(Expand, id).exclusive(), "keep their size"),
     ] {
         let lines = refusal(&mut d, ask);
-        assert!(lines[0].contains(why) && lines[1].ends_with("Job dependency problem"), "{lines:?}");
+        assert!(
+            lines[0].contains(why) && lines[1].ends_with("Job dependency problem"),
+            "{lines:?}"
+        );
     }
 }
 
@@ -323,7 +368,8 @@ fn a_job_gets_others_for_what_its_manager_gives_back_because_it_is_out_of_use() 
     let others = d.submit(ask().cpus(2));
     d.plan();
     let parts = NodeParts { cpus: [0].into(), ..NodeParts::default() };
-    let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+    let reason =
+        NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
     let drains = Drains { node: None, parts: vec![Outage { parts, reason }] };
     d.act(|core, cx| core.set_drains(drains, cx.now));
     let give = |d: &mut Double, cpu_ids: &[u32]| {
@@ -351,7 +397,8 @@ fn a_limit_that_holds_since_is_a_limit_for_what_expands_a_job() {
     d.plan();
     assert_eq!(d.reason(more), Reason::Resources);
     let limit = |d: &mut Double, cpus| {
-        let limits = vec![Limit { account: Some("few".to_owned()), cpus: Some(cpus), ..Limit::default() }];
+        let limits =
+            vec![Limit { account: Some("few".to_owned()), cpus: Some(cpus), ..Limit::default() }];
         d.act(|core, cx| core.set_config(Config { limits, ..core.config().clone() }, cx.now));
         d.plan();
     };
@@ -409,6 +456,7 @@ fn a_suspension_is_no_time_of_a_managers_step() {
     // The manager tells of it again after the daemon was away, and does not know.
     told(&mut d, 1, JobState::Running, None);
     told(&mut d, 1, JobState::Completed, ended);
-    let suspended: Vec<u64> = d.store.jobs[&id].steps.iter().map(|step| step.suspended_us).collect();
+    let suspended: Vec<u64> =
+        d.store.jobs[&id].steps.iter().map(|step| step.suspended_us).collect();
     assert_eq!(suspended, [50_000_000; 2]);
 }

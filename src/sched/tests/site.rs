@@ -27,7 +27,8 @@ fn cpus_of(d: &Double, id: JobId) -> Vec<u32> {
 
 /// Jobs of an account, two of which may run, with three CPUs together.
 fn limited() -> Double {
-    let limit = Limit { account: Some("lab".to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() };
+    let limit =
+        Limit { account: Some("lab".to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() };
     Double::with(|config| config.limits = vec![limit])
 }
 
@@ -43,7 +44,10 @@ fn a_job_at_the_limit_of_its_account_waits_and_keeps_nobody_else_from_starting()
     let behind = d.submit(ask());
     d.plan();
     assert_eq!(d.started(), [own[0], own[1], other]);
-    assert_eq!(own[2..].iter().map(|id| d.reason(*id)).collect::<Vec<_>>(), [Reason::AssocMaxJobsLimit; 2]);
+    assert_eq!(
+        own[2..].iter().map(|id| d.reason(*id)).collect::<Vec<_>>(),
+        [Reason::AssocMaxJobsLimit; 2]
+    );
     assert_eq!(d.reason(behind), Reason::Resources, "the limited ones before it do not count");
     // Only the end of one of its account lets the next one go.
     d.exit(other, 0);
@@ -61,7 +65,10 @@ fn the_cpus_of_an_account_are_limited_too() {
     let narrow = d.submit(of_lab());
     d.plan();
     assert_eq!(d.started(), [wide, narrow]);
-    assert_eq!((d.reason(second), d.reason(never)), (Reason::AssocMaxJobsLimit, Reason::AssocGrpCpuLimit));
+    assert_eq!(
+        (d.reason(second), d.reason(never)),
+        (Reason::AssocMaxJobsLimit, Reason::AssocGrpCpuLimit)
+    );
     d.exit(narrow, 0);
     assert_eq!((d.started(), d.reason(second)), (vec![], Reason::AssocGrpCpuLimit));
     d.exit(wide, 0);
@@ -70,7 +77,12 @@ fn the_cpus_of_an_account_are_limited_too() {
     let (host, partitions) = (d.core.config().host.clone(), d.core.config().all_partitions.clone());
     d.act(|core, cx| {
         core.set_config(
-            Config { host, all_partitions: partitions, limits: Vec::new(), ..core.config().clone() },
+            Config {
+                host,
+                all_partitions: partitions,
+                limits: Vec::new(),
+                ..core.config().clone()
+            },
             cx.now,
         )
     });
@@ -101,13 +113,24 @@ fn what_is_kept_for_a_blocked_job_has_its_place_under_the_limit() {
     d.plan();
     assert_eq!((d.reason(blocked), d.reason(behind)), (Reason::Resources, Reason::Priority));
     d.exit(other, 0);
-    assert_eq!((d.state(blocked), d.reason(behind)), (JobState::Running, Reason::AssocMaxJobsLimit));
+    assert_eq!(
+        (d.state(blocked), d.reason(behind)),
+        (JobState::Running, Reason::AssocMaxJobsLimit)
+    );
 }
 
 #[test]
 fn jobs_share_the_cpus_of_a_partition_that_has_so_many_whichever_they_are() {
-    let mut d = divided([Partition { max_cpus: Some(2), over_subscribe: OverSubscribe::Yes(2), ..named("few") }]);
-    let shared = || in_partition("few").cpus(2).with(|request| request.sharing = request::Sharing::Oversubscribe);
+    let mut d = divided([Partition {
+        max_cpus: Some(2),
+        over_subscribe: OverSubscribe::Yes(2),
+        ..named("few")
+    }]);
+    let shared = || {
+        in_partition("few")
+            .cpus(2)
+            .with(|request| request.sharing = request::Sharing::Oversubscribe)
+    };
     let [first, second, third] = [(); 3].map(|()| d.submit(shared()));
     d.plan();
     assert_eq!(d.started(), [first, second]);
@@ -162,7 +185,8 @@ fn a_partition_gives_limits_and_memory_and_waits_for_what_is_too_long() {
     assert_eq!((job.request.time_limit_secs, job.tres.mem_mb), (Some(120), 60));
     assert_eq!((d.state(long), d.reason(long)), (JobState::Pending, Reason::PartitionTimeLimit));
     let shorter = [("MaxTime".to_owned(), "1".to_owned())];
-    let refused = d.act(|core, cx| core.update_partition("short", &shorter, cx.now)).unwrap_err().to_string();
+    let refused =
+        d.act(|core, cx| core.update_partition("short", &shorter, cx.now)).unwrap_err().to_string();
     assert!(refused.starts_with("DefaultTime 120 s is more than MaxTime 60 s"), "{refused}");
     let longer = [("MaxTime".to_owned(), "20".to_owned())];
     d.act(|core, cx| core.update_partition("short", &longer, cx.now)).unwrap();
@@ -206,7 +230,10 @@ fn jobs_share_cpus_where_their_partition_says_so_and_the_emptiest_go_first() {
     d.plan();
     let running = |d: &Double| jobs.iter().filter(|id| d.state(**id) == JobState::Running).count();
     assert_eq!((running(&d), d.state(quiet)), (8, JobState::Pending), "two on each of four");
-    assert_eq!((cpus_of(&d, jobs[0]), cpus_of(&d, jobs[3]), cpus_of(&d, jobs[4])), (vec![0], vec![3], vec![0]));
+    assert_eq!(
+        (cpus_of(&d, jobs[0]), cpus_of(&d, jobs[3]), cpus_of(&d, jobs[4])),
+        (vec![0], vec![3], vec![0])
+    );
     // A job that shares with nobody needs a CPU without any.
     d.exit(jobs[1], 0);
     assert_eq!((running(&d), d.state(quiet)), (8, JobState::Pending));
@@ -223,7 +250,10 @@ fn an_exclusive_job_has_all_that_its_partition_may_use_and_nothing_else() {
     let alone = d.submit(in_partition("left").exclusive());
     let next = d.submit(in_partition("left"));
     d.plan();
-    assert_eq!([other, alone, next].map(|id| d.state(id)), [JobState::Running, JobState::Running, JobState::Pending]);
+    assert_eq!(
+        [other, alone, next].map(|id| d.state(id)),
+        [JobState::Running, JobState::Running, JobState::Pending]
+    );
     let alloc = d.core.job(alone).unwrap().run.alloc.clone().unwrap();
     assert_eq!((alloc.cpu_ids, alloc.gpu_ids, alloc.tres.gpus), (vec![0, 1], vec![1], 1));
     assert_eq!(cpus_of(&d, other), [2]);
@@ -239,14 +269,18 @@ fn a_blocked_job_of_one_part_keeps_nobody_of_another_part_waiting() {
     let narrow = d.submit(in_partition("left"));
     let right = d.submit(in_partition("right").cpus(2));
     d.plan();
-    assert_eq!([wide, narrow, right].map(|id| d.state(id)), [JobState::Pending, JobState::Pending, JobState::Running]);
+    assert_eq!(
+        [wide, narrow, right].map(|id| d.state(id)),
+        [JobState::Pending, JobState::Pending, JobState::Running]
+    );
     assert_eq!([wide, narrow].map(|id| d.reason(id)), [Reason::Resources, Reason::Priority]);
 }
 
 #[test]
 fn a_node_that_its_owner_takes_out_of_use_starts_nothing() {
     let mut d = divided([named("one")]);
-    let reason = NodeReason { text: "new fan".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+    let reason =
+        NodeReason { text: "new fan".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
     d.core.set_drains(Drains { node: Some(reason), ..Drains::default() }, d.now);
     let job = d.submit(ask());
     d.plan();
@@ -259,8 +293,10 @@ fn a_node_that_its_owner_takes_out_of_use_starts_nothing() {
 
 /// These are out of use.
 fn drained(d: &Double, cpus: &[u32], gpus: &[u32]) -> Drains {
-    let parts = NodeParts { cpus: cpus.iter().copied().collect(), gpus: gpus.iter().copied().collect() };
-    let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+    let parts =
+        NodeParts { cpus: cpus.iter().copied().collect(), gpus: gpus.iter().copied().collect() };
+    let reason =
+        NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
     Drains { node: None, parts: vec![Outage { parts, reason }] }
 }
 
@@ -271,16 +307,25 @@ fn what_its_owner_takes_out_of_use_is_given_out_no_longer_and_jobs_on_it_go_on()
     d.plan();
     let drains = drained(&d, &[0, 3], &[0]);
     d.act(|core, cx| core.set_drains(drains, cx.now));
-    let (wide, both, small) = (d.submit(ask().cpus(3)), d.submit(ask().gpus(2)), d.submit(ask().cpus(2).gpus(1)));
+    let (wide, both, small) =
+        (d.submit(ask().cpus(3)), d.submit(ask().gpus(2)), d.submit(ask().cpus(2).gpus(1)));
     d.plan();
     assert_eq!([goes_on, small].map(|id| d.state(id)), [JobState::Running; 2]);
     let alloc = d.core.job(small).unwrap().run.alloc.clone().unwrap();
     assert_eq!((alloc.cpu_ids, alloc.gpu_ids), (vec![1, 2], vec![1]));
-    assert_eq!([wide, both].map(|id| d.reason(id)), [Reason::ReqNodeNotAvail; 2], "they keep nobody else waiting");
+    assert_eq!(
+        [wide, both].map(|id| d.reason(id)),
+        [Reason::ReqNodeNotAvail; 2],
+        "they keep nobody else waiting"
+    );
     assert_eq!(d.core.closed_cpus(), 1);
     let alone = d.submit(ask().exclusive());
     [goes_on, small].into_iter().for_each(|id| d.exit(id, 0));
-    assert_eq!(d.core.job(alone).unwrap().run.alloc.as_ref().unwrap().cpu_ids, [1, 2], "all that there is");
+    assert_eq!(
+        d.core.job(alone).unwrap().run.alloc.as_ref().unwrap().cpu_ids,
+        [1, 2],
+        "all that there is"
+    );
     assert_eq!(d.core.closed_cpus(), 2);
     d.act(|core, cx| core.set_drains(Drains::default(), cx.now));
     d.exit(alone, 0);
@@ -306,9 +351,15 @@ fn parts_that_the_host_does_not_have_are_refused_with_what_there_is() {
 
 /// The machine has these CPUs of four now, and so much memory.
 fn sees(d: &mut Double, cpus: &[u32], mem_mb: u64) {
-    let places =
-        Topology::uniform(1, 4, 1).places().iter().filter(|place| cpus.contains(&place.cpu)).copied().collect();
-    d.act(|core, cx| core.on_machine_seen(Machine { topology: Topology::new(places), mem_mb }, cx.now));
+    let places = Topology::uniform(1, 4, 1)
+        .places()
+        .iter()
+        .filter(|place| cpus.contains(&place.cpu))
+        .copied()
+        .collect();
+    d.act(|core, cx| {
+        core.on_machine_seen(Machine { topology: Topology::new(places), mem_mb }, cx.now)
+    });
 }
 
 #[test]
@@ -329,7 +380,10 @@ fn what_the_machine_loses_is_given_out_no_longer_until_it_is_back() {
     // The owner's file is read again: what is lost stays so.
     let config = d.core.config().clone();
     d.act(|core, cx| core.set_config(config, cx.now));
-    assert_eq!((d.core.config().host.cpu_ids.clone(), d.core.config().host.mem_mb), (vec![0, 2, 3], 700));
+    assert_eq!(
+        (d.core.config().host.cpu_ids.clone(), d.core.config().host.mem_mb),
+        (vec![0, 2, 3], 700)
+    );
     sees(&mut d, &[0, 1, 2, 3], 1000);
     d.plan();
     assert_eq!((d.core.losses().is_empty(), d.state(last)), (true, JobState::Running));

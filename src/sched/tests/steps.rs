@@ -15,7 +15,10 @@ fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
         let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
         assert_eq!(again.unfinished_stops(), [(id, StopCause::TimeLimit)]);
         d.end(id, cause, ExitCode::OK);
-        assert_eq!((d.state(id), d.core.job(id).unwrap().run.reason), (JobState::Timeout, Reason::TimeLimit));
+        assert_eq!(
+            (d.state(id), d.core.job(id).unwrap().run.reason),
+            (JobState::Timeout, Reason::TimeLimit)
+        );
     }
 }
 
@@ -31,7 +34,12 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
     assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
     d.act(|core, cx| {
-        core.on_step_ended(key, &ExitRecord::gone(ExitCode::OK, cx.now), EndCause::NeverLaunched, cx);
+        core.on_step_ended(
+            key,
+            &ExitRecord::gone(ExitCode::OK, cx.now),
+            EndCause::NeverLaunched,
+            cx,
+        );
     });
     assert_eq!(d.core.step_of(id, client), None);
     assert_eq!(d.store.jobs[&id].steps, []);
@@ -54,7 +62,9 @@ fn steps_get_disjoint_cpus_and_wait_while_the_allocation_is_full() {
     let StepStart::Now(third, _) = create(&mut d, job, overlapping, 4).unwrap() else { panic!() };
     assert_eq!(third.step, StepId::Num(2));
     end_step(&mut d, first, ExitCode::status(4));
-    let Some(Effect::LaunchStep { step, ticket: 3, alloc }) = d.effects.last() else { panic!("{:?}", d.effects) };
+    let Some(Effect::LaunchStep { step, ticket: 3, alloc }) = d.effects.last() else {
+        panic!("{:?}", d.effects)
+    };
     assert_eq!((step.step, alloc.cpu_ids.clone()), (StepId::Num(3), vec![0]));
     assert_eq!(d.core.job(job).unwrap().run.derived_exit, ExitCode::status(4));
 }
@@ -66,10 +76,15 @@ fn a_step_that_waits_for_more_does_not_keep_back_one_that_fits() {
     d.plan();
     let StepStart::Now(first, _) = create(&mut d, job, step(2), 1).unwrap() else { panic!() };
     assert_eq!(create(&mut d, job, step(3), 2).unwrap(), StepStart::Waits);
-    assert!(matches!(create(&mut d, job, step(1), 3).unwrap(), StepStart::Now(..)), "it fits beside the first");
+    assert!(
+        matches!(create(&mut d, job, step(1), 3).unwrap(), StepStart::Now(..)),
+        "it fits beside the first"
+    );
     assert_eq!(create(&mut d, job, step(1), 4).unwrap(), StepStart::Waits);
     end_step(&mut d, first, ExitCode::OK);
-    let Some(Effect::LaunchStep { ticket, .. }) = d.effects.last() else { panic!("{:?}", d.effects) };
+    let Some(Effect::LaunchStep { ticket, .. }) = d.effects.last() else {
+        panic!("{:?}", d.effects)
+    };
     assert_eq!(*ticket, 4, "all three CPUs are not free yet");
 }
 
@@ -114,7 +129,8 @@ fn steps_that_wait_are_refused_when_their_job_ends() {
     let job = d.submit(ask().allocation());
     d.plan();
     for _ in 0..2 {
-        d.act(|core, cx| core.create_step(job, step(1), StepAsker { ticket: 7, client: None }, cx)).unwrap();
+        d.act(|core, cx| core.create_step(job, step(1), StepAsker { ticket: 7, client: None }, cx))
+            .unwrap();
     }
     d.cancel(&JobRef::job(job)).unwrap();
     assert!(d.effects.iter().any(|effect| matches!(effect, Effect::StepRefused { ticket: 7, .. })));
@@ -126,14 +142,17 @@ fn nothing_starts_in_a_suspended_job_until_it_is_resumed() {
     let mut d = Double::new(2, 1000, 0);
     let job = d.submit(ask().with(|r| r.ntasks = Some(2)).allocation());
     d.plan();
-    let Ok(StepStart::Now(first, _)) = create(&mut d, job, step(1), 1) else { panic!("the job has room") };
+    let Ok(StepStart::Now(first, _)) = create(&mut d, job, step(1), 1) else {
+        panic!("the job has room")
+    };
     d.act(|core, cx| core.suspend(&JobRef::job(job), cx)).unwrap();
     assert_eq!(create(&mut d, job, step(1), 2), Ok(StepStart::Waits));
     let hurried = StepRequest { immediate: true, ..step(1) };
     assert_eq!(create(&mut d, job, hurried, 3), Err(Refusal::Busy));
     // Not even when a step of it ends.
     end_step(&mut d, first, ExitCode::OK);
-    let launched = |d: &Double| d.effects.iter().any(|e| matches!(e, Effect::LaunchStep { ticket: 2, .. }));
+    let launched =
+        |d: &Double| d.effects.iter().any(|e| matches!(e, Effect::LaunchStep { ticket: 2, .. }));
     assert!(!launched(&d));
     d.act(|core, cx| core.resume(&JobRef::job(job), cx)).unwrap();
     assert!(launched(&d));
@@ -148,7 +167,10 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
     let sel = JobRef { job, tasks: None, step: Some(StepId::Num(0)) };
     d.cancel(&sel).unwrap();
     let key = StepKey { job, step: StepId::Num(0) };
-    assert_eq!(d.effects.last(), Some(&Effect::StopStep { step: key, cause: StopCause::Cancelled { by: 1001 } }));
+    assert_eq!(
+        d.effects.last(),
+        Some(&Effect::StopStep { step: key, cause: StopCause::Cancelled { by: 1001 } })
+    );
     assert_eq!(d.state(job), JobState::Running);
     let unknown = JobRef { step: Some(StepId::Num(9)), ..sel };
     assert_eq!(d.cancel(&unknown), Err(Refusal::UnknownStep));
@@ -160,7 +182,8 @@ fn a_gpu_out_of_use_is_no_steps() {
     let job = d.submit(ask().allocation().cpus(4).gpus(2));
     d.plan();
     let drain = |d: &mut Double, gpus: &[u32]| {
-        let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+        let reason =
+            NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
         let parts = NodeParts { gpus: gpus.iter().copied().collect(), ..NodeParts::default() };
         let outages = (!gpus.is_empty()).then_some(Outage { parts, reason });
         d.act(|core, cx| {
@@ -185,8 +208,14 @@ fn a_gpu_out_of_use_is_no_steps() {
             "srun: Invalid generic resource (gres) specification"
         ]
     );
-    assert_eq!([gpus(&mut d, with(Some(1), true)), gpus(&mut d, with(None, false))], [Some(vec![1]), Some(vec![1])]);
-    assert_eq!([gpus(&mut d, with(Some(1), false)), gpus(&mut d, with(Some(1), false))], [Some(vec![1]), None]);
+    assert_eq!(
+        [gpus(&mut d, with(Some(1), true)), gpus(&mut d, with(None, false))],
+        [Some(vec![1]), Some(vec![1])]
+    );
+    assert_eq!(
+        [gpus(&mut d, with(Some(1), false)), gpus(&mut d, with(Some(1), false))],
+        [Some(vec![1]), None]
+    );
     d.effects.clear();
     drain(&mut d, &[]);
     let launched = |effect: &Effect| matches!(effect, Effect::LaunchStep { alloc, .. } if alloc.gpu_ids == [0]);

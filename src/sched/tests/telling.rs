@@ -16,7 +16,9 @@ fn queue_of(events: &[Event]) -> Double {
 /// What was told by the command since the last look.
 fn texts(d: &mut Double) -> Vec<String> {
     let told = d.effects.iter().filter_map(|effect| match effect {
-        Effect::Tell { notice, .. } if notice.channel == Channel::Command => Some(notice.text.clone()),
+        Effect::Tell { notice, .. } if notice.channel == Channel::Command => {
+            Some(notice.text.clone())
+        }
         _ => None,
     });
     let told = told.collect();
@@ -85,10 +87,19 @@ fn an_array_is_told_when_its_last_task_is_over() {
     restart(&mut d);
     // The last two: what was counted before the restart counts on.
     d.cancel(&JobRef::job(array)).unwrap();
-    for id in d.core.jobs().filter(|job| job.run.state == JobState::Completing).map(|job| job.id).collect::<Vec<_>>() {
+    for id in d
+        .core
+        .jobs()
+        .filter(|job| job.run.state == JobState::Completing)
+        .map(|job| job.id)
+        .collect::<Vec<_>>()
+    {
         d.end(id, EndCause::Stopped, ExitCode::signal(15));
     }
-    assert_eq!(texts(&mut d), ["array 1 (sweep) has ended: 5 tasks: 2 COMPLETED, 1 FAILED, 2 CANCELLED"]);
+    assert_eq!(
+        texts(&mut d),
+        ["array 1 (sweep) has ended: 5 tasks: 2 COMPLETED, 1 FAILED, 2 CANCELLED"]
+    );
     assert!(d.store.memos.is_empty(), "{:?}", d.store.memos);
 }
 
@@ -105,7 +116,13 @@ fn a_task_that_is_requeued_after_its_end_is_counted_once() {
     d.exit(tasks[0], 0);
     d.exit(tasks[1], 0);
     let told = texts(&mut d);
-    assert_eq!(told, ["array 1 (wrap) has ended: 2 tasks: 2 COMPLETED", "the queue is empty: 2 jobs: 2 COMPLETED"]);
+    assert_eq!(
+        told,
+        [
+            "array 1 (wrap) has ended: 2 tasks: 2 COMPLETED",
+            "the queue is empty: 2 jobs: 2 COMPLETED"
+        ]
+    );
 }
 
 #[test]
@@ -120,7 +137,8 @@ fn a_chain_is_over_when_all_that_is_linked_is() {
     let alone = d.submit(ask());
     d.plan();
     let last = d.submit(ask().name("report").after(AfterAny, left).after(AfterOk, right));
-    let hopeless = d.submit(ask().after(AfterNotOk, last).with(|request| request.kill_on_invalid_dep = true));
+    let hopeless =
+        d.submit(ask().after(AfterNotOk, last).with(|request| request.kill_on_invalid_dep = true));
     d.exit(left, 1);
     d.exit(alone, 0);
     restart(&mut d);
@@ -130,7 +148,9 @@ fn a_chain_is_over_when_all_that_is_linked_is() {
     assert_eq!(d.state(hopeless), JobState::Cancelled);
     assert_eq!(
         texts(&mut d),
-        ["the chain of jobs from 1 (prepare) to 6 (wrap) has ended: 5 jobs: 3 COMPLETED, 1 FAILED, 1 CANCELLED"]
+        [
+            "the chain of jobs from 1 (prepare) to 6 (wrap) has ended: 5 jobs: 3 COMPLETED, 1 FAILED, 1 CANCELLED"
+        ]
     );
     assert!(d.store.memos.is_empty(), "{:?}", d.store.memos);
 }
@@ -143,7 +163,8 @@ fn chains_of_arrays_and_later_links_become_one() {
     let other = d.submit(ask().held());
     let join = d.submit(ask().after(AfterOk, other));
     let both = Dependency { terms: vec![on(AfterOk, other), on(AfterAny, after)], any: false };
-    d.act(|core, cx| core.update(&JobRef::job(join), &[Update::Dependency(both)], &[], cx)).unwrap();
+    d.act(|core, cx| core.update(&JobRef::job(join), &[Update::Dependency(both)], &[], cx))
+        .unwrap();
     for id in [array, other] {
         d.cancel(&JobRef::job(id)).unwrap();
     }
@@ -151,7 +172,10 @@ fn chains_of_arrays_and_later_links_become_one() {
         assert_eq!(texts(&mut d), [""; 0]);
         d.cancel(&JobRef::job(id)).unwrap();
     }
-    assert_eq!(texts(&mut d), ["the chain of jobs from 1 (wrap) to 4 (wrap) has ended: 6 jobs: 6 CANCELLED"]);
+    assert_eq!(
+        texts(&mut d),
+        ["the chain of jobs from 1 (wrap) to 4 (wrap) has ended: 6 jobs: 6 CANCELLED"]
+    );
     assert!(d.store.memos.is_empty(), "{:?}", d.store.memos);
 }
 
@@ -168,7 +192,10 @@ fn a_chain_that_never_ends_keeps_no_more_than_is_in_memory() {
     }
     assert!(d.store.memos.len() <= 4, "{:?}", d.store.memos.keys());
     d.exit(last, 0);
-    assert_eq!(texts(&mut d), ["the chain of jobs from 1 (wrap) to 51 (wrap) has ended: 51 jobs: 51 COMPLETED"]);
+    assert_eq!(
+        texts(&mut d),
+        ["the chain of jobs from 1 (wrap) to 51 (wrap) has ended: 51 jobs: 51 COMPLETED"]
+    );
 }
 
 #[test]
@@ -182,7 +209,10 @@ fn the_queue_is_told_when_it_is_empty_each_time() {
         assert_eq!(texts(&mut d), [""; 0]);
         restart(&mut d);
         d.exit(jobs[1], codes[1]);
-        let told = ["the queue is empty: 2 jobs: 2 COMPLETED", "the queue is empty: 2 jobs: 1 COMPLETED, 1 FAILED"];
+        let told = [
+            "the queue is empty: 2 jobs: 2 COMPLETED",
+            "the queue is empty: 2 jobs: 1 COMPLETED, 1 FAILED",
+        ];
         assert_eq!(texts(&mut d), [told[usize::from(id == 3)]]);
     }
     assert!(d.store.memos.is_empty());
@@ -200,7 +230,8 @@ fn what_can_never_start_is_told_once_for_each_reason_in_the_words_of_why() {
     d.plan();
     let told = texts(&mut d);
     assert_eq!(told.len(), 1, "{told:?}");
-    let want = "job 2 (late) can never start: it waits for afterok:1, which can never be: it is CANCELLED";
+    let want =
+        "job 2 (late) can never start: it waits for afterok:1, which can never be: it is CANCELLED";
     assert_eq!(told, [want]);
     restart(&mut d);
     d.plan();
@@ -273,7 +304,8 @@ fn an_array_is_mailed_as_one_unless_its_tasks_are_asked_for() {
             d.exit(*task, code);
         }
         told.extend(mails(&mut d));
-        let told: Vec<(MailKind, &str)> = told.iter().map(|(kind, id)| (*kind, id.as_str())).collect();
+        let told: Vec<(MailKind, &str)> =
+            told.iter().map(|(kind, id)| (*kind, id.as_str())).collect();
         assert_eq!(told, want, "{types}");
         assert!(d.store.memos.is_empty(), "{:?}", d.store.memos);
     }

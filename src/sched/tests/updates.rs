@@ -6,7 +6,10 @@ use crate::model::request::KeptText;
 
 /// The refusal of a partition that is not there.
 fn unknown(name: &str) -> Refusal {
-    Refusal::UnknownPartition { name: name.to_owned(), known: vec!["cpu".to_owned(), "gpu".to_owned()] }
+    Refusal::UnknownPartition {
+        name: name.to_owned(),
+        known: vec!["cpu".to_owned(), "gpu".to_owned()],
+    }
 }
 
 #[test]
@@ -30,7 +33,8 @@ fn a_new_list_of_partitions_is_taken_as_a_whole() {
 #[test]
 fn a_difference_of_the_time_limit_counts_for_each_job() {
     let mut d = Double::new(4, 1000, 0);
-    let (limited, endless) = (d.submit(ask().with(|r| r.time_limit_secs = Some(600))), d.submit(ask()));
+    let (limited, endless) =
+        (d.submit(ask().with(|r| r.time_limit_secs = Some(600))), d.submit(ask()));
     let update = |d: &mut Double, id, by| {
         let key = [Update::TimeLimitBy(by)];
         d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
@@ -48,7 +52,8 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
     let running = d.submit(ask());
     let pending = d.submit(ask());
     d.plan();
-    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx));
+    let update =
+        |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx));
     for key in [Update::JobName("x".into()), Update::Partition("gpu".into()), Update::Priority(5)] {
         assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
     }
@@ -75,7 +80,9 @@ fn a_changed_priority_changes_the_order_and_zero_holds() {
     d.submit(ask());
     d.plan();
     let (a, b) = (d.submit(ask()), d.submit(ask()));
-    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx)).unwrap();
+    let update = |d: &mut Double, id, u| {
+        d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx)).unwrap()
+    };
     update(&mut d, b, Update::Priority(100));
     assert_eq!(d.core.queue.first().map(|key| key.id), Some(b));
     d.act(|core, cx| core.top(&JobRef::job(a), cx)).unwrap();
@@ -97,7 +104,10 @@ fn the_script_of_an_array_changes_before_its_first_task_starts_and_for_all_of_th
     let whole = JobRef::job(array);
     let one = JobRef { tasks: Some(TaskSet::one(1)), ..whole.clone() };
     assert_eq!(update(&mut d, one, "new".into()), Err(Refusal::ScriptOfArray));
-    assert!(matches!(update(&mut d, whole.clone(), "x".repeat(5 << 20)), Err(Refusal::TooLong { .. })));
+    assert!(matches!(
+        update(&mut d, whole.clone(), "x".repeat(5 << 20)),
+        Err(Refusal::TooLong { .. })
+    ));
     assert_eq!(update(&mut d, JobRef::job(blocker), "new".into()), Err(Refusal::NotPending));
     update(&mut d, whole.clone(), "new".into()).unwrap();
     let tells = |d: &Double| d.core.job(array).unwrap().request.script_tasks.clone();
@@ -141,9 +151,13 @@ fn a_changed_text_is_no_longer_than_that_of_a_submission() {
         ("std_out", 4096, Update::StdOut),
         ("work_dir", 4096, Update::WorkDir),
     ] {
-        let update =
-            |d: &mut Double, len| d.act(|core, cx| core.update(&JobRef::job(id), &[key("x".repeat(len))], &[], cx));
+        let update = |d: &mut Double, len| {
+            d.act(|core, cx| core.update(&JobRef::job(id), &[key("x".repeat(len))], &[], cx))
+        };
         assert_eq!(update(&mut d, max), Ok(vec![id]));
-        assert_eq!(update(&mut d, max + 1), Err(Refusal::TooLong { what: what.to_owned(), len: max + 1, max }));
+        assert_eq!(
+            update(&mut d, max + 1),
+            Err(Refusal::TooLong { what: what.to_owned(), len: max + 1, max })
+        );
     }
 }

@@ -12,7 +12,10 @@ fn blockers(d: &Double, id: JobId) -> Vec<Blocker> {
 
 /// Reason, sentence and remedy of each.
 fn told(d: &Double, id: JobId) -> Vec<(Reason, String, Option<String>)> {
-    blockers(d, id).into_iter().map(|blocker| (blocker.reason, blocker.text, blocker.remedy)).collect()
+    blockers(d, id)
+        .into_iter()
+        .map(|blocker| (blocker.reason, blocker.text, blocker.remedy))
+        .collect()
 }
 
 #[test]
@@ -24,7 +27,8 @@ fn a_shortage_is_told_with_what_is_free_and_who_has_the_rest() {
     let wide = d.submit(ask().cpus(8));
     let narrow = d.submit(ask().cpus(2));
     d.plan();
-    let [Blocker { reason: Reason::Resources, what: What::Shortage(shortage), remedy, text }] = &blockers(&d, wide)[..]
+    let [Blocker { reason: Reason::Resources, what: What::Shortage(shortage), remedy, text }] =
+        &blockers(&d, wide)[..]
     else {
         panic!("{:?}", blockers(&d, wide))
     };
@@ -36,7 +40,9 @@ fn a_shortage_is_told_with_what_is_free_and_who_has_the_rest() {
     assert_eq!(holders[..], [holder]);
     assert_eq!(
         *text,
-        format!("waits for 8 CPUs, of which 2 CPUs are free; job {long} holds 6 CPUs until 09:00 by its time limit")
+        format!(
+            "waits for 8 CPUs, of which 2 CPUs are free; job {long} holds 6 CPUs until 09:00 by its time limit"
+        )
     );
     assert_eq!(*remedy, Some(format!("scontrol update JobId={wide} NumCPUs=2")));
     // With a limit it would be gone before the wide one starts.
@@ -54,23 +60,35 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
     let running = d.submit(ask().cpus(4));
     d.plan();
     let begin = d.now.plus_secs(600);
-    let job = d.submit(ask().cpus(2).held().after(AfterOk, running).with(|request| request.begin = Some(begin)));
+    let job = d.submit(
+        ask().cpus(2).held().after(AfterOk, running).with(|request| request.begin = Some(begin)),
+    );
     d.plan();
     let words = |reason, text: String, remedy: &str| (reason, text, Some(remedy.to_owned()));
     let update = |change: &str| format!("scontrol update JobId={job} {change}");
     assert_eq!(
         told(&d, job),
         [
-            words(Reason::JobHeldUser, "its user holds it".to_owned(), &format!("scontrol release {job}")),
+            words(
+                Reason::JobHeldUser,
+                "its user holds it".to_owned(),
+                &format!("scontrol release {job}")
+            ),
             words(
                 Reason::Dependency,
                 format!("it waits for afterok:{running} (it runs and has no time limit)"),
                 &update("Dependency=")
             ),
-            words(Reason::BeginTime, "it is not to start before 08:10".to_owned(), &update("StartTime=now")),
+            words(
+                Reason::BeginTime,
+                "it is not to start before 08:10".to_owned(),
+                &update("StartTime=now")
+            ),
             (
                 Reason::Resources,
-                format!("waits for 2 CPUs, of which 0 CPUs are free; job {running} holds 4 CPUs and has no time limit"),
+                format!(
+                    "waits for 2 CPUs, of which 0 CPUs are free; job {running} holds 4 CPUs and has no time limit"
+                ),
                 None
             ),
         ]
@@ -78,7 +96,12 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
     d.exit(running, 1);
     let [
         _,
-        Blocker { reason: Reason::DependencyNeverSatisfied, what: What::Dependency { any: false, on }, text, .. },
+        Blocker {
+            reason: Reason::DependencyNeverSatisfied,
+            what: What::Dependency { any: false, on },
+            text,
+            ..
+        },
         ..,
     ] = &blockers(&d, job)[..]
     else {
@@ -91,7 +114,8 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
 #[test]
 fn what_the_owner_has_decided_is_told_with_its_figures() {
     let mut d = Double::with(|config| {
-        config.limits = vec![Limit { account: Some("lab".to_owned()), jobs: Some(1), ..Limit::default() }];
+        config.limits =
+            vec![Limit { account: Some("lab".to_owned()), jobs: Some(1), ..Limit::default() }];
         let mut partitions = config.partitions.clone();
         partitions[0].max_time_secs = Some(3600);
         config.set_partitions(partitions);
@@ -105,7 +129,8 @@ fn what_the_owner_has_decided_is_told_with_its_figures() {
         "the limit \"Account=lab MaxJobs=1\" is reached: 1 job with 1 CPU run, and it needs 1 CPU"
     );
     let update = format!("scontrol update JobId={long} TimeLimit=60");
-    let text = "its time limit is 120 minutes, and partition cpu allows 60 minutes at most".to_owned();
+    let text =
+        "its time limit is 120 minutes, and partition cpu allows 60 minutes at most".to_owned();
     assert_eq!(told(&d, long), [(Reason::PartitionTimeLimit, text, Some(update))]);
     let array = d.submit(ask().limit(60).array(0, 9, Some(2)));
     d.plan();
@@ -121,5 +146,8 @@ fn a_singleton_names_those_before_it() {
     let first = d.submit(ask());
     let single = d.submit(ask().singleton());
     d.plan();
-    assert_eq!(told(&d, single)[0].1, format!("it waits for singleton (1 job of its name before it: {first})"));
+    assert_eq!(
+        told(&d, single)[0].1,
+        format!("it waits for singleton (1 job of its name before it: {first})")
+    );
 }

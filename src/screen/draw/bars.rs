@@ -14,7 +14,8 @@ pub struct Segment {
 }
 
 /// The colours that jobs are told apart by.
-const COLOURS: [Color; 6] = [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta, Color::Blue, Color::LightRed];
+const COLOURS: [Color; 6] =
+    [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta, Color::Blue, Color::LightRed];
 
 /// The colour of the job of this number.
 pub fn colour(theme: Theme, job: u32) -> Style {
@@ -27,12 +28,15 @@ pub fn draw(to: &mut Buffer, area: Rect, theme: Theme, whole: f64, segments: &[S
         return;
     }
     let (full, other, empty) = if theme.ascii { ("#", "=", ".") } else { ("█", "▓", "░") };
-    let cells = |amount: f64| if whole > 0.0 { amount / whole * f64::from(area.width) } else { 0.0 };
+    let cells =
+        |amount: f64| if whole > 0.0 { amount / whole * f64::from(area.width) } else { 0.0 };
     let (mut sum, mut x) = (0.0, 0u16);
     for segment in segments {
         sum += segment.amount;
         // What is there at all is seen.
-        let end = (cells(sum).round() as u16).max(if segment.amount > 0.0 { x + 1 } else { x }).min(area.width);
+        let end = (cells(sum).round() as u16)
+            .max(if segment.amount > 0.0 { x + 1 } else { x })
+            .min(area.width);
         while x < end {
             let filling = if segment.odd { other } else { full };
             to.set_stringn(area.x + x, area.y, filling, 1, segment.style);

@@ -22,14 +22,43 @@ pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     let bar = (area.width / 3).clamp(10, 60);
     let total = node.host.tres();
     let load = f64::from(node.load_centi) / 100.0;
-    let busy = screen.cpu_share.map(|share| format!(", {:.0}% used", share * 100.0)).unwrap_or_default();
+    let busy =
+        screen.cpu_share.map(|share| format!(", {:.0}% used", share * 100.0)).unwrap_or_default();
     let cpus = format!("{}/{} given out{busy}, load {load:.2}", node.allocated.cpus, total.cpus);
-    let free = row(screen, to, area, 0, bar, ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)), &cpus);
+    let free = row(
+        screen,
+        to,
+        area,
+        0,
+        bar,
+        ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)),
+        &cpus,
+    );
     last_hour(screen, to, free, 0, f64::from(total.cpus), |bin| bin.cpus);
     let used = node.host.machine_mem_mb.max(total.mem_mb).saturating_sub(node.free_mem_mb);
-    let memory = format!("{}/{} given out, {} used", size(node.allocated.mem_mb), size(total.mem_mb), size(used));
-    let free = row(screen, to, area, 1, bar, ("MEM", total.mem_mb as f64, &|job| job.tres.mem_mb as f64), &memory);
-    last_hour(screen, to, free, 1, node.host.machine_mem_mb.max(total.mem_mb) as f64 * 1024.0, |bin| bin.mem_kb);
+    let memory = format!(
+        "{}/{} given out, {} used",
+        size(node.allocated.mem_mb),
+        size(total.mem_mb),
+        size(used)
+    );
+    let free = row(
+        screen,
+        to,
+        area,
+        1,
+        bar,
+        ("MEM", total.mem_mb as f64, &|job| job.tres.mem_mb as f64),
+        &memory,
+    );
+    last_hour(
+        screen,
+        to,
+        free,
+        1,
+        node.host.machine_mem_mb.max(total.mem_mb) as f64 * 1024.0,
+        |bin| bin.mem_kb,
+    );
     for (i, gpu) in (2..).zip(node.host.gpus.iter().take(MOST_GPUS)) {
         gpu_row(screen, to, area, i, bar, node, gpu.id);
     }
@@ -48,9 +77,19 @@ const HOUR: u16 = 30;
 const HOUR_NAME: &str = "last hour ";
 
 /// The last hour in bars, where there is room for it.
-fn last_hour(screen: &Screen, to: &mut Buffer, rest: Rect, at: u16, top: f64, amount: impl Fn(&HostBin) -> f64) {
+fn last_hour(
+    screen: &Screen,
+    to: &mut Buffer,
+    rest: Rect,
+    at: u16,
+    top: f64,
+    amount: impl Fn(&HostBin) -> f64,
+) {
     let name = HOUR_NAME.len() as u16;
-    let Some((now, spans)) = screen.picture.host_use.as_ref().filter(|_| rest.width > HOUR + name) else { return };
+    let Some((now, spans)) = screen.picture.host_use.as_ref().filter(|_| rest.width > HOUR + name)
+    else {
+        return;
+    };
     let from = now.plus_us(-(HOST_WINDOW.cast_signed() * 1_000_000));
     let found = HostUse::within(spans, from, *now, HOUR.into());
     if found.whole.is_none() || at >= rest.height {
@@ -62,13 +101,26 @@ fn last_hour(screen: &Screen, to: &mut Buffer, rest: Rect, at: u16, top: f64, am
     let seen = |value: Option<f64>| value.map_or(0.0, |value| value.max(f64::MIN_POSITIVE));
     let values = found.column(amount).into_iter().map(seen).collect();
     let plot = Plot { title: String::new(), values, top };
-    plot.draw(to, Rect { x: left, y: rest.y + at, width: HOUR, height: 1 }, screen.theme.ascii, Style::new());
+    plot.draw(
+        to,
+        Rect { x: left, y: rest.y + at, width: HOUR, height: 1 },
+        screen.theme.ascii,
+        Style::new(),
+    );
 }
 
 type Amount<'a> = (&'static str, f64, &'a dyn Fn(&JobView) -> f64);
 
 /// What is right of it and free.
-fn row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, what: Amount<'_>, text: &str) -> Rect {
+fn row(
+    screen: &Screen,
+    to: &mut Buffer,
+    area: Rect,
+    at: u16,
+    bar: u16,
+    what: Amount<'_>,
+    text: &str,
+) -> Rect {
     let (name, whole, of) = what;
     line(to, area, at, name, screen.theme.strong());
     if at >= area.height || area.width < NAME + bar {
@@ -78,10 +130,15 @@ fn row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, what: Am
     let jobs: Vec<&JobView> = screen.picture.running().filter(|job| of(job) > 0.0).collect();
     let segments: Vec<Segment> = (0..)
         .zip(&jobs)
-        .map(|(i, job)| Segment { amount: of(job), style: bars::colour(screen.theme, job.id.0), odd: i % 2 == 1 })
+        .map(|(i, job)| Segment {
+            amount: of(job),
+            style: bars::colour(screen.theme, job.id.0),
+            odd: i % 2 == 1,
+        })
         .collect();
     bars::draw(to, place, screen.theme, whole, &segments);
-    let mut rest = Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
+    let mut rest =
+        Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
     line(to, rest, at, text, Style::new());
     // By whom, as far as there is room.
     skip(&mut rest, text.len() + 2);
@@ -99,7 +156,15 @@ fn skip(rest: &mut Rect, by: usize) {
     rest.width -= by;
 }
 
-fn gpu_row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, node: &NodeView, gpu: u32) {
+fn gpu_row(
+    screen: &Screen,
+    to: &mut Buffer,
+    area: Rect,
+    at: u16,
+    bar: u16,
+    node: &NodeView,
+    gpu: u32,
+) {
     line(to, area, at, &format!("GPU{gpu}"), screen.theme.strong());
     if at >= area.height || area.width < NAME + bar {
         return;
@@ -119,8 +184,10 @@ fn gpu_row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, node
         jobs => jobs.iter().map(|job| label(job)).collect::<Vec<_>>().join(" "),
     };
     let used = busy.map(|busy| format!(", {busy}% used")).unwrap_or_default();
-    let model = node.host.gpus.iter().find(|known| known.id == gpu).and_then(|gpu| gpu.model.as_deref());
+    let model =
+        node.host.gpus.iter().find(|known| known.id == gpu).and_then(|gpu| gpu.model.as_deref());
     let text = format!("{whom}{used}  {}", model.unwrap_or_default());
-    let rest = Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
+    let rest =
+        Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
     line(to, rest, at, text.trim_end(), Style::new());
 }

@@ -76,7 +76,9 @@ fn lists(screen: &Screen, to: &mut Buffer) {
 }
 
 fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
-    let count = |place: Place| screen.panes.iter().find(|pane| pane.place == place).map_or(0, |pane| pane.count);
+    let count = |place: Place| {
+        screen.panes.iter().find(|pane| pane.place == place).map_or(0, |pane| pane.count)
+    };
     let node = screen.picture.node.as_ref();
     let name = node.map_or("", |node| node.host.name.as_str());
     let text = format!(
@@ -94,7 +96,13 @@ fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
     if let Some(alert) = alert {
         let from = u16::try_from(text.len() + 2).unwrap_or(u16::MAX).min(area.width);
         let rest = Rect { x: area.x + from, width: area.width - from, ..area };
-        line(to, rest, 0, &super::log::shown(&alert), screen.theme.fg(Color::Red).add_modifier(Modifier::BOLD));
+        line(
+            to,
+            rest,
+            0,
+            &super::log::shown(&alert),
+            screen.theme.fg(Color::Red).add_modifier(Modifier::BOLD),
+        );
     }
 }
 
@@ -102,10 +110,16 @@ fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
 fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
     let theme = screen.theme;
     let (text, style) = match (&screen.question, &screen.typing, &screen.message) {
-        (Some(question), _, _) => (question.text.clone(), theme.fg(Color::Red).add_modifier(Modifier::BOLD)),
-        (_, Some(Typing::Filter), _) => (format!("show what has in it: {}_", screen.filter), theme.strong()),
+        (Some(question), _, _) => {
+            (question.text.clone(), theme.fg(Color::Red).add_modifier(Modifier::BOLD))
+        }
+        (_, Some(Typing::Filter), _) => {
+            (format!("show what has in it: {}_", screen.filter), theme.strong())
+        }
         (_, Some(Typing::Search(text)), _) => (format!("search: {text}_"), theme.strong()),
-        (None, None, None) if searching(screen).is_some() => (searching(screen).unwrap_or_default(), theme.strong()),
+        (None, None, None) if searching(screen).is_some() => {
+            (searching(screen).unwrap_or_default(), theme.strong())
+        }
         (_, _, Some(message)) => (message.clone(), theme.strong()),
         (None, None, None) => (sentence(screen), theme.weak()),
     };
@@ -122,7 +136,9 @@ fn searching(screen: &Screen) -> Option<String> {
 
 /// What there is to say of the chosen job.
 fn sentence(screen: &Screen) -> String {
-    let Some(job) = screen.chosen().and_then(|id| screen.picture.detailed(id)) else { return String::new() };
+    let Some(job) = screen.chosen().and_then(|id| screen.picture.detailed(id)) else {
+        return String::new();
+    };
     let blocker = job.blockers.first().map(|blocker| blocker.text.as_str());
     let words = job.run.system_comment.as_deref().or(blocker).unwrap_or_default();
     let label = super::picture::label(job);

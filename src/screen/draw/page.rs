@@ -59,7 +59,12 @@ fn plots(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
     let (Some(job), Some(series)) = (screen.picture.detailed(page.job), series) else { return };
     for (row, plot) in (0..area.height).zip(plot::of_job(job, &series)) {
         line(to, Rect { width: figures, ..area }, row, &plot.title, screen.theme.strong());
-        plot.draw(to, Rect { y: area.y + row, ..right }, screen.theme.ascii, bars::colour(screen.theme, page.job.0));
+        plot.draw(
+            to,
+            Rect { y: area.y + row, ..right },
+            screen.theme.ascii,
+            bars::colour(screen.theme, page.job.0),
+        );
     }
 }
 

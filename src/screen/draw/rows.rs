@@ -109,8 +109,11 @@ fn columns(place: Place, width: u16) -> Vec<(Field, u16)> {
             (Ago, 85),
         ],
     };
-    let mut columns: Vec<(Field, u16)> =
-        all.iter().filter(|(_, least)| width >= *least).map(|(field, _)| (*field, field.form().1)).collect();
+    let mut columns: Vec<(Field, u16)> = all
+        .iter()
+        .filter(|(_, least)| width >= *least)
+        .map(|(field, _)| (*field, field.form().1))
+        .collect();
     let taken: u16 = columns.iter().map(|(_, width)| width + 1).sum::<u16>() + 1;
     let mut left = width.saturating_sub(taken);
     for (wanted, most) in [
@@ -137,11 +140,26 @@ pub fn draw(screen: &Screen, pane: &Pane, is_focused: bool, to: &mut Buffer, are
     for (i, row) in pane.shown(lines).enumerate() {
         let y = 1 + u16::try_from(i).unwrap_or(u16::MAX);
         let is_chosen = is_focused && pane.top + i == pane.at;
-        draw_row(screen, pane, row, is_chosen, to, Rect { y: area.y + y, height: 1, ..area }, &columns);
+        draw_row(
+            screen,
+            pane,
+            row,
+            is_chosen,
+            to,
+            Rect { y: area.y + y, height: 1, ..area },
+            &columns,
+        );
     }
 }
 
-fn heading(screen: &Screen, pane: &Pane, is_focused: bool, to: &mut Buffer, area: Rect, columns: &[(Field, u16)]) {
+fn heading(
+    screen: &Screen,
+    pane: &Pane,
+    is_focused: bool,
+    to: &mut Buffer,
+    area: Rect,
+    columns: &[(Field, u16)],
+) {
     let theme = screen.theme;
     let style = if is_focused { theme.chosen(theme.strong()) } else { theme.strong() };
     let mut text = String::from(" ");
@@ -159,13 +177,20 @@ fn heading(screen: &Screen, pane: &Pane, is_focused: bool, to: &mut Buffer, area
         Sort::Queue => String::new(),
         sort => format!(" by {}", sort.name()),
     };
-    let kept = if screen.filter.is_empty() { String::new() } else { format!(" with {:?}", screen.filter) };
+    let kept =
+        if screen.filter.is_empty() { String::new() } else { format!(" with {:?}", screen.filter) };
     line(to, area, 0, &" ".repeat(area.width.into()), style);
     line(to, area, 0, &text, style);
     // The name of the list stands where the number's heading is.
     let at = if pane.place == Place::Waiting { 7 } else { 1 };
     let title = format!("{name}{order}{kept} ");
-    line(to, Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area }, 0, &title, style);
+    line(
+        to,
+        Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area },
+        0,
+        &title,
+        style,
+    );
 }
 
 fn draw_row(
@@ -210,13 +235,16 @@ fn bar(screen: &Screen, row: Row, to: &mut Buffer, area: Rect) {
     match row.key {
         Key::Job(id) => {
             let Some(job) = screen.picture.jobs.get(&id) else { return };
-            let Some(limit) = job.request.time_limit_secs.filter(|limit| *limit > 0) else { return };
+            let Some(limit) = job.request.time_limit_secs.filter(|limit| *limit > 0) else {
+                return;
+            };
             let share = job.elapsed(screen.now()).as_secs_f64() / limit as f64;
             bars::single(to, area, theme, share, bars::colour(theme, id.0));
         }
         Key::Array(array) => {
             let progress = screen.picture.progress(array);
-            let part = |amount: usize, style, odd| bars::Segment { amount: amount as f64, style, odd };
+            let part =
+                |amount: usize, style, odd| bars::Segment { amount: amount as f64, style, odd };
             let failed = progress.failed.min(progress.done());
             let segments = [
                 part(progress.done() - failed, theme.state(JobState::Completed), false),
@@ -241,7 +269,9 @@ fn job_cell(screen: &Screen, field: Field, id: JobId, row: Row) -> (String, Styl
         Field::Partition => plain(job.partition.clone()),
         Field::Cpus => plain(job.tres.cpus.to_string()),
         Field::Memory => plain(host::size(job.tres.mem_mb)),
-        Field::Gpus => plain(if job.tres.gpus > 0 { job.tres.gpus.to_string() } else { String::new() }),
+        Field::Gpus => {
+            plain(if job.tres.gpus > 0 { job.tres.gpus.to_string() } else { String::new() })
+        }
         Field::Position => plain(row.position.map(|n| n.to_string()).unwrap_or_default()),
         Field::State => (job.run.state.name().to_owned(), theme.state(job.run.state)),
         Field::CpuUse | Field::MemUse | Field::GpuUse => plain(use_cell(screen, field, job)),
@@ -282,18 +312,22 @@ fn use_cell(screen: &Screen, field: Field, job: &JobView) -> String {
     let Some(now) = screen.picture.usage.get(&job.id) else { return String::new() };
     match field {
         Field::CpuUse => {
-            let share = |cpus: f64| format!("{:.0}", cpus * 100.0 / f64::from(job.tres.cpus.max(1)));
+            let share =
+                |cpus: f64| format!("{:.0}", cpus * 100.0 / f64::from(job.tres.cpus.max(1)));
             now.cpus.map(share).unwrap_or_default()
         }
-        Field::MemUse => format!("{}/{}", host::size(now.mem_kb / 1024), host::size(job.tres.mem_mb)),
+        Field::MemUse => {
+            format!("{}/{}", host::size(now.mem_kb / 1024), host::size(job.tres.mem_mb))
+        }
         _ => now.gpu.map(|busy| busy.to_string()).unwrap_or_default(),
     }
 }
 
 fn ended_cell(screen: &Screen, field: Field, job: &JobView, detailed: &JobView) -> String {
     let usage = seff::recorded_usage(detailed);
-    let percent =
-        |part: f64, whole: f64| if whole > 0.0 { format!("{:.0}", part / whole * 100.0) } else { String::new() };
+    let percent = |part: f64, whole: f64| {
+        if whole > 0.0 { format!("{:.0}", part / whole * 100.0) } else { String::new() }
+    };
     let wall = job.elapsed(screen.now());
     let is_known = screen.picture.details.contains_key(&job.id) && !wall.is_zero();
     match field {
@@ -306,7 +340,9 @@ fn ended_cell(screen: &Screen, field: Field, job: &JobView, detailed: &JobView) 
             let busy = usage.user_us.saturating_add(usage.system_us) as f64;
             percent(busy, wall.as_micros() as f64 * f64::from(job.tres.cpus))
         }
-        Field::MemShare if is_known => percent(usage.max_rss_kb as f64, job.tres.mem_mb as f64 * 1024.0),
+        Field::MemShare if is_known => {
+            percent(usage.max_rss_kb as f64, job.tres.mem_mb as f64 * 1024.0)
+        }
         Field::Ago => {
             let ago = job.run.end.map(|end| time::short(screen.now().since(end).as_secs()));
             ago.map(|ago| format!("{ago} ago")).unwrap_or_default()
@@ -316,12 +352,20 @@ fn ended_cell(screen: &Screen, field: Field, job: &JobView, detailed: &JobView) 
 }
 
 /// Of several records of an array in one row.
-fn array_cell(screen: &Screen, pane: &Pane, field: Field, array: JobId, row: Row) -> (String, Style) {
+fn array_cell(
+    screen: &Screen,
+    pane: &Pane,
+    field: Field,
+    array: JobId,
+    row: Row,
+) -> (String, Style) {
     let Some(group) = pane.group(array) else { return (String::new(), Style::new()) };
     let first = group.first().and_then(|id| screen.picture.jobs.get(&id));
     let progress = screen.picture.progress(array);
     let text = match field {
-        Field::Id => format!("{} {array}_({})", if pane.is_open(array) { "-" } else { "+" }, group.tasks),
+        Field::Id => {
+            format!("{} {array}_({})", if pane.is_open(array) { "-" } else { "+" }, group.tasks)
+        }
         Field::Name => first.map(|job| job.request.name.clone()).unwrap_or_default(),
         Field::User => first.map(|job| job.request.user.clone()).unwrap_or_default(),
         Field::Partition => first.map(|job| job.partition.clone()).unwrap_or_default(),

@@ -13,7 +13,9 @@ use proptest::prelude::*;
 fn record(id: u32, kind: u8) -> JobView {
     let array = 100 + u32::from(kind % 2);
     let name = format!("x{}", id % 3);
-    let spec = || Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..50).collect::<Vec<u32>>()), limit: None });
+    let spec = || {
+        Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..50).collect::<Vec<u32>>()), limit: None })
+    };
     let plain = || job(id, &name).with(|job| job.priority = id % 4);
     let task = || job(id, &name).asks(|asked| asked.array = spec()).task(array, id);
     let failed = ExitCode { status: 3, signal: 0 };
@@ -21,10 +23,14 @@ fn record(id: u32, kind: u8) -> JobView {
         0 => plain().reason(Reason::Resources).build(),
         1 => plain().reason(Reason::JobHeldUser).build(),
         2 => plain().running(i64::from(id % 5)).build(),
-        3 => plain().ended(JobState::Completed, Reason::None, ExitCode::OK, 100, i64::from(id % 5)).build(),
+        3 => plain()
+            .ended(JobState::Completed, Reason::None, ExitCode::OK, 100, i64::from(id % 5))
+            .build(),
         4 => task().reason(Reason::Resources).build(),
         5 => task().running(i64::from(id % 5)).build(),
-        _ => task().ended(JobState::Failed, Reason::NonZeroExitCode, failed, 100, i64::from(id % 5)).build(),
+        _ => task()
+            .ended(JobState::Failed, Reason::NonZeroExitCode, failed, 100, i64::from(id % 5))
+            .build(),
     }
 }
 
@@ -84,11 +90,18 @@ proptest! {
 fn a_position_is_that_in_the_queue_whatever_is_shown() {
     let mut picture = Picture::default();
     for (id, priority) in [(1, 5), (2, 9), (3, 7)] {
-        put(&mut picture, job(id, &format!("j{id}")).reason(Reason::Priority).with(|j| j.priority = priority).build());
+        put(
+            &mut picture,
+            job(id, &format!("j{id}"))
+                .reason(Reason::Priority)
+                .with(|j| j.priority = priority)
+                .build(),
+        );
     }
     put(&mut picture, job(4, "held").reason(Reason::JobHeldUser).build());
     let mut pane = Pane::new(Place::Waiting);
-    let shown = |pane: &Pane| rows(pane).iter().map(|row| (row.key, row.position)).collect::<Vec<_>>();
+    let shown =
+        |pane: &Pane| rows(pane).iter().map(|row| (row.key, row.position)).collect::<Vec<_>>();
     let row = |id, position| (Key::Job(JobId(id)), position);
     pane.fill(&picture, "");
     assert_eq!(shown(&pane), [row(2, Some(1)), row(3, Some(2)), row(1, Some(3)), row(4, None)]);

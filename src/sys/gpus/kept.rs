@@ -26,7 +26,10 @@ impl Places {
             Ok((boot, gpus)) if self.count.is_none() && boot == clock::boot_id() => gpus,
             Ok(_) => Vec::new(),
             Err(why) => {
-                log::warn!("{} is left aside, and GPUs have the numbers of their places: {why}", path.display());
+                log::warn!(
+                    "{} is left aside, and GPUs have the numbers of their places: {why}",
+                    path.display()
+                );
                 Vec::new()
             }
         }
@@ -42,7 +45,10 @@ impl Places {
         let fresh = path.with_extension("new");
         let text = serde_json::to_vec(&(clock::boot_id(), gpus)).unwrap_or_default();
         if let Err(e) = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)) {
-            log::warn!("the numbers of the GPUs are not kept for the next daemon: {}: {e}", path.display());
+            log::warn!(
+                "the numbers of the GPUs are not kept for the next daemon: {}: {e}",
+                path.display()
+            );
         }
     }
 }

@@ -12,14 +12,18 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 /// Where `nvidia-smi` is looked for, in this order.
-const PLACES: [&str; 4] = ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"];
+const PLACES: [&str; 4] =
+    ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"];
 
 const FORMAT: &str = "--format=csv,noheader,nounits";
 
 /// What is asked of it. Drivers before 450 do not know the last field.
-const GPUS: [&str; 2] =
-    ["--query-gpu=index,name,uuid,memory.total,memory.free,utilization.gpu,mig.mode.current", FORMAT];
-const GPUS_OF_OLD: [&str; 2] = ["--query-gpu=index,name,uuid,memory.total,memory.free,utilization.gpu", FORMAT];
+const GPUS: [&str; 2] = [
+    "--query-gpu=index,name,uuid,memory.total,memory.free,utilization.gpu,mig.mode.current",
+    FORMAT,
+];
+const GPUS_OF_OLD: [&str; 2] =
+    ["--query-gpu=index,name,uuid,memory.total,memory.free,utilization.gpu", FORMAT];
 const PROCESSES: [&str; 2] = ["--query-compute-apps=pid,gpu_uuid,used_memory", FORMAT];
 const SLICES: [&str; 1] = ["-L"];
 
@@ -143,8 +147,13 @@ fn divide(lines: Vec<Line>, listing: &str) -> Vec<Line> {
     let mut all = Vec::new();
     for line in lines {
         if line.is_divided {
-            let own = slices.iter().filter(|(parent, _)| *parent == line.seen.gpu.id).map(|(_, slice)| slice.clone());
-            all.extend(own.map(|gpu| Line { seen: Seen { gpu, ..Seen::default() }, is_divided: false }));
+            let own = slices
+                .iter()
+                .filter(|(parent, _)| *parent == line.seen.gpu.id)
+                .map(|(_, slice)| slice.clone());
+            all.extend(
+                own.map(|gpu| Line { seen: Seen { gpu, ..Seen::default() }, is_divided: false }),
+            );
         } else {
             let Line { mut seen, is_divided } = line;
             seen.gpu.handle.clone_from(&seen.gpu.uuid);
@@ -159,7 +168,8 @@ fn parse_slice(line: &str) -> Option<Gpu> {
     let (profile, rest) = line.trim().strip_prefix("MIG ")?.split_once(char::is_whitespace)?;
     let uuid = rest.split_once("UUID: ")?.1.trim_end_matches(')').to_owned();
     // `1g.10gb`, `1g.10gb+me`: gigabytes.
-    let digits = profile.split_once('.').map_or("", |(_, memory)| memory.split("gb").next().unwrap_or(""));
+    let digits =
+        profile.split_once('.').map_or("", |(_, memory)| memory.split("gb").next().unwrap_or(""));
     let mem_mb = digits.parse::<u64>().map_or(0, |gb| gb.saturating_mul(1024));
     let (model, handle) = (feature_word(profile), Some(uuid.clone()));
     Some(Gpu { model, mem_mb, uuid: Some(uuid), handle, ..Gpu::default() })
@@ -192,8 +202,13 @@ mod tests {
 
     #[test]
     fn gpus_come_in_order_with_their_models() {
-        let gpus = gpus("1, NVIDIA GeForce RTX 4090, GPU-b\n0, NVIDIA H200, GPU-a, 143771, 143000, 3, Disabled\n");
-        assert_eq!(gpus.iter().map(|g| (g.id, g.mem_mb)).collect::<Vec<_>>(), [(0, 143_771), (1, 0)]);
+        let gpus = gpus(
+            "1, NVIDIA GeForce RTX 4090, GPU-b\n0, NVIDIA H200, GPU-a, 143771, 143000, 3, Disabled\n",
+        );
+        assert_eq!(
+            gpus.iter().map(|g| (g.id, g.mem_mb)).collect::<Vec<_>>(),
+            [(0, 143_771), (1, 0)]
+        );
         assert_eq!(gpus[0].model.as_deref(), Some("nvidia_h200"));
         assert_eq!(gpus[1].model.as_deref(), Some("nvidia_geforce_rtx_4090"));
     }
@@ -206,8 +221,9 @@ mod tests {
 
     #[test]
     fn a_gpu_is_told_with_what_is_used_of_it_and_by_whom() {
-        let lines =
-            parse("0, NVIDIA H200, GPU-a, 1000, 900, 42, Disabled\n1, NVIDIA H200, GPU-b, 1000 MiB, [N/A], [N/A]\n");
+        let lines = parse(
+            "0, NVIDIA H200, GPU-a, 1000, 900, 42, Disabled\n1, NVIDIA H200, GPU-b, 1000 MiB, [N/A], [N/A]\n",
+        );
         let mut seen: Vec<Seen> = lines.into_iter().map(|line| line.seen).collect();
         add_processes(&mut seen, "12, GPU-a, 60\n13, GPU-a, [N/A]\nnone\n14, GPU-x, 1\n");
         assert_eq!((seen[0].used_mb, seen[0].busy), (Some(100), Some(42)));
@@ -227,9 +243,13 @@ mod tests {
              GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-b)\n";
         let gpus: Vec<Gpu> = divide(lines, listing).into_iter().map(|line| line.seen.gpu).collect();
         let told = |gpu: &Gpu| (gpu.id, gpu.model.clone().unwrap(), gpu.mem_mb, gpu.visible_as());
+        let expected = [
+            (0, "3g.40gb", 40_960, "MIG-1"),
+            (1, "1g.10gb_me", 10_240, "MIG-2"),
+            (2, "nvidia_a100", 81_920, "GPU-b"),
+        ];
         let expected =
-            [(0, "3g.40gb", 40_960, "MIG-1"), (1, "1g.10gb_me", 10_240, "MIG-2"), (2, "nvidia_a100", 81_920, "GPU-b")];
-        let expected = expected.map(|(id, model, mb, name)| (id, model.to_owned(), mb, name.to_owned()));
+            expected.map(|(id, model, mb, name)| (id, model.to_owned(), mb, name.to_owned()));
         assert_eq!(gpus.iter().map(told).collect::<Vec<_>>(), expected);
     }
 
@@ -263,7 +283,12 @@ mod tests {
     fn a_program_that_fails_is_an_error_and_one_that_answers_is_heard() {
         let dir = tempfile::tempdir().unwrap();
         let program = script(&dir, "exit 9");
-        assert!(answer(&program, Duration::from_secs(10)).unwrap_err().to_string().contains("exit status: 9"));
+        assert!(
+            answer(&program, Duration::from_secs(10))
+                .unwrap_err()
+                .to_string()
+                .contains("exit status: 9")
+        );
         let program = script(&dir, "echo 0, NVIDIA H200, GPU-x");
         assert_eq!(answer(&program, Duration::from_secs(10)).unwrap().len(), 1);
     }
@@ -271,7 +296,10 @@ mod tests {
     #[test]
     fn an_old_driver_is_asked_for_what_it_knows() {
         let dir = tempfile::tempdir().unwrap();
-        let program = script(&dir, "case $1 in *mig*) exit 2;; esac; echo 0, Tesla K80, GPU-x, 11441, 11000, 0");
+        let program = script(
+            &dir,
+            "case $1 in *mig*) exit 2;; esac; echo 0, Tesla K80, GPU-x, 11441, 11000, 0",
+        );
         assert_eq!(answer(&program, Duration::from_secs(10)).unwrap()[0].gpu.mem_mb, 11_441);
     }
 }

@@ -14,7 +14,8 @@ const EACH: usize = 50;
 /// How long each submission took.
 fn crowd(lab: &Lab) -> Vec<Duration> {
     let root = lab.path("root");
-    let mut sockets: Vec<_> = (0..CLIENTS).map(|_| wire::connect(&root).expect("the daemon")).collect();
+    let mut sockets: Vec<_> =
+        (0..CLIENTS).map(|_| wire::connect(&root).expect("the daemon")).collect();
     let mut sent = vec![Instant::now(); CLIENTS];
     let mut left = vec![EACH; CLIENTS];
     let mut times = Vec::with_capacity(CLIENTS * EACH);
@@ -23,7 +24,8 @@ fn crowd(lab: &Lab) -> Vec<Duration> {
         socket.write_all(&submission(i)).expect("the daemon reads");
     }
     while times.len() < CLIENTS * EACH {
-        let mut polled: Vec<PollFd> = sockets.iter().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)).collect();
+        let mut polled: Vec<PollFd> =
+            sockets.iter().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)).collect();
         poll(&mut polled, PollTimeout::NONE).expect("poll");
         let ready: Vec<usize> = (0..CLIENTS).filter(|i| polled[*i].any() == Some(true)).collect();
         for i in ready {

@@ -36,7 +36,11 @@ pub struct Queues {
 
 impl Queues {
     pub fn named(&self) -> [(&'static str, &Lab); 3] {
-        [("empty queue", &self.empty), ("1,000,000 tasks wait", &self.array), ("100,000 mixed wait", &self.mixed)]
+        [
+            ("empty queue", &self.empty),
+            ("1,000,000 tasks wait", &self.array),
+            ("100,000 mixed wait", &self.mixed),
+        ]
     }
 }
 
@@ -63,7 +67,20 @@ impl Labs {
             let tasks = format!("0-{}", TASKS - 1);
             array.run(
                 "sbatch",
-                &["-a", &tasks, "-n", "2", "--mem", "64", "-t", "5", "-o", "/dev/null", "--wrap", "true"],
+                &[
+                    "-a",
+                    &tasks,
+                    "-n",
+                    "2",
+                    "--mem",
+                    "64",
+                    "-t",
+                    "5",
+                    "-o",
+                    "/dev/null",
+                    "--wrap",
+                    "true",
+                ],
             );
             Queues { empty: crowded(), array, mixed: mixed() }
         })
@@ -88,7 +105,12 @@ impl Labs {
 /// shape has to be looked at.
 fn crowded() -> Lab {
     let lab = Lab::with(CPUS, CONFIG);
-    let memory: u64 = lab.run("sinfo", &["-h", "-o", "%m"]).trim().trim_end_matches('+').parse().expect("a number");
+    let memory: u64 = lab
+        .run("sinfo", &["-h", "-o", "%m"])
+        .trim()
+        .trim_end_matches('+')
+        .parse()
+        .expect("a number");
     let most = (memory - 32).to_string();
     lab.run("sbatch", &["--mem", &most, "-o", "/dev/null", "--wrap", "sleep 3000"]);
     lab
@@ -154,7 +176,8 @@ fn past() -> Lab {
 fn change(lab: &mut Lab, sql: &str) {
     lab.while_stopped(|root| {
         let database = root.join("lib/state.db");
-        let mut store = SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
+        let mut store =
+            SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
         store.batch_execute(&format!("BEGIN; {sql} COMMIT;")).expect("the tables that there are");
     });
 }
@@ -176,7 +199,21 @@ pub fn fill(lab: &Lab, jobs: usize) -> Duration {
 /// Has so many tasks run until they are ended.
 pub fn all_run(lab: &Lab) {
     let tasks = format!("1-{RUNNING}");
-    lab.run("sbatch", &["-J", "sleep", "-a", &tasks, "--mem", "1", "-o", "/dev/null", "--wrap", "exec sleep 3000"]);
+    lab.run(
+        "sbatch",
+        &[
+            "-J",
+            "sleep",
+            "-a",
+            &tasks,
+            "--mem",
+            "1",
+            "-o",
+            "/dev/null",
+            "--wrap",
+            "exec sleep 3000",
+        ],
+    );
     // A job is running before its process is there.
     let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 3000");
     let running = || proc::of_directory(lab.dir.path()).iter().filter(|pid| sleeps(pid)).count();

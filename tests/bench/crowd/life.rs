@@ -28,7 +28,11 @@ pub fn bytes(_: &mut Labs) {
     figure("database a pending job", each(database as f64), "bytes");
     figure("files a pending job", each(labs::bytes(&lab.path("root/lib/jobs")) as f64), "bytes");
     lab.while_stopped(|_| {});
-    figure("memory a pending job, of the next daemon", each((resident(&lab) - before) * 1024.0), "bytes");
+    figure(
+        "memory a pending job, of the next daemon",
+        each((resident(&lab) - before) * 1024.0),
+        "bytes",
+    );
     let few = Lab::start(2);
     lab.run("sinfo", &[]);
     let database = || fs::metadata(few.path("root/lib/state.db")).expect("a database").len();
@@ -43,7 +47,11 @@ pub fn bytes(_: &mut Labs) {
         (labs::bytes(&few.path("root/lib/jobs")) - before.1) as f64 / f64::from(ENDED + 1),
         "bytes",
     );
-    figure("database an ended task", (database() - before.0) as f64 / f64::from(ENDED + 1), "bytes");
+    figure(
+        "database an ended task",
+        (database() - before.0) as f64 / f64::from(ENDED + 1),
+        "bytes",
+    );
 }
 
 /// How often so many processes woke up so far.
@@ -67,7 +75,11 @@ pub fn idle(_: &mut Labs) {
         thread::sleep(IDLE);
         figure("wake-ups in 30 s, idle", (wakeups(&few) - before.0) as f64, "");
         let rate = (wakeups(&many) - before.1) as f64 / IDLE.as_secs_f64();
-        figure(&format!("wake-ups of {} processes, {RUNNING} jobs sleep, {age} s old", many.len()), rate, "/s");
+        figure(
+            &format!("wake-ups of {} processes, {RUNNING} jobs sleep, {age} s old", many.len()),
+            rate,
+            "/s",
+        );
     }
     end_all(&busy);
 }

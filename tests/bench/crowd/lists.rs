@@ -27,7 +27,11 @@ fn hyperqueue(lab: &Lab) {
     let Ok(out) = command.output() else { return };
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let Some(secs) = text.lines().find_map(|line| line.strip_prefix("seconds ")) else { return };
-    figure("HyperQueue's answer, 10,000 jobs", secs.parse::<f64>().expect("a number") * 1000.0, "ms");
+    figure(
+        "HyperQueue's answer, 10,000 jobs",
+        secs.parse::<f64>().expect("a number") * 1000.0,
+        "ms",
+    );
 }
 
 pub fn lists(labs: &mut Labs) {
@@ -56,19 +60,26 @@ pub fn lists(labs: &mut Labs) {
 /// A call that submits a job that runs at once, until the call is over.
 fn sbatch(lab: &Lab) -> std::time::Duration {
     let took = timed(|| quiet(lab, &["sbatch", "-J", "one", "-o", "/dev/null", "--wrap", "true"]));
-    quiet(lab, &["sbatch", "-W", "-J", "one", "-d", "singleton", "-o", "/dev/null", "--wrap", "true"]);
+    quiet(
+        lab,
+        &["sbatch", "-W", "-J", "one", "-d", "singleton", "-o", "/dev/null", "--wrap", "true"],
+    );
     took
 }
 
 pub fn history(labs: &mut Labs) {
     let lab = labs.past();
-    let rows = lab.run("sacct", &["-X", "-n", "-S", "now-24hours", "-s", "CD", "-o", "jobid"]).lines().count();
+    let rows = lab
+        .run("sacct", &["-X", "-n", "-S", "now-24hours", "-s", "CD", "-o", "jobid"])
+        .lines()
+        .count();
     let one = (RECORDS / 2).to_string();
     let mut turns = Turns::new();
     turns.add("/bin/true", bare);
     turns.add("sacct -j, 1,000,000 records", || timed(|| quiet(lab, &["sacct", "-j", &one])));
     let day = format!("sacct -X of a day, {rows} rows");
-    turns.add(day, || timed(|| quiet(lab, &["sacct", "-X", "-n", "-S", "now-24hours", "-s", "CD"])));
+    turns
+        .add(day, || timed(|| quiet(lab, &["sacct", "-X", "-n", "-S", "now-24hours", "-s", "CD"])));
     turns.measure(ROUNDS);
     let empty = Lab::start(2);
     let spooler = Spooler::start(empty.dir.path(), 2);

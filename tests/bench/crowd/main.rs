@@ -30,7 +30,8 @@ const PARTS: [Part; 9] = [
 ];
 
 fn main() {
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let chosen: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let load = || fs::read_to_string("/proc/loadavg").expect("the load of the machine");
     println!("load {}", load().trim());
     let mut labs = Labs::default();

@@ -20,7 +20,8 @@ const SUBMISSIONS: usize = 3200;
 
 /// What is measured in turns, of several daemons: how long so many things take each, beside the first of them.
 fn compared(what: &str, count: usize, labs: &[(&str, &Lab)], run: impl Fn(&Lab)) {
-    let mut measured: Vec<(Vec<Duration>, Vec<f64>)> = labs.iter().map(|_| Default::default()).collect();
+    let mut measured: Vec<(Vec<Duration>, Vec<f64>)> =
+        labs.iter().map(|_| Default::default()).collect();
     for _ in 0..ROUNDS {
         for ((_, lab), (times, used)) in labs.iter().zip(&mut measured) {
             let (took, us) = costs(lab, count, || run(lab));
@@ -32,17 +33,24 @@ fn compared(what: &str, count: usize, labs: &[(&str, &Lab)], run: impl Fn(&Lab))
         of.sort_by(f64::total_cmp);
         of[of.len() / 2]
     };
-    let rates: Vec<(f64, f64)> =
-        measured.into_iter().map(|(times, used)| (count as f64 / (summary(times).1 / 1000.0), median(used))).collect();
+    let rates: Vec<(f64, f64)> = measured
+        .into_iter()
+        .map(|(times, used)| (count as f64 / (summary(times).1 / 1000.0), median(used)))
+        .collect();
     for ((name, _), (rate, us)) in labs.iter().zip(&rates) {
         let name = format!("{what}, {name}");
-        println!("{name:<44} {rate:9.0} /s   ratio {:6.2} of {}, {us:.0} us of CPU each", rate / rates[0].0, labs[0].0);
+        println!(
+            "{name:<44} {rate:9.0} /s   ratio {:6.2} of {}, {us:.0} us of CPU each",
+            rate / rates[0].0,
+            labs[0].0
+        );
     }
 }
 
 /// What sdiag counts.
 fn diagnostics(lab: &Lab, reset: bool) -> Value {
-    let answer = wire::ask(&lab.path("root"), &json!({ "Diagnostics": { "reset": reset } })).expect("an answer");
+    let answer = wire::ask(&lab.path("root"), &json!({ "Diagnostics": { "reset": reset } }))
+        .expect("an answer");
     answer["Diagnostics"].clone()
 }
 
@@ -70,7 +78,8 @@ pub fn rounds(labs: &mut Labs) {
 /// Held jobs by several connections, one answer each.
 fn submit(lab: &Lab) {
     let root = lab.path("root");
-    let mut sockets: Vec<_> = (0..CLIENTS).map(|_| wire::connect(&root).expect("the daemon")).collect();
+    let mut sockets: Vec<_> =
+        (0..CLIENTS).map(|_| wire::connect(&root).expect("the daemon")).collect();
     for turn in 0..SUBMISSIONS / CLIENTS {
         for (i, socket) in sockets.iter_mut().enumerate() {
             socket.write_all(&submission(turn * CLIENTS + i)).expect("the daemon reads");
@@ -95,7 +104,17 @@ pub fn submissions(labs: &mut Labs) {
 fn hopeless() {
     let lab = Lab::start(1);
     lab.run("sbatch", &["-H", "-a", "0", "-o", "/dev/null", "--wrap", "true"]);
-    let line = ["--kill-on-invalid-dep=yes", "-d", "aftercorr:1", "-a", "0-20000", "-o", "/dev/null", "--wrap", "true"];
+    let line = [
+        "--kill-on-invalid-dep=yes",
+        "-d",
+        "aftercorr:1",
+        "-a",
+        "0-20000",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "true",
+    ];
     let took = timed(|| drop(lab.run("sbatch", &line)));
     figure("sbatch of 20,000 tasks that never run", took.as_secs_f64() * 1000.0, "ms");
 }
@@ -122,17 +141,23 @@ pub fn forecasts(labs: &mut Labs) {
     let mut turns = Turns::new();
     for (name, lab) in queues.named() {
         turns.add(format!("sinfo, {name}"), || timed(|| drop(lab.run("sinfo", &[]))));
-        turns.add(format!("squeue --start -j, {name}"), || timed(|| drop(lab.run("squeue", &["--start", "-j", "1"]))));
+        turns.add(format!("squeue --start -j, {name}"), || {
+            timed(|| drop(lab.run("squeue", &["--start", "-j", "1"])))
+        });
         turns.add(format!("sbatch --test-only, {name}"), || {
             timed(|| drop(lab.run("sbatch", &["--test-only", "--wrap", "true"])))
         });
     }
     turns.measure(ROUNDS * 2);
     let lab = &queues.mixed;
-    let worst = worst_beside(lab, &["squeue", "-h", "-j", "1"], &["squeue", "--start", "-h", "-j", "1000"]);
-    figure("worst squeue -j beside squeue --start", worst, "ms");
     let worst =
-        worst_beside(lab, &["sbatch", "-H", "-d", "afterok:1", "--wrap", "true"], &["sacct", "-a", "-S", "2000-01-01"]);
+        worst_beside(lab, &["squeue", "-h", "-j", "1"], &["squeue", "--start", "-h", "-j", "1000"]);
+    figure("worst squeue -j beside squeue --start", worst, "ms");
+    let worst = worst_beside(
+        lab,
+        &["sbatch", "-H", "-d", "afterok:1", "--wrap", "true"],
+        &["sacct", "-a", "-S", "2000-01-01"],
+    );
     figure("worst sbatch -d beside a long sacct", worst, "ms");
     figure("scheduler's CPU time so far", cpu(lab).1.as_secs_f64(), "s");
 }

@@ -15,7 +15,9 @@ pub fn has_room(at: &Path, bytes: u64) -> bool {
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the text ends with a zero byte, and both live until the call returns.
     let done = unsafe { libc::statvfs(place.as_ptr(), &raw mut found) };
-    done == 0 && found.f_flag & libc::ST_NOEXEC == 0 && found.f_bavail.saturating_mul(found.f_frsize) >= bytes
+    done == 0
+        && found.f_flag & libc::ST_NOEXEC == 0
+        && found.f_bavail.saturating_mul(found.f_frsize) >= bytes
 }
 
 /// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each write to a file fails.

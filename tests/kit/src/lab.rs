@@ -47,7 +47,11 @@ impl Lab {
 
     /// Waits until the watchers of earlier jobs, which wait a moment for the next launch, are gone.
     pub fn settle(&self) {
-        let waits = || proc::of_directory(self.dir.path()).into_iter().any(|pid| proc::name(pid) == "slotd-idle");
+        let waits = || {
+            proc::of_directory(self.dir.path())
+                .into_iter()
+                .any(|pid| proc::name(pid) == "slotd-idle")
+        };
         crate::until(|| (!waits()).then_some(())).expect("no watcher waits for ever");
     }
 
@@ -61,7 +65,11 @@ impl Lab {
     /// What a command prints.
     pub fn run(&self, command: &str, args: &[&str]) -> String {
         let out = self.command(command).args(args).output().expect("the program");
-        assert!(out.status.success(), "{command} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{command} {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 }
@@ -97,7 +105,12 @@ pub fn hyperqueue(dir: &Path, count: u32, program: &Path) -> Option<Duration> {
     let has_it = Command::new(&python).args(["-c", "import hyperqueue"]).output();
     has_it.ok().filter(|out| out.status.success())?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/hq_tasks.py");
-    let out = Command::new(&python).arg(script).arg(count.to_string()).arg(program).current_dir(dir).output();
+    let out = Command::new(&python)
+        .arg(script)
+        .arg(count.to_string())
+        .arg(program)
+        .current_dir(dir)
+        .output();
     let text = String::from_utf8_lossy(&out.expect("python").stdout).into_owned();
     let secs = text.lines().find_map(|line| line.strip_prefix("seconds ")).expect("its seconds");
     Some(Duration::from_secs_f64(secs.parse().expect("a number")))

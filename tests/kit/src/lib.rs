@@ -45,8 +45,9 @@ const ROOM: u64 = 1 << 30;
 const LOOK: Duration = Duration::from_millis(10);
 
 const COMMANDS: [&str; 22] = [
-    "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach",
-    "sprio", "sdiag", "seff", "sjobmgr", "sacctmgr", "sshare", "sbcast", "strigger", "sreport", "scrontab", "sgather",
+    "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo",
+    "sstat", "sattach", "sprio", "sdiag", "seff", "sjobmgr", "sacctmgr", "sshare", "sbcast",
+    "strigger", "sreport", "scrontab", "sgather",
 ];
 
 /// Waits until `look` gives something. `None` at the deadline.
@@ -99,7 +100,11 @@ impl Out {
     /// Asserts that the command failed with this code.
     #[track_caller]
     pub fn fails(self, code: i32) -> Out {
-        assert_eq!(self.code, code, "`{}` ended with {}: {}{}", self.line, self.code, self.stdout, self.stderr);
+        assert_eq!(
+            self.code, code,
+            "`{}` ended with {}: {}{}",
+            self.line, self.code, self.stdout, self.stderr
+        );
         self
     }
 
@@ -277,8 +282,10 @@ impl Slotd {
     pub fn power_off(&mut self) {
         let mut stopped = Vec::new();
         let all = until(|| {
-            let fresh: Vec<i32> =
-                proc::of_directory(&self.base).into_iter().filter(|pid| !stopped.contains(pid)).collect();
+            let fresh: Vec<i32> = proc::of_directory(&self.base)
+                .into_iter()
+                .filter(|pid| !stopped.contains(pid))
+                .collect();
             fresh.iter().for_each(|pid| proc::signal(*pid, proc::STOP));
             stopped.extend(&fresh);
             fresh.is_empty().then_some(())
@@ -379,13 +386,18 @@ impl Slotd {
     #[track_caller]
     pub fn expect(&self, line: &str, code: i32, stdout: &str, stderr: &str) {
         let out = self.line(line);
-        assert_eq!((out.code, out.stdout.as_str(), out.stderr.as_str()), (code, stdout, stderr), "{line}");
+        assert_eq!(
+            (out.code, out.stdout.as_str(), out.stderr.as_str()),
+            (code, stdout, stderr),
+            "{line}"
+        );
     }
 
     /// A text with what differs between two runs or two machines named instead: this test's directory, the host, the
     /// user, and every date with a time.
     pub fn stable(&self, text: &str) -> String {
-        let user = self.sh("printf '%s(%s) %s(%s)' $(id -un) $(id -u) $(id -gn) $(id -g)").ok().stdout;
+        let user =
+            self.sh("printf '%s(%s) %s(%s)' $(id -un) $(id -u) $(id -gn) $(id -g)").ok().stdout;
         let (user, group) = user.split_once(' ').expect("two words");
         let text = text
             .replace(&self.base.display().to_string(), "{base}")
@@ -413,7 +425,9 @@ impl Slotd {
         let model = self.command("slotd");
         let mut shell = Command::new("/bin/sh");
         shell.env_clear().current_dir(self.work()).stdin(Stdio::null());
-        shell.envs(model.get_envs().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned()))));
+        shell.envs(
+            model.get_envs().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned()))),
+        );
         shell
     }
 
@@ -444,7 +458,8 @@ impl Slotd {
     /// first instruction, and a daemon that is killed in between has launched nothing yet.
     #[track_caller]
     pub fn begun(&self, args: &[&str], gate: &str, then: &str) -> u32 {
-        let id = self.wrap(args, &format!("echo > begun.$SLURM_JOB_ID; {}; {then}", self.gate(gate)));
+        let id =
+            self.wrap(args, &format!("echo > begun.$SLURM_JOB_ID; {}; {then}", self.gate(gate)));
         self.wait_text(&format!("begun.{id}"), "\n");
         id
     }
@@ -477,7 +492,11 @@ impl Slotd {
     #[track_caller]
     pub fn system_comment(&self, id: u32) -> String {
         let shown = self.cmd("scontrol", &["show", "job", &id.to_string()]).ok().stdout;
-        shown.lines().find_map(|line| line.trim().strip_prefix("SystemComment=")).unwrap_or_default().to_owned()
+        shown
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("SystemComment="))
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Sets a job's time limit in seconds, which no command line can say: whole minutes are what it knows.
@@ -539,7 +558,9 @@ impl Slotd {
     #[track_caller]
     pub fn wait_text(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
-        self.wait(&format!("{text:?} in {name}"), || fs::read_to_string(&path).ok().filter(|all| all.contains(text)))
+        self.wait(&format!("{text:?} in {name}"), || {
+            fs::read_to_string(&path).ok().filter(|all| all.contains(text))
+        })
     }
 
     /// Shell text that waits until `open` is called with the same name.
@@ -567,14 +588,17 @@ impl Slotd {
     pub fn records(&self, id: u32) -> Vec<Record> {
         let request = json!({ "Accounting": { "jobs": [{ "job": id }] } });
         let answer = self.ask(&request).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
-        let list = answer["Jobs"]["jobs"].as_array().unwrap_or_else(|| panic!("no jobs in {answer}"));
+        let list =
+            answer["Jobs"]["jobs"].as_array().unwrap_or_else(|| panic!("no jobs in {answer}"));
         list.iter().map(Record::of).collect()
     }
 
     /// Every record there is.
     #[track_caller]
     pub fn all_records(&self) -> Vec<Record> {
-        let answer = self.ask(&json!({ "Accounting": {} })).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
+        let answer = self
+            .ask(&json!({ "Accounting": {} }))
+            .unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
         answer["Jobs"]["jobs"].as_array().unwrap().iter().map(Record::of).collect()
     }
 
@@ -589,7 +613,8 @@ impl Slotd {
     #[track_caller]
     pub fn queued(&self, id: u32) -> Record {
         let answer = self.ask(&json!({ "Jobs": { "jobs": [{ "job": id }] } })).unwrap();
-        let found = answer["Jobs"]["jobs"].as_array().unwrap().iter().find(|view| view["job"]["id"] == id);
+        let found =
+            answer["Jobs"]["jobs"].as_array().unwrap().iter().find(|view| view["job"]["id"] == id);
         Record::of(found.unwrap_or_else(|| panic!("job {id} is not in the queue: {answer}")))
     }
 
@@ -694,7 +719,8 @@ impl Slotd {
             Ok(answer) => {
                 for job in answer["Jobs"]["jobs"].as_array().into_iter().flatten() {
                     let job = Record::of(job);
-                    text += &format!("{} {} {} {}\n", job.id(), job.state(), job.reason(), job.exit());
+                    text +=
+                        &format!("{} {} {} {}\n", job.id(), job.state(), job.reason(), job.exit());
                 }
             }
             Err(e) => text += &format!("{e}\n"),
@@ -786,7 +812,12 @@ impl Running {
     #[track_caller]
     pub fn wait_stderr(&mut self, text: &str) {
         let said = until(|| self.stderr.so_far().contains(text).then_some(()));
-        assert!(said.is_some(), "`{}` does not say {text:?} but {:?}", self.line, self.stderr.so_far());
+        assert!(
+            said.is_some(),
+            "`{}` does not say {text:?} but {:?}",
+            self.line,
+            self.stderr.so_far()
+        );
     }
 
     /// Waits until a line with this text stands on standard output: that line.
@@ -800,7 +831,12 @@ impl Running {
         };
         let said = until(|| line(self.stdout.so_far()));
         said.unwrap_or_else(|| {
-            panic!("`{}` does not say {text:?} but {:?}, {:?}", self.line, self.stdout.so_far(), self.stderr.so_far())
+            panic!(
+                "`{}` does not say {text:?} but {:?}, {:?}",
+                self.line,
+                self.stdout.so_far(),
+                self.stderr.so_far()
+            )
         })
     }
 
@@ -841,7 +877,9 @@ impl Record {
     pub fn of(view: &Value) -> Record {
         let mut job = view["job"].clone();
         let mut run = job["run"].take();
-        job.as_object_mut().expect("a job is an object").append(run.as_object_mut().expect("a run is an object"));
+        job.as_object_mut()
+            .expect("a job is an object")
+            .append(run.as_object_mut().expect("a run is an object"));
         Record(job)
     }
 
@@ -863,7 +901,8 @@ impl Record {
     }
 
     pub fn is_over(&self) -> bool {
-        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"].contains(&self.state().as_str())
+        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"]
+            .contains(&self.state().as_str())
     }
 
     /// The number of the array task.
@@ -895,11 +934,20 @@ impl Record {
     /// CPUs, megabytes and GPUs that it reserves.
     pub fn tres(&self) -> (u64, u64, u64) {
         let tres = &self.0["tres"];
-        (tres["cpus"].as_u64().unwrap(), tres["mem_mb"].as_u64().unwrap(), tres["gpus"].as_u64().unwrap())
+        (
+            tres["cpus"].as_u64().unwrap(),
+            tres["mem_mb"].as_u64().unwrap(),
+            tres["gpus"].as_u64().unwrap(),
+        )
     }
 
     pub fn gpu_ids(&self) -> Vec<u64> {
-        self.0["alloc"]["gpu_ids"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+        self.0["alloc"]["gpu_ids"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_u64)
+            .collect()
     }
 }
 
@@ -946,5 +994,6 @@ pub fn program() -> &'static Path {
 /// The helper program of jobs, which the build script of this crate has built. `SLOTD_TEST_HELPER` names it on another
 /// machine.
 fn helper() -> PathBuf {
-    std::env::var_os("SLOTD_TEST_HELPER").map_or_else(|| PathBuf::from(env!("HELPER")), PathBuf::from)
+    std::env::var_os("SLOTD_TEST_HELPER")
+        .map_or_else(|| PathBuf::from(env!("HELPER")), PathBuf::from)
 }

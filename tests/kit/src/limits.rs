@@ -8,8 +8,11 @@ use std::path::PathBuf;
 #[track_caller]
 pub fn descriptors(pid: i32, more: Option<u64>) {
     let open = || fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").flatten();
-    let has = |number: u64| open().any(|entry| entry.file_name().to_str() == Some(&number.to_string()));
-    let free = more.map(|more| (0..).filter(|number| !has(*number)).nth(more as usize).expect("numbers do not end"));
+    let has =
+        |number: u64| open().any(|entry| entry.file_name().to_str() == Some(&number.to_string()));
+    let free = more.map(|more| {
+        (0..).filter(|number| !has(*number)).nth(more as usize).expect("numbers do not end")
+    });
     proc::limit(pid, libc::RLIMIT_NOFILE, free);
 }
 

@@ -15,15 +15,60 @@ pub struct Load {
 
 /// What each load tries to hide from who looks now and then.
 pub const LOADS: [Load; 9] = [
-    Load { name: "one process of 200 MB", command: "helper eat 200", rss_mb: Some(200.0), is_busy: false },
-    Load { name: "five of 30 MB for 0.6 s", command: "helper own 5 30 600", rss_mb: Some(150.0), is_busy: false },
-    Load { name: "100 MB that five share", command: "helper shared 5 100 600", rss_mb: Some(100.0), is_busy: false },
-    Load { name: "a peak of 0.2 s", command: "helper peak 150 200", rss_mb: Some(150.0), is_busy: true },
-    Load { name: "two that grow slowly", command: "helper grow 60 2500", rss_mb: Some(120.0), is_busy: false },
-    Load { name: "a file that is mapped", command: "helper map 120 400", rss_mb: Some(120.0), is_busy: false },
-    Load { name: "a file that is read", command: "helper read 300 400", rss_mb: Some(0.0), is_busy: false },
-    Load { name: "a child nobody waits for", command: "helper unwaited 1", rss_mb: None, is_busy: true },
-    Load { name: "forty short children", command: "helper short 40 25", rss_mb: None, is_busy: true },
+    Load {
+        name: "one process of 200 MB",
+        command: "helper eat 200",
+        rss_mb: Some(200.0),
+        is_busy: false,
+    },
+    Load {
+        name: "five of 30 MB for 0.6 s",
+        command: "helper own 5 30 600",
+        rss_mb: Some(150.0),
+        is_busy: false,
+    },
+    Load {
+        name: "100 MB that five share",
+        command: "helper shared 5 100 600",
+        rss_mb: Some(100.0),
+        is_busy: false,
+    },
+    Load {
+        name: "a peak of 0.2 s",
+        command: "helper peak 150 200",
+        rss_mb: Some(150.0),
+        is_busy: true,
+    },
+    Load {
+        name: "two that grow slowly",
+        command: "helper grow 60 2500",
+        rss_mb: Some(120.0),
+        is_busy: false,
+    },
+    Load {
+        name: "a file that is mapped",
+        command: "helper map 120 400",
+        rss_mb: Some(120.0),
+        is_busy: false,
+    },
+    Load {
+        name: "a file that is read",
+        command: "helper read 300 400",
+        rss_mb: Some(0.0),
+        is_busy: false,
+    },
+    Load {
+        name: "a child nobody waits for",
+        command: "helper unwaited 1",
+        rss_mb: None,
+        is_busy: true,
+    },
+    Load {
+        name: "forty short children",
+        command: "helper short 40 25",
+        rss_mb: None,
+        is_busy: true,
+    },
 ];
 
 /// Starts the load.
@@ -51,10 +96,12 @@ impl Told {
 pub fn told(slotd: &Slotd, job: u32) -> Told {
     slotd.wait_state(job, "COMPLETED");
     let step = format!("{job}.batch");
-    let told = slotd.cmd("sacct", &["-nP", "--noconvert", "-o", "MaxRSS,TotalCPU", "-j", &step]).ok();
+    let told =
+        slotd.cmd("sacct", &["-nP", "--noconvert", "-o", "MaxRSS,TotalCPU", "-j", &step]).ok();
     let (rss, cpu) = told.text().split_once('|').expect("two fields");
     let kb: f64 = rss.trim_end_matches('K').parse().expect("a number");
-    let secs = cpu.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"));
+    let secs =
+        cpu.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"));
     let output = slotd.output(job);
     let said = output.lines().filter_map(|line| line.strip_prefix("cpu_us ")?.parse::<f64>().ok());
     Told { mb: kb / 1024.0, secs, true_secs: said.sum::<f64>() / 1e6 }
@@ -62,7 +109,10 @@ pub fn told(slotd: &Slotd, job: u32) -> Told {
 
 /// The heads of the columns of [`row`].
 pub fn heads(title: &str) -> String {
-    format!("{title:26} {:>10} {:>10} {:>8}   {:>8} {:>8} {:>8}", "MB", "told", "error", "CPU s", "told", "error")
+    format!(
+        "{title:26} {:>10} {:>10} {:>8}   {:>8} {:>8} {:>8}",
+        "MB", "told", "error", "CPU s", "told", "error"
+    )
 }
 
 /// What is told of a load, beside the truth. The error of little CPU time says nothing.

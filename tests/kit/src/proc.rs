@@ -90,7 +90,9 @@ pub fn children(pid: i32) -> Vec<i32> {
 pub fn variable(pid: i32, name: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let environment = String::from_utf8_lossy(&environment);
-    environment.split('\0').find_map(|entry| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+    environment
+        .split('\0')
+        .find_map(|entry| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
 }
 
 pub fn cmdline(pid: i32) -> String {

@@ -34,9 +34,14 @@ pub fn wait_for<T>(what: &str, dump: impl Fn() -> String, mut ask: impl FnMut() 
 /// # Panics
 /// With everything it said, where it did not.
 pub fn must(command: &mut Command, log: impl Fn() -> String) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{command:?}: {status}\n--- stdout\n{stdout}--- stderr\n{stderr}--- daemon\n{}", log());
+    assert!(
+        status.success(),
+        "{command:?}: {status}\n--- stdout\n{stdout}--- stderr\n{stderr}--- daemon\n{}",
+        log()
+    );
     stdout.into_owned()
 }
 

@@ -24,7 +24,10 @@ impl Spooler {
     pub fn run(&self, args: &[&str], env: &[(&str, &Path)]) -> Output {
         let mut command = Command::new("tsp");
         command.args(args).envs(env.iter().copied()).current_dir(&self.dir);
-        command.env("TS_SOCKET", &self.socket).env("TS_SLOTS", self.slots.to_string()).env("TMPDIR", &self.dir);
+        command
+            .env("TS_SOCKET", &self.socket)
+            .env("TS_SLOTS", self.slots.to_string())
+            .env("TMPDIR", &self.dir);
         command.env("TS_MAXFINISHED", "1000000");
         // Its server keeps the streams of the first call.
         command.stdin(Stdio::null()).stderr(Stdio::null());
@@ -36,7 +39,10 @@ impl Spooler {
     /// Waits until no job waits or runs.
     pub fn drained(&self) {
         let busy = || String::from_utf8_lossy(&self.run(&[], &[]).stdout).lines().any(is_live);
-        assert!(crate::until(|| (!busy()).then_some(())).is_some(), "task-spooler does not end its jobs");
+        assert!(
+            crate::until(|| (!busy()).then_some(())).is_some(),
+            "task-spooler does not end its jobs"
+        );
         self.run(&["-C"], &[]);
     }
 }

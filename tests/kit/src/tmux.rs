@@ -26,15 +26,25 @@ impl Tmux {
         }
         let tmux = Tmux { socket: slotd.base.join("tmux") };
         let mut server = slotd.shell();
-        server.env("LANG", "C.UTF-8").args(["-c", "exec tmux -u -f /dev/null -S \"$@\"", "tmux"]).arg(&tmux.socket);
-        let out = server.args(["new-session", "-d", "-x", "100", "-y", "30", command]).output().unwrap();
+        server
+            .env("LANG", "C.UTF-8")
+            .args(["-c", "exec tmux -u -f /dev/null -S \"$@\"", "tmux"])
+            .arg(&tmux.socket);
+        let out =
+            server.args(["new-session", "-d", "-x", "100", "-y", "30", command]).output().unwrap();
         assert!(out.status.success(), "{out:?}");
         Some(tmux)
     }
 
     /// A command of tmux.
     pub fn run(&self, words: &[&str]) -> Output {
-        Command::new("tmux").arg("-u").arg("-S").arg(&self.socket).args(words).output().expect("tmux runs")
+        Command::new("tmux")
+            .arg("-u")
+            .arg("-S")
+            .arg(&self.socket)
+            .args(words)
+            .output()
+            .expect("tmux runs")
     }
 
     pub fn screen(&self) -> String {

@@ -21,7 +21,8 @@ pub fn cost(command: &mut Command) -> Cost {
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
     // SAFETY: one system call between fork and exec, and nothing else.
-    let child = unsafe { command.pre_exec(traced) }.stdout(Stdio::null()).spawn().expect("the program");
+    let child =
+        unsafe { command.pre_exec(traced) }.stdout(Stdio::null()).spawn().expect("the program");
     let pid = child.id().cast_signed();
     let mut stops = 0;
     let (mut status, mut used) = wait(pid);
@@ -36,7 +37,10 @@ pub fn cost(command: &mut Command) -> Cost {
         unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, handed_on) };
         (status, used) = wait(pid);
     }
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{command:?} ended with status {status:#x}");
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        "{command:?} ended with status {status:#x}"
+    );
     // One stop at the begin of a call and one at its end; the last call has no end.
     Cost { calls: stops.div_ceil(2), faults: usize::try_from(used.ru_minflt).expect("a count") }
 }
@@ -46,7 +50,9 @@ fn wait(pid: i32) -> (i32, libc::rusage) {
     // SAFETY: plain numbers, for which zero is a value.
     let mut used: libc::rusage = unsafe { mem::zeroed() };
     // SAFETY: both places are ours.
-    let done = unsafe { libc::wait4(pid, ptr::from_mut(&mut status), libc::__WALL, ptr::from_mut(&mut used)) };
+    let done = unsafe {
+        libc::wait4(pid, ptr::from_mut(&mut status), libc::__WALL, ptr::from_mut(&mut used))
+    };
     assert_eq!(done, pid, "{}", io::Error::last_os_error());
     (status, used)
 }

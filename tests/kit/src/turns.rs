@@ -36,7 +36,11 @@ impl<'a> Turns<'a> {
         }
         let medians: Vec<f64> = times.into_iter().map(|times| summary(times).1).collect();
         for (name, median) in self.names.iter().zip(&medians) {
-            println!("{name:<44} {median:9.3} ms   ratio {:6.2} of {}", median / medians[0], self.names[0]);
+            println!(
+                "{name:<44} {median:9.3} ms   ratio {:6.2} of {}",
+                median / medians[0],
+                self.names[0]
+            );
         }
     }
 }
@@ -44,7 +48,8 @@ impl<'a> Turns<'a> {
 /// Prints how many a second, and that beside the first.
 pub fn rates(count: usize, named: Vec<(&str, Vec<Duration>)>) {
     let rate = |times: Vec<Duration>| count as f64 / (summary(times).1 / 1000.0);
-    let rates: Vec<(&str, f64)> = named.into_iter().map(|(name, times)| (name, rate(times))).collect();
+    let rates: Vec<(&str, f64)> =
+        named.into_iter().map(|(name, times)| (name, rate(times))).collect();
     for (name, rate) in &rates {
         println!("{name:<44} {rate:9.0} /s   ratio {:6.2} of {}", rate / rates[0].1, rates[0].0);
     }

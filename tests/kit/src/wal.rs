@@ -20,10 +20,13 @@ impl Written {
     /// Of the database at `path`, which somebody has open.
     pub fn of(path: &Path) -> Written {
         let log = fs::read(path.with_extension("db-wal")).expect("a log");
-        let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
+        let number =
+            |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
         let salt = &log[16..24];
         let page_size = number(8) as usize;
-        let pages = (HEADER..).step_by(PAGE_HEADER + page_size).take_while(|at| log.get(at + 8..at + 16) == Some(salt));
+        let pages = (HEADER..)
+            .step_by(PAGE_HEADER + page_size)
+            .take_while(|at| log.get(at + 8..at + 16) == Some(salt));
         // The last page of a transaction tells how many the database has then.
         pages.fold(Written { commits: 0, pages: 0 }, |sum, at| Written {
             commits: sum.commits + usize::from(number(at + 4) > 0),
@@ -38,7 +41,10 @@ pub fn is_committed(path: &Path, text: &str) -> bool {
     let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
     let salt = &log[16..24];
     let pages = (HEADER..).step_by(PAGE_HEADER + number(8) as usize);
-    let last = pages.take_while(|at| log.get(at + 8..at + 16) == Some(salt)).filter(|at| number(at + 4) > 0).last();
+    let last = pages
+        .take_while(|at| log.get(at + 8..at + 16) == Some(salt))
+        .filter(|at| number(at + 4) > 0)
+        .last();
     let end = last.map_or(0, |at| (at + PAGE_HEADER + number(8) as usize).min(log.len()));
     log[..end].windows(text.len()).any(|part| part == text.as_bytes())
 }

@@ -37,7 +37,8 @@ fn main() {
     if words.first().is_some_and(|word| word == "play") {
         std::process::exit(play::play(&words[1..]));
     }
-    let numbers: Vec<i32> = words.iter().skip(1).map(|word| word.parse().expect("a number")).collect();
+    let numbers: Vec<i32> =
+        words.iter().skip(1).map(|word| word.parse().expect("a number")).collect();
     match (words.first().map(String::as_str), numbers.as_slice()) {
         (Some("ignore"), signals) => ignore(signals),
         (Some("eat"), [mb]) => eat(*mb as usize),

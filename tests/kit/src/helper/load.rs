@@ -11,7 +11,14 @@ unsafe extern "C" {
     fn wait(status: *mut i32) -> i32;
     fn getrusage(who: i32, usage: *mut i64) -> i32;
     fn clock() -> std::ffi::c_long;
-    fn mmap(at: usize, bytes: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> *const u8;
+    fn mmap(
+        at: usize,
+        bytes: usize,
+        protection: i32,
+        flags: i32,
+        fd: i32,
+        offset: i64,
+    ) -> *const u8;
 }
 
 const RUSAGE_SELF: i32 = 0;
@@ -34,7 +41,12 @@ fn memory(mb: i32) -> Vec<u8> {
 
 /// So much memory at once, without a page fault for each page of it.
 pub fn fill(mb: i32) {
-    let say_when = || println!("{}", SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros());
+    let say_when = || {
+        println!(
+            "{}",
+            SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros()
+        )
+    };
     say_when();
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
     // SAFETY: a new mapping of no file; its result is looked at.
@@ -156,7 +168,16 @@ fn wait_for_all() {
 pub fn map(mb: i32, ms: i32) {
     let file = tempfile(mb);
     // SAFETY: a new mapping of an open file; its result is looked at.
-    let at = unsafe { mmap(0, (mb as usize) << 20, PROT_READ, MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(&file), 0) };
+    let at = unsafe {
+        mmap(
+            0,
+            (mb as usize) << 20,
+            PROT_READ,
+            MAP_SHARED,
+            std::os::fd::AsRawFd::as_raw_fd(&file),
+            0,
+        )
+    };
     assert_ne!(at as isize, -1, "the file is mapped");
     // SAFETY: the mapping is so long, and lasts as long as the process.
     let bytes = unsafe { std::slice::from_raw_parts(at, (mb as usize) << 20) };
@@ -175,8 +196,13 @@ pub fn read(mb: i32, ms: i32) {
 /// A file without a name in the working directory.
 fn tempfile(mb: i32) -> std::fs::File {
     let path = format!("load.{}", std::process::id());
-    let mut file =
-        std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).expect("a file");
+    let mut file = std::fs::File::options()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("a file");
     std::fs::remove_file(&path).expect("it was made");
     let block = vec![1u8; 1 << 20];
     (0..mb).for_each(|_| std::io::Write::write_all(&mut file, &block).expect("room for it"));

@@ -75,23 +75,33 @@ fn who(words: &BTreeMap<&str, &str>) -> String {
     let variable = |name: &str| std::env::var(name).ok();
     let job = variable("SLURM_JOB_ID").unwrap_or_else(|| "?".to_owned());
     let array = variable("SLURM_ARRAY_JOB_ID").unwrap_or_else(|| job.clone());
-    let task = variable("SLURM_ARRAY_TASK_ID").unwrap_or_else(|| words.get("task").unwrap_or(&"-").to_string());
+    let task = variable("SLURM_ARRAY_TASK_ID")
+        .unwrap_or_else(|| words.get("task").unwrap_or(&"-").to_string());
     let restarts = variable("SLURM_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a process sees itself");
     let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
-    let ticks: u64 = fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("the time of the start");
-    format!("{} {task} {array} {job} {restarts} {} {}", words["sub"], std::process::id(), ticks * TICK_MS)
+    let ticks: u64 =
+        fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("the time of the start");
+    format!(
+        "{} {task} {array} {job} {restarts} {} {}",
+        words["sub"],
+        std::process::id(),
+        ticks * TICK_MS
+    )
 }
 
 impl Player<'_> {
     fn number(&self, word: &str) -> u64 {
-        self.words.get(word).map_or(0, |text| text.parse().unwrap_or_else(|e| panic!("{word}={text}: {e}")))
+        self.words
+            .get(word)
+            .map_or(0, |text| text.parse().unwrap_or_else(|e| panic!("{word}={text}: {e}")))
     }
 
     /// One line with one write: the log is in order.
     fn tell(&self, what: &str, more: &str) {
         let mut log = File::options().append(true).open(self.words["log"]).expect("the log");
-        log.write_all(format!("{what} {} {more}\n", self.who).as_bytes()).expect("a line of the log");
+        log.write_all(format!("{what} {} {more}\n", self.who).as_bytes())
+            .expect("a line of the log");
     }
 
     fn take_locks(&self) {
@@ -101,7 +111,10 @@ impl Player<'_> {
             let mut held = Vec::new();
             for _ in 0..TRIES {
                 for cpu in 0..all {
-                    if held.len() < wanted && !held.contains(&cpu) && self.lock(&format!("cpu.{cpu}")) {
+                    if held.len() < wanted
+                        && !held.contains(&cpu)
+                        && self.lock(&format!("cpu.{cpu}"))
+                    {
                         held.push(cpu);
                     }
                 }
@@ -139,11 +152,16 @@ impl Player<'_> {
     }
 
     fn run_step(&self) {
-        let Some((ms, code)) = self.words.get("step").and_then(|step| step.split_once(',')) else { return };
+        let Some((ms, code)) = self.words.get("step").and_then(|step| step.split_once(',')) else {
+            return;
+        };
         let mut srun = Command::new("srun");
-        srun.args(["helper", "play", "role=step"]).arg(format!("ms={ms}")).arg(format!("code={code}"));
+        srun.args(["helper", "play", "role=step"])
+            .arg(format!("ms={ms}"))
+            .arg(format!("code={code}"));
         srun.args(["log", "locks", "sub"].map(|word| format!("{word}={}", self.words[word])));
-        let ended = srun.stderr(Stdio::piped()).spawn().and_then(Child::wait_with_output).expect("srun");
+        let ended =
+            srun.stderr(Stdio::piped()).spawn().and_then(Child::wait_with_output).expect("srun");
         drop(std::io::stderr().write_all(&ended.stderr));
         let said = String::from_utf8_lossy(&ended.stderr);
         let code = match ended.status.code() {

@@ -61,7 +61,12 @@ pub fn rank(version: i32) {
         }
     };
     let space = format!("kvsname={job}");
-    line.ask(&[&format!("cmd={put}"), &space, &format!("key=rank-{rank}"), &format!("value={rank}")]);
+    line.ask(&[
+        &format!("cmd={put}"),
+        &space,
+        &format!("key=rank-{rank}"),
+        &format!("value={rank}"),
+    ]);
     line.ask(&[&format!("cmd={fence}")]);
     let seen = (0..size).map(|other| {
         let answer = line.ask(&[&format!("cmd={get}"), &space, &format!("key=rank-{other}")]);
