@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 from axe_playwright_python.sync_playwright import Axe
@@ -36,7 +37,9 @@ class Lab:
         self.env = {name: value for name, value in os.environ.items() if not steering.match(name)}
         self.env.update(
             SLOTD_ROOT=str(work / "root"), SLOTD_CPUS="2", SLOTD_MEMORY_MB="4000",
-            SLOTD_KILL_WAIT="1", HOME=str(work / "home"), PATH=f"{work / 'bin'}:/usr/bin:/bin")
+            SLOTD_KILL_WAIT="1", HOME=str(work / "home"), PATH=f"{work / 'bin'}:/usr/bin:/bin",
+            # It is past 13:00: no midnight comes, from which the history begins.
+            TZ=f"RUN{time.gmtime().tm_hour - 13:+d}")
         self.started = [self.start("daemon", stderr=open(work / "daemon.log", "w"))]
         while subprocess.run(["sinfo"], env=self.env, capture_output=True).returncode:
             if self.started[0].poll() is not None:
@@ -116,6 +119,15 @@ def what_was_cancelled_is_asked_about_first(lab, page):
     confirm(page, f"Cancel job {job} (doomed)?")
     expect(row(page, "ended", job)).to_contain_text("CANCELLED")
     expect(page.locator("#said")).to_contain_text("cancel: done")
+
+
+def an_answer_belongs_to_its_question(lab, page):
+    job = lab.submit("-H", "-J", "asked-twice", "--wrap", "true")
+    cancel = row(page, "waiting", job).get_by_role("button", name="cancel")
+    # The first question is closed, and before the page is told of that, the second is open.
+    cancel.evaluate("button => { button.click(); document.querySelector('dialog[open]').close(); button.click(); }")
+    confirm(page, f"Cancel job {job} (asked-twice)?")
+    expect(row(page, "ended", job)).to_contain_text("CANCELLED")
 
 
 def script_in_a_name_is_text(lab, page):
@@ -359,6 +371,7 @@ LOOKS = (
     a_second_opening_is_refused,
     jobs_start_and_end_without_a_reload,
     what_was_cancelled_is_asked_about_first,
+    an_answer_belongs_to_its_question,
     script_in_a_name_is_text,
     an_array_is_one_row_that_opens,
     a_job_is_submitted_by_the_form,

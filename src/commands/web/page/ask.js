@@ -79,8 +79,10 @@ export function confirmed(question) {
   say(by("confirm-question"), question);
   dialog.returnValue = "no";
   dialog.showModal();
+  // The browser tells that a dialog closed in a task of its own, which may come after the next question is open: that
+  // is no answer to it. A question that another one takes the place of is never answered.
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
   });
 }
 
@@ -95,6 +97,12 @@ const QUESTIONS = {
   retry: "Submit once more:",
 };
 
+// The states in which a job is over, and those that are failures, as the server names them.
+const named = (name) => document.querySelector(`meta[name=${name}]`).content.split(",");
+export const ENDS = named("ends");
+const FAILURES = new Set(named("failures"));
+export const hasFailed = (row) => FAILURES.has(row.state);
+
 // A button for each thing that can be done to a job in its state.
 export const ACTIONS = {
   PENDING: (row) => [row.reason.startsWith("JobHeld") ? "release" : "hold", "top", "cancel"],
@@ -102,7 +110,7 @@ export const ACTIONS = {
   SUSPENDED: () => ["resume", "cancel"],
   COMPLETING: () => [],
 };
-for (const state of ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"]) ACTIONS[state] = () => ["retry"];
+for (const state of ENDS) ACTIONS[state] = () => ["retry"];
 
 export async function act(action, row) {
   const what = row.name ? `job ${row.label} (${row.name})` : `job ${row.label}`;
