@@ -16,7 +16,7 @@ reason() { squeue -h -j "$job" -o %r; }
 until_is Resources reason
 expect "a job that needs all CPUs waits for" "Resources" "$(reason)"
 expect "and says who has them" "SystemComment=processes that are no job's use" \
-  "$(scontrol show job "$job" | grep -o "SystemComment=processes that are no job's use")"
+  "$(scontrol show job "$job" | sed 's|\\040| |g' | grep -o "SystemComment=processes that are no job's use")"
 expect "and so does the node" "CPUForeignLoad CPUForeign" \
   "$(scontrol show node | grep -o 'CPUForeign[A-Za-z]*' | paste -s -d ' ')"
 kill "${loops[@]}"

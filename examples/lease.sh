@@ -25,4 +25,4 @@ touch enough
 until_is "other" running
 expect "returned, and sold again" "other" "$(running)"
 expect "what it left over" "SystemComment=1 process was left over at its end, and was killed" \
-    "$(scontrol show job "$lease" | grep -o 'SystemComment=.*[^ ]')"
+    "$(scontrol show job "$lease" | sed 's|\\040| |g' | grep -o 'SystemComment=.*[^ ]')"

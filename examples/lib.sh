@@ -16,10 +16,10 @@ expect() {
   fi
 }
 
-# until_is WANTED COMMAND...: waits half a minute at most until the command prints that.
+# until_is WANTED COMMAND...: waits two minutes at most until the command prints that.
 until_is() {
   local wanted=$1 got=''
-  local -i give_up=$((SECONDS + 30))
+  local -i give_up=$((SECONDS + 120))
   shift
   until got=$("$@") && [[ $got == "$wanted" ]]; do
     if ((SECONDS >= give_up)); then

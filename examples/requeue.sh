@@ -6,5 +6,6 @@ id=$(sbatch --parsable -W --requeue -o runs.out --open-mode append \
   --wrap 'echo "restarts: ${SLURM_RESTART_COUNT:-0}"; exit 1') || true
 
 expect "runs" "restarts: 0
+slotd: the first run was FAILED; --requeue runs the job once more (the setting SLOTD_REQUEUE=slurm turns this off)
 restarts: 1" "$(cat runs.out)"
 expect "state of job $id" FAILED "$(state_of "$id")"

@@ -3,7 +3,7 @@
 jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
 
-id=$(sbatch --parsable -W -t 00:00:04 --signal B:USR1@2 -o saved.out "$jobs/checkpoint.sh")
+id=$(sbatch --parsable -W -t 00:00:20 --signal B:USR1@15 -o saved.out "$jobs/checkpoint.sh")
 expect "output" "warned, saved" "$(cat saved.out)"
 expect "state of job $id" COMPLETED "$(state_of "$id")"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --delegate --timeout 400 --mem 1500
+# boot: --delegate --timeout 1200 --mem 1500
 # The tests of cgroups, which need one that is delegated: tests/cgroup.rs and those of src/exec/cgroup.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"

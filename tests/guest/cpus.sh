@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --root --backend tcg --cpus 4 --timeout 400
+# boot: --root --backend tcg --cpus 4 --timeout 1200
 # A kernel as users have it, with several CPUs, and all controllers delegated: CPUs, shares, weights.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"

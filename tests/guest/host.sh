@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --root --timeout 300
+# boot: --root --timeout 900
 # What the host around the queue sees of it: priorities in the journal, what the killers of memory are told, the notify hook;
 # and what the queue sees of the host: a busy loop beside it, on the one CPU.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -36,7 +36,7 @@ cat >/tmp/dev.sh <<'END_OF_DEV'
   job=$(cat waiting)
   reason() { [[ $(squeue -h -j "$job" -o %r) == Resources ]]; }
   until_true reason
-  has "a job waits for a loop beside the queue" "$(scontrol show job "$job")" "SystemComment=processes that are no job's use"
+  has "a job waits for a loop beside the queue" "$(scontrol show job "$job")" "SystemComment=processes\\040that\\040are\\040no\\040job's\\040use"
   has "and the node tells it" "$(scontrol show node)" "CPUForeign=1"
   kill "$busy"
   wait "$waits"

@@ -25,7 +25,7 @@ yes() {
 
 # Waits until a command is true.
 until_true() {
-  local end=$((SECONDS + 90))
+  local end=$((SECONDS + 300))
   until "$@" >/dev/null 2>&1; do
     if ((SECONDS >= end)); then
       no "waited in vain for: $*"

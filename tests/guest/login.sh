@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --root --timeout 300
+# boot: --root --timeout 900
 # Without linger the user's manager ends with the last login and begins with the next: jobs are told, and the first command
 # finds a daemon.
 # shellcheck source-path=SCRIPTDIR source=lib.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --timeout 200 --mem 1500
+# boot: --timeout 600 --mem 1500
 # A job that wants ten times its memory, and its neighbour.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"

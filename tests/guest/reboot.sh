@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# boot: --shutdown --timeout 200
-# boot: --timeout 200
-# boot: --timeout 200
+# boot: --shutdown --timeout 600
+# boot: --timeout 600
+# boot: --timeout 600
 # What becomes of running, suspended, waiting and half-done work: first in an orderly shutdown, then in a loss of power.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"

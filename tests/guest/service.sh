@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# boot: --timeout 400
+# boot: --timeout 1200
 # The installed service under a real user manager: its cgroup, what it outlives, and how it comes back.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"
