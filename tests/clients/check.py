@@ -4,6 +4,9 @@ import pathlib
 import subprocess
 import time
 
+# Longer than anything takes, and shorter than the limit of run.
+PATIENCE = 300
+
 
 def check(what, found, wanted):
     if found == wanted:
@@ -12,7 +15,7 @@ def check(what, found, wanted):
         print(f"not ok {what}: {found!r}, not {wanted!r}", flush=True)
 
 
-def becomes(what, ask, wanted, seconds=100):
+def becomes(what, ask, wanted, seconds=PATIENCE):
     """As check, of something that takes its time."""
     end = time.monotonic() + seconds
     while (found := ask()) != wanted and time.monotonic() < end:
@@ -20,7 +23,7 @@ def becomes(what, ask, wanted, seconds=100):
     check(what, found, wanted)
 
 
-def wait_for(what, condition, seconds=100):
+def wait_for(what, condition, seconds=PATIENCE):
     """Waits until the condition holds, and returns what it said; a condition that never does fails here."""
     end = time.monotonic() + seconds
     while not (said := condition()):
@@ -42,6 +45,11 @@ def lines(path):
     return pathlib.Path(path).read_text().splitlines()
 
 
+def all_jobs(fields, *words):
+    """A line of sacct for each job of this daemon, or those that the words choose. By itself sacct begins at midnight."""
+    return run("sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", fields, *words).splitlines()
+
+
 def states(*words):
     """The states of jobs, sorted: all of this daemon's, or those that the words choose."""
-    return sorted(run("sacct", "-X", "-n", "-P", "-o", "State", *words).splitlines())
+    return sorted(all_jobs("State", *words))

@@ -5,7 +5,7 @@ import functools
 
 import adaptive
 import adaptive_scheduler
-from check import becomes, check, run
+from check import PATIENCE, all_jobs, becomes, check
 
 
 def peak(x, at):
@@ -32,11 +32,11 @@ async def main():
         save_dataframe=False,
     )
     manager.start()
-    await asyncio.wait_for(manager.task, 150)
+    await asyncio.wait_for(manager.task, PATIENCE)
     check("status", manager.status(), "finished")
     manager.load_learners()
     check("goals", [learner.npoints >= 20 for learner in learners], [True, True])
-    jobs = run("sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,Timelimit,ReqMem").splitlines()
+    jobs = all_jobs("JobName,AllocCPUS,Timelimit,ReqMem")
     check("as asked", sorted(set(jobs)), ["learn-0|2|00:10:00|1G", "learn-1|2|00:10:00|1G"])
     becomes("the end", adaptive_scheduler.scheduler.SLURM(cores=1).queue, {})
 

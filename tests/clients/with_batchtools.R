@@ -38,7 +38,7 @@ batchMap(work, x = 1:4)
 jobs <- findJobs()
 jobs$chunk <- 1
 submitJobs(jobs, resources = c(size, chunks.as.arrayjobs = TRUE))
-check("the end", waitForJobs(sleep = 0.5, timeout = 150, expire.after = 20), FALSE)
+check("the end", waitForJobs(sleep = 0.5, timeout = 300, expire.after = 20), FALSE)
 check("results", reduceResultsList(findDone()), list(c(1L, 2L), c(4L, 2L), c(16L, 2L)))
 check("one that fails", findErrors()$job.id, 3L)
 numbers <- getJobTable()$batch.id

@@ -4,7 +4,7 @@ import pathlib
 import shutil
 import subprocess
 
-from check import check, lines, run
+from check import all_jobs, check, lines
 
 bin_directory = pathlib.Path(shutil.which("cylc")).parent
 configuration = pathlib.Path.home() / ".cylc" / "flow"
@@ -30,7 +30,7 @@ pathlib.Path("flow/flow.cylc").write_text(
     [[events]]
         stall timeout = PT0S
         abort on stall timeout = True
-        inactivity timeout = PT2M
+        inactivity timeout = PT5M
         abort on inactivity timeout = True
 [scheduling]
     cycling mode = integer
@@ -68,6 +68,6 @@ check("each task once", sorted(lines(place / "prepare")), ["1", "2"])
 check("ranks", sorted(lines(place / "ranks")), ["0 1", "0 2", "1 1", "1 2"])
 check("the second try", len(lines(place / "flaky")), 2)
 check("what comes after", sorted(path.name for path in place.glob("total.*")), ["total.1", "total.2"])
-rows = run("sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,ReqMem,Timelimit,State").splitlines()
+rows = all_jobs("JobName,AllocCPUS,ReqMem,Timelimit,State")
 check("as asked", sorted(row for row in rows if row.startswith("ranks")), [f"ranks.{n}.flow|2|200M|00:05:00|COMPLETED" for n in (1, 2)])
 check("the first try", sorted(row.split("|")[-1] for row in rows if row.startswith("flaky")), ["COMPLETED", "COMPLETED", "FAILED", "FAILED"])

@@ -4,7 +4,7 @@ import os
 import pathlib
 import sys
 
-from check import becomes, check, lines, run
+from check import PATIENCE, becomes, check, lines, run
 from dask.distributed import Client
 from dask_jobqueue import SLURMCluster
 
@@ -20,7 +20,7 @@ def main():
         job_extra_directives=["--comment='of dask'"],
     ) as cluster, Client(cluster) as client:
         cluster.scale(jobs=2)
-        client.wait_for_workers(2, timeout=100)
+        client.wait_for_workers(2, timeout=PATIENCE)
         answers = client.gather(client.map(name_and_square, range(40), pure=False))
         check("results", [square for _, _, square in answers], [x * x for x in range(40)])
         jobs = run("squeue", "-h", "-r", "--me", "-o", "%i").split()

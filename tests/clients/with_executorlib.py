@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-from check import check, lines, run
+from check import all_jobs, check, lines, run
 from executorlib import SlurmClusterExecutor
 
 INSIDE = """
@@ -50,7 +50,7 @@ def main():
         check("a call that another one waits for", (first.result(), last.result()), ((7, "1"), (14, "1")))
         check("a call beside them", other.result(), (70, "1"))
         check("one that raises", str(executor.submit(fail).exception()), "as asked")
-    found = run("sacct", "-X", "-n", "-P", "-o", "Timelimit,ReqMem").splitlines()
+    found = all_jobs("Timelimit,ReqMem")
     check("as asked", set(found), {"00:10:00|1G"})
     pathlib.Path("inside.py").write_text(INSIDE)
     pathlib.Path("inside.sh").write_text(

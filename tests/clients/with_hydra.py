@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import sys
 
-from check import becomes, check, lines, run
+from check import all_jobs, becomes, check, lines, run
 
 pathlib.Path("app.py").write_text(
     """
@@ -31,8 +31,7 @@ launcher = [
 ]
 run(sys.executable, "app.py", "--multirun", "hydra.sweep.dir=sweep", *launcher, "+x=2,3", "+y=5,7")
 check("a sweep", [lines(f"sweep/{i}/result")[0] for i in range(4)], ["10 0 2", "14 1 2", "15 2 2", "21 3 2"])
-jobs = ["sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,State"]
-becomes("its jobs", lambda: run(*jobs).splitlines(), ["a_sweep|2|COMPLETED"] * 4)
+becomes("its jobs", lambda: all_jobs("JobName,AllocCPUS,State"), ["a_sweep|2|COMPLETED"] * 4)
 logs = sorted(path.name for path in pathlib.Path("sweep/.submitit").glob("*_0/*") if path.suffix in (".out", ".err", ".pkl"))
 check("its logs", [name.split("_", 2)[2] for name in logs], ["0_log.err", "0_log.out", "0_result.pkl", "submitted.pkl"])
 words = [sys.executable, "app.py", "--multirun", *launcher, "+x=1", "+y=1", "+bad=0,1"]

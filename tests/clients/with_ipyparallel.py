@@ -5,7 +5,7 @@ import pathlib
 import signal
 
 import ipyparallel
-from check import becomes, check, run, wait_for
+from check import PATIENCE, becomes, check, run, wait_for
 
 
 def sleep(place):
@@ -18,7 +18,7 @@ def sleep(place):
 
 
 def main():
-    cluster = ipyparallel.Cluster(controller="slurm", engines="slurm", n=3, controller_ip="127.0.0.1", engine_timeout=90)
+    cluster = ipyparallel.Cluster(controller="slurm", engines="slurm", n=3, controller_ip="127.0.0.1", engine_timeout=PATIENCE)
     client = cluster.start_and_connect_sync()
     view = client[:]
     names = view.apply_sync(lambda: __import__("os").environ["SLURM_JOB_NAME"])
@@ -32,7 +32,7 @@ def main():
     wait_for("engines at work", lambda: len(list(pathlib.Path.cwd().glob("begun.*"))) == 3)
     cluster.signal_engines_sync(signal.SIGINT)
     try:
-        found = sleeping.get(timeout=90)
+        found = sleeping.get(timeout=PATIENCE)
     except ipyparallel.CompositeError as error:
         found = {each[0] for each in error.elist}
     check("an interrupt", found, {"KeyboardInterrupt"})

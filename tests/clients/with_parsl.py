@@ -4,7 +4,7 @@ import os
 import sys
 
 import parsl
-from check import becomes, check, lines, run
+from check import all_jobs, becomes, check, lines, run
 from parsl import bash_app, python_app
 from parsl.config import Config
 from parsl.executors import HighThroughputExecutor
@@ -55,5 +55,5 @@ with parsl.load(config("blocks")):
     check("a chain of shell apps", found, ["one", "parsl.blocks", "one", "parsl.blocks"])
     check("an app that fails", type(fails().exception()).__name__, "BashExitFailure")
 becomes("the end of the blocks", lambda: run("squeue", "-h", "--me"), "")
-asked = run("sacct", "-X", "-n", "-P", "-o", "AllocCPUS,ReqMem,Timelimit,Account,Comment").splitlines()
+asked = all_jobs("AllocCPUS,ReqMem,Timelimit,Account,Comment")
 check("as asked", set(asked), {"2|2G|00:10:00|lab|parsl"})

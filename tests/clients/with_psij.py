@@ -3,7 +3,7 @@
 import datetime
 import pathlib
 
-from check import check, lines, run, wait_for
+from check import PATIENCE, check, lines, run, wait_for
 from psij import Job, JobAttributes, JobExecutor, JobSpec, JobState, ResourceSpecV1
 
 executor = JobExecutor.get_instance("slurm")
@@ -37,7 +37,7 @@ check("a list", stopped.native_id in executor.list(), True)
 stopped.cancel()
 ends = [(plain, "COMPLETED"), (ranks, "COMPLETED"), (bad, "FAILED"), (late, "FAILED"), (stopped, "CANCELED")]
 for job, _ in ends:
-    job.wait(datetime.timedelta(seconds=100))
+    job.wait(datetime.timedelta(seconds=PATIENCE))
 check("states", [job.status.state.name for job, _ in ends], [state for _, state in ends])
 check("exit code", bad.status.exit_code, 5)
 check("a time limit", "limit" in (late.status.message or "").lower(), True)

@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import sys
 
-from check import check, lines, run
+from check import all_jobs, check, lines
 
 pathlib.Path("Snakefile").write_text(
     """
@@ -45,7 +45,7 @@ done = subprocess.run(
 )
 print(done.stdout, flush=True)
 check("a workflow", (lines("total"), lines("begun")), ([f"{n} 2" for n in range(2)], ["once"]))
-rows = [row.split("|") for row in run("sacct", "-X", "-n", "-P", "-o", "Comment,AllocCPUS,ReqMem,Timelimit,State").splitlines()]
+rows = [row.split("|") for row in all_jobs("Comment,AllocCPUS,ReqMem,Timelimit,State")]
 parts = sorted(row for row in rows if row[0].startswith("rule_part"))
 check("as asked", parts, [[f"rule_part_wildcards_{n}", "2", "300M", "00:07:00", "COMPLETED"] for n in range(2)])
 check("a rule that is tried again", (pathlib.Path("tried").exists(), lines("flaky")[0].isdigit()), (True, True))

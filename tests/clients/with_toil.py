@@ -2,7 +2,7 @@
 
 import pathlib
 
-from check import becomes, check, run
+from check import all_jobs, becomes, check, run
 from toil.common import Toil
 from toil.job import Job
 
@@ -45,6 +45,6 @@ if __name__ == "__main__":
         found = toil.start(Job.wrapJobFn(root, str(pathlib.Path("tried").resolve()), cores=1, memory="200M", disk="10M"))
     check("a workflow", found, (14, {"2"}, "second"))
     becomes("the end", lambda: run("squeue", "-h", "--me"), "")
-    rows = [row.split("|") for row in run("sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,Timelimit,State").splitlines()]
+    rows = [row.split("|") for row in all_jobs("JobName,AllocCPUS,Timelimit,State")]
     check("as asked", [row[1:] for row in rows if "square" in row[0]], [["2", "00:10:00", "COMPLETED"]] * 4)
     check("the second try", [row[3] for row in rows if "flaky" in row[0]], ["FAILED", "COMPLETED"])

@@ -9,7 +9,7 @@ import subprocess
 import termios
 
 import pyte
-from check import becomes, check, run, wait_for
+from check import PATIENCE, becomes, check, run, wait_for
 
 LINES, COLUMNS = 40, 160
 
@@ -67,4 +67,4 @@ terminal.wait("ancel")
 terminal.press("\r")
 becomes("a cancellation", lambda: run("sacct", "-X", "-n", "-P", "-o", "State", "-j", first).split(" ")[0], "CANCELLED")
 terminal.press("q")
-check("its end", terminal.running.wait(60), 0)
+check("its end", terminal.running.wait(PATIENCE), 0)
