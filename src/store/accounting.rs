@@ -37,10 +37,11 @@ impl Reader {
         Ok(Reader { conn: open::reader(path)? })
     }
 
-    /// The numbers of the records that may answer the question, in the order in which sacct shows them: the tasks of an
-    /// array by their own numbers, where the array has its place. With `duplicates` those with an earlier run that may.
-    /// What comes of each is asked for later, some at a time: a long answer is never in memory as a whole, and the
-    /// database is not held up by it.
+    /// The numbers of the records that may answer the question, in the order in which sacct shows
+    /// them: the tasks of an array by their own numbers, where the array has its place. With
+    /// `duplicates` those with an earlier run that may. What comes of each is asked for later, some
+    /// at a time: a long answer is never in memory as a whole, and the database is not held up by
+    /// it.
     ///
     /// # Errors
     /// The database can't be read.
@@ -51,7 +52,8 @@ impl Reader {
         Ok(found.into_iter().map(|key| key.id).collect())
     }
 
-    /// Of these records those that answer the question, with their steps, in no order: what is committed now.
+    /// Of these records those that answer the question, with their steps, in no order: what is
+    /// committed now.
     ///
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
@@ -109,7 +111,8 @@ impl Reader {
     }
 }
 
-/// To be called in a transaction: a job that ends between two of these queries is neither lost nor seen twice.
+/// To be called in a transaction: a job that ends between two of these queries is neither lost nor
+/// seen twice.
 fn keys(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Key>, StoreError> {
     if !filter.jobs.is_empty() {
         return load::named_keys(conn, &filter.jobs);
@@ -144,7 +147,8 @@ fn earlier(
     ids: &[JobId],
     filter: &JobQuery,
 ) -> Result<Vec<EarlierRun>, StoreError> {
-    // What was ended for the requeue is in no state that can be asked for but those that it was in before.
+    // What was ended for the requeue is in no state that can be asked for but those that it was in
+    // before.
     let mut of_requeued = filter.clone();
     of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
     let mut all = runs::of_jobs(conn, ids.iter().copied())?;
@@ -167,7 +171,8 @@ fn earlier(
 type Candidates<'a> =
     IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, KeyColumns>, Sqlite>;
 
-/// Jobs that have not ended, which have an index of their own; `None` where none of them can answer.
+/// Jobs that have not ended, which have an index of their own; `None` where none of them can
+/// answer.
 fn live(filter: &JobQuery) -> Option<Candidates<'_>> {
     let states = wanted_states(filter, false);
     (!states.is_empty())
@@ -214,8 +219,8 @@ fn candidates(filter: &JobQuery) -> Candidates<'_> {
     query
 }
 
-/// The present states, terminal or not, of jobs that may answer. In a window, a job that has ended may have
-/// been pending or running.
+/// The present states, terminal or not, of jobs that may answer. In a window, a job that has ended
+/// may have been pending or running.
 fn wanted_states(filter: &JobQuery, terminal: bool) -> Vec<&'static str> {
     let asked = |state: &JobState| match &filter.states {
         None => true,
@@ -238,6 +243,7 @@ fn only_terminal(filter: &JobQuery) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::End;
     use crate::model::array::{TaskRange, TaskSet};
     use crate::model::{ArrayRole, Timestamp};
     use crate::store::testing::{Place, any_jobs, ended_job, insert, job, put};
@@ -288,7 +294,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
-        /// The statements only narrow down: they never lose what the rules of the model let through.
+        /// The statements only narrow down: they never lose what the rules of the model let
+        /// through.
         #[test]
         fn the_indexes_find_what_a_look_at_every_job_finds(jobs in any_jobs(8), filters in vec(any_filter(), 20)) {
             let place = Place::new();
@@ -326,7 +333,11 @@ mod tests {
             JobQuery::default(),
             JobQuery { since, ..JobQuery::default() },
             JobQuery { since, until: since, ..JobQuery::default() },
-            JobQuery { since, states: Some(vec![JobState::Failed]), ..JobQuery::default() },
+            JobQuery {
+                since,
+                states: Some(vec![JobState::Ended(End::Failed)]),
+                ..JobQuery::default()
+            },
             JobQuery {
                 since,
                 states: Some(vec![JobState::Running]),
@@ -394,7 +405,7 @@ mod tests {
         let mut store = place.store();
         let task = |id, task| Job {
             role: ArrayRole::Task { array_job: JobId(10), task },
-            ..ended_job(id, JobState::Completed, 1, 2)
+            ..ended_job(id, End::Completed, 1, 2)
         };
         let rest =
             Job { role: ArrayRole::Rest { tasks: TaskSet::one(9), limit: Some(1) }, ..job(10) };

@@ -3,8 +3,8 @@
 use crate::model::StoreFault;
 use std::path::PathBuf;
 
-/// A failure of the store. Holds text rather than diesel's errors, so that one failure can be told to every
-/// sender of a group commit.
+/// A failure of the store. Holds text rather than diesel's errors, so that one failure can be told
+/// to every sender of a group commit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The file can't be opened or created.
@@ -46,8 +46,8 @@ pub enum StoreError {
     Sql { doing: &'static str, message: String },
 }
 
-/// What SQLite says of failures that may pass (`sqlite3_errstr`); diesel hands on the text alone. SQLITE_BUSY and
-/// SQLITE_LOCKED begin alike, and so do the kinds of SQLITE_IOERR.
+/// What SQLite says of failures that may pass (`sqlite3_errstr`); diesel hands on the text alone.
+/// SQLITE_BUSY and SQLITE_LOCKED begin alike, and so do the kinds of SQLITE_IOERR.
 const FAULTS: [(&str, StoreFault); 9] = [
     ("database or disk is full", StoreFault::Full),
     ("database is locked", StoreFault::Locked),

@@ -1,11 +1,11 @@
 //! The end of history: which records and environments are old enough to go, and their removal.
 //!
-//! What is to go is looked for by the reader, so that no commit waits for the search. The writer removes it in small
-//! batches, and looks once more whether each may go. What others share with a removed record (request, script) goes with
-//! the last of them.
+//! What is to go is looked for by the reader, so that no commit waits for the search. The writer
+//! removes it in small batches, and looks once more whether each may go. What others share with a
+//! removed record (request, script) goes with the last of them.
 
 use crate::model::dependency::{Dependency, DependencyTerm};
-use crate::model::{Job, JobId, JobRef, JobState, Timestamp};
+use crate::model::{End, Job, JobId, JobRef, JobState, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::load;
 use crate::store::row::{from_json, job_id};
@@ -24,18 +24,19 @@ const PAGES: u32 = 4096;
 /// Records that have ended.
 #[derive(Debug, Default)]
 pub struct EndedRecords {
-    pub spare: Vec<JobId>,
+    /// With the time of their end.
+    pub spare: Vec<(JobId, Timestamp)>,
     /// A pending job's dependency names them, or a task of their array has not ended for so long.
     pub needed: Vec<JobId>,
 }
 
 fn ended() -> Vec<&'static str> {
-    JobState::ALL.into_iter().filter(|state| state.is_terminal()).map(JobState::name).collect()
+    End::ALL.iter().map(|end| end.name()).collect()
 }
 
 #[diesel::dsl::auto_type]
 fn completed_by_end() -> _ {
-    let name: &'static str = JobState::Completed.name();
+    let name: &'static str = End::Completed.name();
     let is_completed = jobs::end_us.is_not_null().and(jobs::state.eq(name));
     jobs::table.filter(is_completed).order(jobs::end_us.desc()).select(jobs::job_id)
 }
@@ -54,7 +55,20 @@ pub(super) struct Number {
 }
 
 impl Reader {
-    /// When the newest record ended that is not among the `keep` newest that have ended; `None` where there are no more.
+    /// How many records wait to be started: an array whose tasks wait is one.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn count_waiting(&mut self) -> Result<i64, StoreError> {
+        let waiting = jobs::table.filter(jobs::state.eq(JobState::Pending.name()));
+        waiting
+            .count()
+            .get_result(&mut self.conn)
+            .map_err(StoreError::sql("count the waiting jobs"))
+    }
+
+    /// When the newest record ended that is not among the `keep` newest that have ended; `None`
+    /// where there are no more.
     ///
     /// # Errors
     /// The database can't be read.
@@ -106,28 +120,31 @@ impl Reader {
     /// The database can't be read.
     pub fn ended_before(&mut self, before: Timestamp) -> Result<EndedRecords, StoreError> {
         self.conn.transaction(|conn| {
-            let rows: Vec<(i64, Option<i64>)> = jobs::table
+            let rows: Vec<(i64, Option<i64>, Option<i64>)> = jobs::table
                 .filter(jobs::state.eq_any(ended()).and(jobs::end_us.lt(before.0)))
-                .select((jobs::job_id, jobs::array_job_id))
+                .select((jobs::job_id, jobs::array_job_id, jobs::end_us))
                 .order(jobs::job_id)
                 .load(conn)
                 .map_err(StoreError::sql("look for old jobs"))?;
-            let needed = named_by_pending(conn)?;
-            let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array)| *array), before)?;
-            let may_go = |(id, array): &(i64, Option<i64>)| {
+            let named = named_by_pending(conn)?;
+            let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array, _)| *array), before)?;
+            let mut old = EndedRecords::default();
+            for (id, array, end) in rows {
                 let is_named =
-                    needed.contains(id) || array.is_some_and(|array| needed.contains(&array));
-                !is_named && array.is_none_or(|array| whole.contains(&array))
-            };
-            let (spare, needed): (Vec<_>, Vec<_>) = rows.into_iter().partition(may_go);
-            let numbers = |rows: Vec<(i64, Option<i64>)>| {
-                rows.into_iter().map(|(id, _)| job_id("jobs", id)).collect::<Result<_, _>>()
-            };
-            Ok(EndedRecords { spare: numbers(spare)?, needed: numbers(needed)? })
+                    named.contains(&id) || array.is_some_and(|array| named.contains(&array));
+                let job = job_id("jobs", id)?;
+                if !is_named && array.is_none_or(|array| whole.contains(&array)) {
+                    old.spare.push((job, Timestamp(end.unwrap_or_default())));
+                } else {
+                    old.needed.push(job);
+                }
+            }
+            Ok(old)
         })
     }
 
-    /// The submissions whose jobs have all ended before `before` and that have an environment still.
+    /// The submissions whose jobs have all ended before `before` and that have an environment
+    /// still.
     ///
     /// # Errors
     /// The database can't be read.
@@ -185,7 +202,8 @@ impl Reader {
         Ok(found.into_iter().collect())
     }
 
-    /// The first job among these that was launched once and whose environment is gone: it cannot run again.
+    /// The first job among these that was launched once and whose environment is gone: it cannot
+    /// run again.
     ///
     /// # Errors
     /// The database can't be read.
@@ -240,7 +258,8 @@ fn whole_arrays(
 }
 
 impl Store {
-    /// Removes the records of these jobs that have ended, with all that is theirs alone, in one transaction. How many.
+    /// Removes the records of these jobs that have ended, with all that is theirs alone, in one
+    /// transaction. How many.
     ///
     /// # Errors
     /// The database can't be written. Nothing was removed.
@@ -252,7 +271,7 @@ impl Store {
             }
             Ok(removed)
         });
-        self.forget_rows();
+        self.note_deletion();
         removed
     }
 
@@ -277,7 +296,7 @@ impl Store {
             }
             Ok(())
         });
-        self.forget_rows();
+        self.note_deletion();
         dropped
     }
 
@@ -378,15 +397,9 @@ pub(super) fn remove_unused_texts(
     let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
     let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));
     let as_summary = exists(source_rows::table.filter(source_rows::summary_id.eq(texts::text_id)));
-    let as_diff =
-        exists(source_rows::table.filter(source_rows::diff_id.eq(texts::text_id.nullable())));
     let of_launches = not(as_script).and(not(as_env));
     delete(
-        texts::table
-            .filter(texts::text_id.eq_any(ids))
-            .filter(of_launches)
-            .filter(not(as_summary))
-            .filter(not(as_diff)),
+        texts::table.filter(texts::text_id.eq_any(ids)).filter(of_launches).filter(not(as_summary)),
     )
     .execute(conn)
     .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
@@ -419,7 +432,7 @@ mod tests {
     }
 
     fn done(id: u32, end_secs: i64) -> Job {
-        ended_job(id, JobState::Completed, 1, end_secs)
+        ended_job(id, End::Completed, 1, end_secs)
     }
 
     fn task(id: u32, task: u32, end_secs: i64) -> Job {
@@ -430,7 +443,7 @@ mod tests {
     fn the_last_that_ended_well_are_found_by_their_ends() {
         let place = Place::new();
         let mut store = place.store();
-        let failed = ended_job(3, JobState::Failed, 1, 300);
+        let failed = ended_job(3, End::Failed, 1, 300);
         put(
             &mut store,
             [done(1, 400), done(2, 100), failed, done(4, 200), job(5)].iter().map(insert).collect(),
@@ -488,10 +501,8 @@ mod tests {
         put(&mut store, jobs.iter().map(insert).collect());
         let mut reader = place.reader();
         let mut old = |secs| {
-            reader
-                .ended_before(Timestamp::from_secs(secs))
-                .map(|old| [old.spare, old.needed])
-                .unwrap()
+            let old = reader.ended_before(Timestamp::from_secs(secs)).unwrap();
+            [old.spare.into_iter().map(|(id, _)| id).collect(), old.needed]
         };
         assert_eq!(old(20).map(|ids| numbers(&ids)), [vec![1, 30], vec![3, 10, 21]]);
         assert_eq!(old(31).map(|ids| numbers(&ids)), [vec![1, 2, 10, 12, 30], vec![3, 21]]);

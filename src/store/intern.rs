@@ -1,6 +1,7 @@
 //! Texts that are stored once, however many records use them.
 //!
-//! A hash finds a candidate and the bytes decide, so the hash needs to be quick and stable, not secret.
+//! A hash finds a candidate and the bytes decide, so the hash needs to be quick and stable, not
+//! secret.
 
 use crate::model::JobRequest;
 use crate::store::error::StoreError;
@@ -15,14 +16,16 @@ use std::sync::{Arc, Weak};
 /// The smallest number of remembered requests at which those that are gone are looked for.
 const SWEEP_AT_LEAST: usize = 256;
 
-/// So many rows of each table are known by their hashes, the newest: a text that is older is stored again.
+/// So many rows of each table are known by their hashes, the newest: a text that is older is stored
+/// again.
 const RECENT: usize = 4096;
 
 /// What is known of the rows of requests and texts.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
-    /// Which row holds a request that is in memory. Equal pointers mean the same request: while a `Weak` is kept,
-    /// neither can its place be given to another request, nor can `Arc::make_mut` change it where it is.
+    /// Which row holds a request that is in memory. Equal pointers mean the same request: while a
+    /// `Weak` is kept, neither can its place be given to another request, nor can `Arc::make_mut`
+    /// change it where it is.
     held: HashMap<usize, (Weak<JobRequest>, i64)>,
     sweep_at: usize,
     requests: Recent,
@@ -40,7 +43,8 @@ struct Recent {
 }
 
 impl Recent {
-    /// The row whose body has this hash, if it is one of the newest; `newest` tells hashes and rows, newest first.
+    /// The row whose body has this hash, if it is one of the newest; `newest` tells hashes and
+    /// rows, newest first.
     fn find(
         &mut self,
         hash: i64,
@@ -177,8 +181,9 @@ fn insert_request(
         .map_err(StoreError::sql("store the request"))
 }
 
-/// FNV-1a, 64 bits. The standard library's hashes may change with the compiler; a stored one may not.
-fn hash(bytes: &[u8]) -> i64 {
+/// FNV-1a, 64 bits. The standard library's hashes may change with the compiler; a stored one may
+/// not.
+pub(super) fn hash(bytes: &[u8]) -> i64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

@@ -2,7 +2,7 @@
 
 use crate::model::change::LaunchTexts;
 use crate::model::run::RunState;
-use crate::model::{Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
+use crate::model::{End, Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::row::{JobRow, StepRow, from_json, job_id};
 use crate::store::schema::{jobs, launches, requests, steps, texts};
@@ -29,7 +29,8 @@ fn state_names(terminal: bool) -> Vec<&'static str> {
         .collect()
 }
 
-/// The records with these numbers, with requests and steps, by number, and the requests of them all.
+/// The records with these numbers, with requests and steps, by number, and the requests of them
+/// all.
 pub(super) fn assemble(
     conn: &mut SqliteConnection,
     ids: &[JobId],
@@ -49,8 +50,8 @@ pub(super) fn assemble(
     assemble_rows(conn, rows)
 }
 
-/// Adds requests and steps to the rows. Keeps their order. A record that cannot be read does not keep the others from
-/// being read: something that tells of it stands in its place.
+/// Adds requests and steps to the rows. Keeps their order. A record that cannot be read does not
+/// keep the others from being read: something that tells of it stands in its place.
 pub(super) fn assemble_rows(
     conn: &mut SqliteConnection,
     rows: Vec<JobRow>,
@@ -79,8 +80,8 @@ pub(super) fn assemble_rows(
 /// How the comment of what stands for an unreadable record begins.
 const UNREADABLE: &str = "its record cannot be read, and is left as it is: ";
 
-/// What stands for a record that cannot be read. It has ended, whatever it did: nothing is known that could be started,
-/// and it is not run again, which would put it in the record's place.
+/// What stands for a record that cannot be read. It has ended, whatever it did: nothing is known
+/// that could be started, and it is not run again, which would put it in the record's place.
 fn unreadable(id: JobId, why: &StoreError) -> Job {
     let request = JobRequest {
         name: "(unreadable)".to_owned(),
@@ -89,7 +90,7 @@ fn unreadable(id: JobId, why: &StoreError) -> Job {
         ..JobRequest::default()
     };
     let run = RunState {
-        state: JobState::Failed,
+        state: JobState::Ended(End::Failed),
         system_comment: Some(format!("{UNREADABLE}{why}")),
         end: Some(Timestamp::default()),
         ..RunState::default()
@@ -105,7 +106,8 @@ pub(super) fn why_unreadable(job: &Job) -> Option<&str> {
 /// So many things are too few to be shared out among CPUs.
 const FEW: usize = 4096;
 
-/// Does the same with each, in their order. Of many, as at the start of a daemon, each CPU has a part.
+/// Does the same with each, in their order. Of many, as at the start of a daemon, each CPU has a
+/// part.
 fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if items.len() < FEW || cpus == 1 {
@@ -232,7 +234,8 @@ pub(super) struct Key {
 /// What is read of these columns.
 pub(super) type Columns = (i64, Option<i64>, i64);
 
-/// The columns of a [`Key`], of which the second is the array's number. A compact record stands where its first task does.
+/// The columns of a [`Key`], of which the second is the array's number. A compact record stands
+/// where its first task does.
 pub(super) type KeyColumns = (jobs::job_id, jobs::array_job_id, SqlLiteral<BigInt>);
 
 pub(super) fn key_columns() -> KeyColumns {
@@ -254,7 +257,8 @@ pub(super) fn named_keys(
     let mut rows: Vec<Columns> = Vec::new();
     let all = || jobs::table.select(key_columns());
     for some in named.chunks(CHUNK) {
-        // A record has the number itself; of an array, that is the compact record, or the last task.
+        // A record has the number itself; of an array, that is the compact record, or the last
+        // task.
         let own: Vec<i64> = some.iter().map(|r| i64::from(r.job.0)).collect();
         rows.extend(all().filter(jobs::job_id.eq_any(own)).load::<Columns>(conn).map_err(&failed)?);
         let arrays: Vec<i64> =

@@ -87,12 +87,12 @@ mod tests {
     use crate::model::run::{Run, RunState};
     use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
     use crate::model::{
-        ArrayRole, BootId, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId,
+        ArrayRole, BootId, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId,
         Timestamp, Tres,
     };
     use crate::store::row::{JobRow, RunRow, StepRow};
     use crate::store::schema::{
-        history, jobs, launches, memos, notices, requests, runs, steps, texts,
+        diffs, history, jobs, launches, memos, notices, requests, runs, sources, steps, texts,
     };
     use crate::store::testing::{Place, all};
     use diesel::connection::SimpleConnection;
@@ -162,7 +162,63 @@ mod tests {
                 assert_eq!(selected(sql), columns(stringify!($table)));
             )*};
         }
-        compare!(history jobs launches memos notices requests runs steps texts);
+        compare!(diffs history jobs launches memos notices requests runs sources steps texts);
+    }
+
+    #[test]
+    fn differences_move_to_their_own_table_and_back() {
+        let conn = &mut SqliteConnection::establish(":memory:").unwrap();
+        conn.batch_execute("PRAGMA foreign_keys = ON").unwrap();
+        bring_up_to_date(conn).unwrap();
+        let rows = |conn: &mut SqliteConnection, sql: &str| -> Vec<String> {
+            diesel::sql_query(sql)
+                .load::<Name>(conn)
+                .unwrap()
+                .into_iter()
+                .map(|row| row.name)
+                .collect()
+        };
+        while !rows(conn, "SELECT name FROM sqlite_master WHERE name = 'diffs'").is_empty() {
+            conn.revert_last_migration(MIGRATIONS).unwrap();
+        }
+        // One text is a script, too; two submissions share the other one.
+        conn.batch_execute(
+            "INSERT INTO texts VALUES (1, 11, x'7b7d'), (2, 12, CAST('script' AS BLOB)), (3, 13, CAST('diff' AS BLOB));
+             INSERT INTO launches VALUES (1, 2, NULL);
+             INSERT INTO sources VALUES (1, 5, 1, 2), (2, 6, 1, 3), (3, 7, 1, 3), (4, 8, 1, NULL);",
+        )
+        .unwrap();
+        let joined = |table: &str, id: &str| {
+            format!(
+                "SELECT job_id || ' ' || taken_us || ' ' || coalesce(CAST(body AS TEXT), '-') AS name FROM sources \
+                 LEFT JOIN {table} ON {table}.{id} = sources.diff_id ORDER BY job_id"
+            )
+        };
+        let all = ["1 5 script", "2 6 diff", "3 7 diff", "4 8 -"];
+        assert_eq!(rows(conn, &joined("texts", "text_id")), all);
+        bring_up_to_date(conn).unwrap();
+        assert_eq!(rows(conn, &joined("diffs", "diff_id")), all);
+        assert_eq!(
+            rows(conn, "SELECT used_us || ' ' || bytes || ' ' || is_plain AS name FROM diffs"),
+            ["5 6 1", "7 4 1"]
+        );
+        assert_eq!(
+            rows(conn, "SELECT CAST(body AS TEXT) AS name FROM texts ORDER BY text_id"),
+            ["{}", "script"]
+        );
+        // What is compressed has no place in the older shape.
+        conn.batch_execute(
+            "INSERT INTO diffs VALUES (9, 19, 9, 1, 0, x'78'); INSERT INTO sources VALUES (5, 9, 1, 9); \
+             DELETE FROM diffs WHERE diff_id = 2;",
+        )
+        .unwrap();
+        while !rows(conn, "SELECT name FROM sqlite_master WHERE name = 'diffs'").is_empty() {
+            conn.revert_last_migration(MIGRATIONS).unwrap();
+        }
+        assert_eq!(
+            rows(conn, &joined("texts", "text_id")),
+            ["1 5 -", "2 6 diff", "3 7 diff", "4 8 -", "5 9 -"]
+        );
     }
 
     /// Records as the version before `000009_bodies` kept them, one of each kind.
@@ -224,7 +280,7 @@ mod tests {
             id: StepId::Num(1),
             name: "true".to_owned(),
             ntasks: 3,
-            state: JobState::Failed,
+            state: JobState::Ended(End::Failed),
             start: Timestamp(21),
             end: Some(Timestamp(22)),
             exit: ExitCode::signal(9),
@@ -278,7 +334,7 @@ mod tests {
         let rest = ArrayRole::Rest { tasks: TaskSet::from_ranges(ranges.to_vec()), limit: Some(2) };
         let part = ArrayRole::Part { array_job: JobId(2), tasks: TaskSet::from_sorted(&[8, 9]) };
         let cancelled = RunState {
-            state: JobState::Cancelled,
+            state: JobState::Ended(End::Cancelled),
             reason: Reason::CancelledByUser,
             end: Some(Timestamp(40)),
             cancelled_by: Some(0),
@@ -305,7 +361,7 @@ mod tests {
 
     fn earlier_run() -> Run {
         let run = RunState {
-            state: JobState::Cancelled,
+            state: JobState::Ended(End::Cancelled),
             eligible: Some(Timestamp(11)),
             start: Some(Timestamp(12)),
             end: Some(Timestamp(19)),

@@ -29,7 +29,8 @@ pub(super) fn remove(conn: &mut SqliteConnection, number: u64) -> Result<(), Sto
 }
 
 impl Store {
-    /// What an earlier daemon has not told, in the order of the ends. What makes no sense is left out, and logged.
+    /// What an earlier daemon has not told, in the order of the ends. What makes no sense is left
+    /// out, and logged.
     ///
     /// # Errors
     /// The database can't be read.
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use crate::model::change::Change;
     use crate::model::run::RunState;
-    use crate::model::{Job, JobId, JobState, Timestamp};
+    use crate::model::{End, Job, JobId, JobState, Timestamp};
     use crate::store::testing::{Place, put as commit};
 
     #[test]
@@ -64,7 +65,7 @@ mod tests {
         let place = Place::new();
         let notice = |job_id: &str| {
             let job = Job {
-                run: RunState { state: JobState::Failed, ..RunState::default() },
+                run: RunState { state: JobState::Ended(End::Failed), ..RunState::default() },
                 ..Job::default()
             };
             Notice { job_id: job_id.to_owned(), ..Notice::of_end(&job, Timestamp(7)) }

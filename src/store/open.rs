@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 
 /// Each is a statement of its own, in this order: waiting for locks comes before what needs a lock.
 /// `synchronous=FULL` makes a commit survive a power failure; the group commit pays for it once.
-/// Who waits for a commit is told within two seconds that it cannot be made: the wait for a lock ends before.
+/// Who waits for a commit is told within two seconds that it cannot be made: the wait for a lock
+/// ends before.
 ///
 /// `secure_delete`: an environment that was dropped is not to be found in the file any more.
 ///
-/// `wal_autocheckpoint`: the store empties its log itself, when nobody waits for it ([`LOG_PAGES`]). This is for a log that has
-/// grown all the same.
+/// `wal_autocheckpoint`: the store empties its log itself, when nobody waits for it
+/// ([`LOG_PAGES`]). This is for a log that has grown all the same.
 ///
 /// `cache_spill`: what one transaction changes stays in memory until it is written, once.
 const WRITER_PRAGMAS: [&str; 7] = [
@@ -33,7 +34,13 @@ const WRITER_PRAGMAS: [&str; 7] = [
     "PRAGMA cache_spill = OFF",
 ];
 
-/// So many pages the log has before it is copied into the database and written from its beginning again.
+/// Whether statements of a writer wait for the locks of others.
+pub(super) fn wait_for_locks(waits: bool) -> &'static str {
+    if waits { WRITER_PRAGMAS[0] } else { "PRAGMA busy_timeout = 0" }
+}
+
+/// So many pages the log has before it is copied into the database and written from its beginning
+/// again.
 pub(super) const LOG_PAGES: i64 = 1000;
 
 /// The bytes of such a log: its header, and each page with one of its own.
@@ -42,29 +49,28 @@ const LOG_BYTES: u64 = 32 + (LOG_PAGES as u64 + 24) * (24 + 4096);
 /// The disk must have so many times the room, for the log to be made as large as it will be.
 const LOG_ROOM: u64 = 64;
 
-/// Of a new file: this has to come before the first table. It writes, for which a full disk may have no room later.
+/// Of a new file: this has to come before the first table. It writes, for which a full disk may
+/// have no room later.
 pub(super) const NEW_PRAGMA: &str = "PRAGMA auto_vacuum = INCREMENTAL";
 
 const READER_PRAGMAS: [&str; 2] = ["PRAGMA busy_timeout = 5000", "PRAGMA query_only = ON"];
 
 /// Opens the database for writing, makes it where there is none, and brings it up to date.
 ///
-/// The directory must exist. The file is made for its owner's eyes only, since it keeps environments.
+/// The directory must exist. The file is made for its owner's eyes only, since it keeps
+/// environments.
 ///
 /// # Errors
-/// The file can't be opened, is no database of slotd, or was written by a newer slotd. Such a file is left untouched.
+/// The file can't be opened, is no database of slotd, or was written by a newer slotd. Such a file
+/// is left untouched.
 pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
     let open_error = |error: std::io::Error| StoreError::Open {
         path: path.to_owned(),
         message: error.to_string(),
     };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path);
+    check_regular(path, &["", "-wal", "-shm", "-journal"])?;
+    refuse_log_alone(path)?;
+    let file = own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
     let length = file.and_then(|file| file.metadata()).map_err(open_error)?.len();
     if length > 0 {
         check(path)?;
@@ -82,7 +88,40 @@ pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(conn)
 }
 
-/// A file of an earlier version keeps its free pages. It is written anew where that is quickly done.
+/// Refuses a log without its database: SQLite would delete it, and with it the commits that it has
+/// and the database, which was moved away, has not.
+fn refuse_log_alone(path: &Path) -> Result<(), StoreError> {
+    /// The first four bytes of a log, but for the last bit. A log that was filled for later has
+    /// zeros there.
+    const MAGIC: u32 = 0x377f_0682;
+    let log = log_of(path);
+    let begins_as_log = || {
+        let mut begin = [0; 4];
+        let read = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&log);
+        read.and_then(|file| file.read_exact_at(&mut begin, 0)).is_ok()
+            && u32::from_be_bytes(begin) & !1 == MAGIC
+    };
+    if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) || !begins_as_log() {
+        return Ok(());
+    }
+    let message = format!(
+        "it is gone or empty, and its log {} is not: put the database back, or move the log away too; then what the job \
+         directories tell is kept, and what waits is lost",
+        log.display()
+    );
+    Err(StoreError::Open { path: path.to_owned(), message })
+}
+
+/// Opens a file for its owner alone, and no link.
+fn own(options: &mut OpenOptions, path: &Path) -> std::io::Result<std::fs::File> {
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// A file of an earlier version keeps its free pages. It is written anew where that is quickly
+/// done.
 fn give_back_pages(path: &Path, conn: &mut SqliteConnection) {
     const QUICK: u64 = 64 << 20;
     let keeps = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum")
@@ -122,7 +161,8 @@ pub(super) fn reader(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(conn)
 }
 
-/// Opens a database to be copied, which has to be read and no more, by whatever version it was written.
+/// Opens a database to be copied, which has to be read and no more, by whatever version it was
+/// written.
 ///
 /// # Errors
 /// There is no such database.
@@ -132,11 +172,12 @@ pub(super) fn source(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(conn)
 }
 
-/// Makes the log of an open database as large as it is going to be. A commit then writes over what is there, and what it
-/// waits for is the disk alone: a file that grows is written down by the file system as well. What the log has been is
-/// untouched, and SQLite reads it as far as its sums are right.
+/// Makes the log of an open database as large as it is going to be. A commit then writes over what
+/// is there, and what it waits for is the disk alone: a file that grows is written down by the file
+/// system as well. What the log has been is untouched, and SQLite reads it as far as its sums are
+/// right.
 pub(super) fn fill_log(path: &Path) -> std::io::Result<()> {
-    let log = OpenOptions::new().write(true).open(log_of(path))?;
+    let log = own(OpenOptions::new().write(true), &log_of(path))?;
     let length = log.metadata()?.len();
     let disk = nix::sys::statvfs::fstatvfs(&log)?;
     if length >= LOG_BYTES
@@ -151,14 +192,37 @@ pub(super) fn fill_log(path: &Path) -> std::io::Result<()> {
 
 /// The log beside the database.
 fn log_of(path: &Path) -> PathBuf {
-    let mut log = OsString::from(path);
-    log.push("-wal");
-    PathBuf::from(log)
+    let [_, log, _] = beside(path);
+    log
+}
+
+/// The files of a database: its own, its log, and what connections share.
+pub(super) fn beside(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|suffix| {
+        let mut name = OsString::from(path);
+        name.push(suffix);
+        PathBuf::from(name)
+    })
+}
+
+/// Refuses what is not a regular file in the place of those of a database, by the ends of their
+/// names. SQLite would write to wherever a link leads, and wait for the other end of a FIFO.
+fn check_regular(path: &Path, ends: &[&str]) -> Result<(), StoreError> {
+    for end in ends {
+        let mut file = OsString::from(path);
+        file.push(end);
+        if std::fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
+            let message =
+                format!("{} is not a regular file: remove it", Path::new(&file).display());
+            return Err(StoreError::Open { path: path.to_owned(), message });
+        }
+    }
+    Ok(())
 }
 
 /// Makes an empty file for its owner alone.
 pub(super) fn private(path: &Path) -> std::io::Result<std::fs::File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    own(OpenOptions::new().write(true).create_new(true), path)
 }
 
 fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(), StoreError> {
@@ -172,8 +236,8 @@ fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(),
 
 /// Looks at an existing file without a chance to change it.
 fn check(path: &Path) -> Result<(), StoreError> {
-    // A log beside the file may hold the newest migrations, so it has to be read as well. Where there is none the
-    // file is all there is; "immutable" then keeps SQLite from making a log.
+    // A log beside the file may hold the newest migrations, so it has to be read as well. Where
+    // there is none the file is all there is; "immutable" then keeps SQLite from making a log.
     let logged = std::fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0);
     let mut conn = connect(path, if logged { "mode=ro" } else { "mode=ro&immutable=1" })?;
     refuse_unknown(path, &mut conn)
@@ -190,7 +254,8 @@ fn refuse_unknown(path: &Path, conn: &mut SqliteConnection) -> Result<(), StoreE
     }
 }
 
-fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
+/// The name by which SQLite opens any path, whatever bytes are in it.
+pub(super) fn uri(path: &Path, query: &str) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_bytes() {
         match byte {
@@ -202,8 +267,17 @@ fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
     }
     uri.push('?');
     uri.push_str(query);
-    SqliteConnection::establish(&uri)
-        .map_err(|error| StoreError::Open { path: path.to_owned(), message: error.to_string() })
+    uri
+}
+
+fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
+    let open_error = |message: String| StoreError::Open { path: path.to_owned(), message };
+    check_regular(path, &["-wal", "-shm", "-journal"])?;
+    // A link to a database will do.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(open_error("it is not a regular file".to_owned()));
+    }
+    SqliteConnection::establish(&uri(path, query)).map_err(|error| open_error(error.to_string()))
 }
 
 #[cfg(test)]
@@ -303,6 +377,42 @@ mod tests {
         put(&mut place.store(), vec![insert(&job(1))]);
         assert_eq!(std::fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(all(&mut place.store()), [job(1)]);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_of_the_database_is_refused_and_not_followed() {
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let place = Place::new();
+            let precious = place.path().with_file_name("precious");
+            std::fs::write(&precious, "").unwrap();
+            std::os::unix::fs::symlink(&precious, format!("{}{suffix}", place.path().display()))
+                .unwrap();
+            let Err(error) = Store::open(&place.path()) else {
+                panic!("followed the link of {suffix:?}")
+            };
+            assert!(error.to_string().ends_with("is not a regular file: remove it"), "{error}");
+            assert_eq!(std::fs::read(&precious).unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn a_log_without_its_database_is_refused_and_left_untouched() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, vec![insert(&job(1))]);
+        let killed = Place::new();
+        let log = |place: &Place| log_of(&place.path());
+        std::fs::copy(log(&place), log(&killed)).unwrap();
+        let before = files(killed.path().parent().unwrap());
+        let Err(error) = Store::open(&killed.path()) else { panic!("opened a log alone") };
+        assert!(
+            error.to_string().contains("put the database back, or move the log away too"),
+            "{error}"
+        );
+        assert_eq!(files(killed.path().parent().unwrap()), before);
+        // One that has only been made as large as it will be.
+        std::fs::write(log(&killed), vec![0; 1 << 16]).unwrap();
+        assert_eq!(all(&mut killed.store()), []);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Rows, and how they become jobs and steps and the other way round.
 //!
-//! A record, a step and a run are one text (JSON) each; SQLite derives from it the columns that statements filter by.
-//! Nothing is guessed: a text that no version of slotd writes is an error that names its column.
+//! A record, a step and a run are one text (JSON) each; SQLite derives from it the columns that
+//! statements filter by. Nothing is guessed: a text that no version of slotd writes is an error
+//! that names its column.
 
 use crate::model::run::Run;
 use crate::model::{Job, JobId, JobRequest, Step};

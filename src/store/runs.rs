@@ -10,8 +10,8 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use std::collections::BTreeMap;
 
-/// Stores a run that is over. The steps of the job, which were its, are in it: the next run has none yet. Those that have
-/// a manager are known here alone once they have ended.
+/// Stores a run that is over. The steps of the job, which were its, are in it: the next run has
+/// none yet. Those that have a manager are known here alone once they have ended.
 pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<(), StoreError> {
     let known: Vec<StepRow> = steps::table
         .filter(steps::job_id.eq(i64::from(job.0)))
@@ -52,8 +52,8 @@ pub(super) fn jobs_since(
     ids.into_iter().map(|id| row::job_id("runs", id)).collect()
 }
 
-/// The runs of these jobs, of each in their order. One that cannot be read does not keep the others from being read: the
-/// log tells of it.
+/// The runs of these jobs, of each in their order. One that cannot be read does not keep the others
+/// from being read: the log tells of it.
 pub(super) fn of_jobs(
     conn: &mut SqliteConnection,
     jobs: impl IntoIterator<Item = JobId>,
@@ -85,12 +85,12 @@ mod tests {
     use crate::model::change::Change;
     use crate::model::query::JobQuery;
     use crate::model::run::{Run, RunState};
-    use crate::model::{ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
+    use crate::model::{End, ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
     use crate::store::testing::{Place, ended_job, insert, put, step};
     use diesel::connection::SimpleConnection;
 
     fn run(number: u32, end: i64, requeued: bool) -> Run {
-        let job = ended_job(1, JobState::Cancelled, 20, end);
+        let job = ended_job(1, End::Cancelled, 20, end);
         let steps = vec![step(StepId::Num(0))];
         let run = RunState { restarts: number, exit: ExitCode::signal(15), ..job.run };
         Run { requeued, run, steps }
@@ -100,10 +100,10 @@ mod tests {
     fn earlier_runs_stand_before_the_present_one_and_are_found_by_their_own_times() {
         let place = Place::new();
         let mut store = place.store();
-        let mut job = ended_job(1, JobState::Completed, 70, 90);
+        let mut job = ended_job(1, End::Completed, 70, 90);
         job.run.restarts = 2;
         job.steps = vec![step(StepId::Num(3))];
-        put(&mut store, vec![insert(&job), insert(&ended_job(2, JobState::Completed, 70, 95))]);
+        put(&mut store, vec![insert(&job), insert(&ended_job(2, End::Completed, 70, 95))]);
         for (number, end, requeued) in [(1, 60, true), (0, 30, false)] {
             let run = Box::new(run(number, end, requeued));
             put(&mut store, vec![Change::EndRun { job: JobId(1), run }]);
@@ -131,7 +131,8 @@ mod tests {
             found(JobQuery { since: Some(Timestamp::from_secs(40)), ..JobQuery::default() }),
             all[1..]
         );
-        let cancelled = JobQuery { states: Some(vec![JobState::Cancelled]), ..JobQuery::default() };
+        let cancelled =
+            JobQuery { states: Some(vec![JobState::Ended(End::Cancelled)]), ..JobQuery::default() };
         assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
         let mut reader = place.reader();
         assert_eq!(reader.job(JobId(1)).unwrap().unwrap().steps, [], "they went with their run");

@@ -90,6 +90,17 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    diffs (diff_id) {
+        diff_id -> BigInt,
+        hash -> BigInt,
+        used_us -> BigInt,
+        bytes -> BigInt,
+        is_plain -> Bool,
+        body -> Binary,
+    }
+}
+
 diesel::joinable!(jobs -> requests (request_id));
 diesel::joinable!(steps -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, requests, steps);
@@ -97,3 +108,4 @@ diesel::allow_tables_to_appear_in_same_query!(jobs, launches);
 diesel::allow_tables_to_appear_in_same_query!(launches, texts);
 diesel::allow_tables_to_appear_in_same_query!(sources, jobs);
 diesel::allow_tables_to_appear_in_same_query!(sources, texts);
+diesel::allow_tables_to_appear_in_same_query!(sources, diffs);

@@ -2,20 +2,26 @@
 
 use crate::model::source::{Kept, Source, Taken};
 use crate::model::{JobId, Timestamp};
+use crate::store::diffs::{self, PackedDiff};
 use crate::store::error::StoreError;
 use crate::store::history::remove_unused_texts;
 use crate::store::load::CHUNK;
 use crate::store::row::{from_json, job_id, to_json};
 use crate::store::schema::{jobs, requests, sources, texts};
 use crate::store::{Reader, Store};
+use diesel::connection::SimpleConnection;
 use diesel::dsl::{delete, exists, not};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Why there is no text of differences that were stored once, or that were too long to be.
+const DELETED: &str = "it was deleted to keep all of them within SLOTD_DIFFS_MB";
+
 impl Store {
-    /// Keeps what git told at that time for these submissions, in one transaction. Those that were removed meanwhile are
-    /// passed over.
+    /// Keeps what git told at that time for these submissions, in one transaction. Those that were
+    /// removed meanwhile are passed over. `most_diffs`: the bytes that the differences of all
+    /// submissions may have together, compressed; `None`: any number.
     ///
     /// # Errors
     /// The database can't be written. Nothing was kept.
@@ -24,13 +30,16 @@ impl Store {
         submissions: &[JobId],
         at: Timestamp,
         source: &Source,
-        diff: Option<&[u8]>,
+        diff: Option<&PackedDiff>,
+        most_diffs: Option<u64>,
     ) -> Result<(), StoreError> {
-        self.transaction(|conn, interned| {
+        let is_large = diff.is_some();
+        let stored = self.transaction(|conn, interned| {
             let mut there = BTreeSet::new();
             for some in submissions.chunks(CHUNK) {
                 let ids: Vec<i64> = some.iter().map(|id| i64::from(id.0)).collect();
-                // An array has a record of its own number as long as one of its tasks has not started.
+                // An array has a record of its own number as long as one of its tasks has not
+                // started.
                 let own = jobs::table.filter(jobs::job_id.eq_any(&ids)).select(jobs::job_id);
                 there.extend(own.load::<i64>(conn).map_err(StoreError::sql("look for jobs"))?);
                 let of_array =
@@ -48,7 +57,10 @@ impl Store {
             }
             let summary = to_json("sources", "summary_id", source)?;
             let summary = interned.text_row(conn, summary.as_bytes())?;
-            let diff = diff.map(|diff| interned.text_row(conn, diff)).transpose()?;
+            let diff = match diff {
+                Some(diff) => diffs::put(conn, diff, at, most_diffs)?,
+                None => None,
+            };
             for id in submissions.iter().map(|id| i64::from(id.0)).filter(|id| there.contains(id)) {
                 diesel::replace_into(sources::table)
                     .values((
@@ -61,16 +73,28 @@ impl Store {
                     .map_err(StoreError::sql("store where a job comes from"))?;
             }
             Ok(())
-        })
+        });
+        if is_large {
+            // Its pages are of no use to what is written next.
+            self.conn
+                .batch_execute("PRAGMA shrink_memory")
+                .map_err(StoreError::sql("free pages of memory"))?;
+        }
+        stored
     }
 }
 
 impl Reader {
-    /// What git told of the work tree of a submission, and how it differed from its commit, where that is kept.
+    /// What git told of the work tree of a submission, and `with_diff` the text of how it differed
+    /// from its commit, where those are kept.
     ///
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
-    pub fn source(&mut self, submission: JobId) -> Result<Option<Kept>, StoreError> {
+    pub fn source(
+        &mut self,
+        submission: JobId,
+        with_diff: bool,
+    ) -> Result<Option<Kept>, StoreError> {
         let failed = StoreError::sql("read where a job comes from");
         self.conn.transaction(|conn| {
             let found: Option<(i64, i64, Option<i64>)> = sources::table
@@ -80,12 +104,18 @@ impl Reader {
                 .optional()
                 .map_err(&failed)?;
             let Some((at, summary, diff)) = found else { return Ok(None) };
-            let mut text = |id: i64| -> Result<Vec<u8>, StoreError> {
-                texts::table.find(id).select(texts::body).first(conn).map_err(&failed)
-            };
-            let source =
-                from_json("sources", "summary_id", &String::from_utf8_lossy(&text(summary)?))?;
-            let diff = diff.map(text).transpose()?;
+            let summary: Vec<u8> =
+                texts::table.find(summary).select(texts::body).first(conn).map_err(&failed)?;
+            let mut source: Source =
+                from_json("sources", "summary_id", &String::from_utf8_lossy(&summary))?;
+            // Where there are differences, there is their text or the reason why not.
+            if let Ok(changes) = &mut source.changes
+                && diff.is_none()
+                && changes.changed > 0
+            {
+                changes.left_out.get_or_insert_with(|| DELETED.to_owned());
+            }
+            let diff = diff.filter(|_| with_diff).map(|id| diffs::read(conn, id)).transpose()?;
             Ok(Some((Taken { at: Timestamp(at), source }, diff)))
         })
     }
@@ -131,30 +161,37 @@ pub(super) fn remove_unused(
     }
     let ids: Vec<i64> = unused.iter().map(|(id, ..)| *id).collect();
     delete(sources::table.filter(sources::job_id.eq_any(ids))).execute(conn).map_err(&failed)?;
-    remove_unused_texts(
-        conn,
-        unused.into_iter().flat_map(|(_, summary, diff)| [Some(summary), diff]).flatten(),
-    )
+    remove_unused_texts(conn, unused.iter().map(|(_, summary, _)| *summary))?;
+    diffs::remove_unused(conn, unused.iter().filter_map(|(.., diff)| *diff))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::source::Changes;
-    use crate::model::{ArrayRole, Job, JobState};
+    use crate::model::{ArrayRole, End, Job};
+    use crate::store::diffs::Packer;
     use crate::store::history::Number;
     use crate::store::testing::{Place, ended_job, insert, put};
+    use std::io::Write;
 
     fn source(changed: usize) -> Source {
         let changes = Changes { changed, ..Changes::default() };
         Source { commit: Some("0123".to_owned()), branch: None, changes: Ok(changes) }
     }
 
-    fn texts(store: &mut Store) -> i64 {
-        diesel::sql_query("SELECT count(*) AS n FROM texts")
-            .get_result::<Number>(&mut store.conn)
-            .unwrap()
-            .n
+    fn packed(text: &str) -> PackedDiff {
+        let mut packer = Packer::default();
+        packer.write_all(text.as_bytes()).unwrap();
+        packer.finish().unwrap()
+    }
+
+    /// The rows of texts, and of differences.
+    fn counts(store: &mut Store) -> [i64; 2] {
+        ["texts", "diffs"].map(|table| {
+            let sql = format!("SELECT count(*) AS n FROM {table}");
+            diesel::sql_query(sql).get_result::<Number>(&mut store.conn).unwrap().n
+        })
     }
 
     #[test]
@@ -163,23 +200,34 @@ mod tests {
         let mut store = place.store();
         let task = |id, task| Job {
             role: ArrayRole::Task { array_job: JobId(10), task },
-            ..ended_job(id, JobState::Completed, 1, 2)
+            ..ended_job(id, End::Completed, 1, 2)
         };
         let jobs = [
-            ended_job(1, JobState::Failed, 1, 2),
-            ended_job(2, JobState::Failed, 1, 2),
+            ended_job(1, End::Failed, 1, 2),
+            ended_job(2, End::Failed, 1, 2),
             task(11, 0),
             task(12, 1),
         ];
         put(&mut store, jobs.iter().map(insert).collect());
         store
-            .put_source(&[JobId(1), JobId(7), JobId(10)], Timestamp(5), &source(1), Some(b"diff"))
+            .put_source(
+                &[JobId(1), JobId(7), JobId(10)],
+                Timestamp(5),
+                &source(1),
+                Some(&packed("diff")),
+                None,
+            )
             .unwrap();
-        store.put_source(&[JobId(2)], Timestamp(6), &source(1), Some(b"diff")).unwrap();
-        assert_eq!(texts(&mut store), 2);
+        store
+            .put_source(&[JobId(2)], Timestamp(6), &source(1), Some(&packed("diff")), None)
+            .unwrap();
+        assert_eq!(counts(&mut store), [1, 1]);
         let mut reader = place.reader();
         let mut at = |id| {
-            reader.source(JobId(id)).unwrap().map(|(taken, diff)| (taken.at.0, taken.source, diff))
+            reader
+                .source(JobId(id), true)
+                .unwrap()
+                .map(|(taken, diff)| (taken.at.0, taken.source, diff))
         };
         assert_eq!(at(1), Some((5, source(1), Some(b"diff".to_vec()))));
         assert_eq!(at(2), Some((6, source(1), Some(b"diff".to_vec()))));
@@ -187,15 +235,72 @@ mod tests {
         assert_eq!(at(10), at(1), "one for the array");
         store.remove(&[JobId(1), JobId(2), JobId(11)]).unwrap();
         assert_eq!([at(1), at(2)], [None, None]);
-        assert!(at(10).is_some() && texts(&mut store) == 2, "a task of the array is left");
+        assert!(at(10).is_some() && counts(&mut store) == [1, 1], "a task of the array is left");
         store.remove(&[JobId(12)]).unwrap();
-        assert_eq!((at(10), texts(&mut store)), (None, 0));
+        assert_eq!((at(10), counts(&mut store)), (None, [0, 0]));
         // What was known of the rows is forgotten.
         put(&mut store, vec![insert(&jobs[0])]);
-        store.put_source(&[JobId(1)], Timestamp(5), &source(0), None).unwrap();
+        store.put_source(&[JobId(1)], Timestamp(5), &source(0), None, None).unwrap();
         assert_eq!(
-            place.reader().source(JobId(1)).unwrap(),
+            place.reader().source(JobId(1), true).unwrap(),
             Some((Taken { at: Timestamp(5), source: source(0) }, None))
+        );
+    }
+
+    #[test]
+    fn the_texts_that_were_used_longest_ago_go_first() {
+        let place = Place::new();
+        let mut store = place.store();
+        let jobs = [1, 2, 3, 4, 5].map(|id| ended_job(id, End::Failed, 1, 2));
+        put(&mut store, jobs.iter().map(insert).collect());
+        // What cannot be compressed: a hundred bytes each, and a few more.
+        let noise = |seed: u64| -> String {
+            let mut dice = fastrand::Rng::with_seed(seed);
+            (0..100).map(|_| dice.alphanumeric()).collect()
+        };
+        let most = Some(250);
+        let mut keep = |job, at, seed| {
+            let diff = packed(&noise(seed));
+            store.put_source(&[JobId(job)], Timestamp(at), &source(1), Some(&diff), most).unwrap();
+            diesel::sql_query("SELECT coalesce(sum(length(body)), 0) AS n FROM diffs")
+                .get_result::<Number>(&mut store.conn)
+                .unwrap()
+                .n
+        };
+        for (job, at, seed) in [(1, 1, 1), (2, 2, 2), (3, 3, 1), (4, 4, 3)] {
+            assert!(keep(job, at, seed) <= 250);
+        }
+        let mut reader = place.reader();
+        let mut at = |id| {
+            let (taken, diff) = reader.source(JobId(id), true).unwrap().unwrap();
+            (
+                taken.source.changes.unwrap().left_out,
+                diff.map(|text| String::from_utf8(text).unwrap()),
+            )
+        };
+        assert_eq!(at(2), (Some(DELETED.to_owned()), None), "1 was used once more");
+        assert_eq!([at(1), at(3), at(4)], [1, 1, 3].map(|seed| (None, Some(noise(seed)))));
+        // One that is too long by itself leaves no room for others, and is not kept.
+        let large = packed(&[4, 5, 6, 7].map(noise).concat());
+        store.put_source(&[JobId(5)], Timestamp(5), &source(1), Some(&large), most).unwrap();
+        assert_eq!(at(5), (Some(DELETED.to_owned()), None));
+        store.remove(&[JobId(1), JobId(2), JobId(3), JobId(4), JobId(5)]).unwrap();
+        assert_eq!(counts(&mut store), [0, 0]);
+    }
+
+    #[test]
+    fn what_was_stored_before_there_were_compressed_texts_is_read() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, vec![insert(&ended_job(1, End::Failed, 1, 2))]);
+        store.put_source(&[JobId(1)], Timestamp(5), &source(1), None, None).unwrap();
+        diesel::sql_query("INSERT INTO diffs VALUES (7, 0, 5, 5, 1, CAST('plain' AS BLOB))")
+            .execute(&mut store.conn)
+            .unwrap();
+        diesel::sql_query("UPDATE sources SET diff_id = 7").execute(&mut store.conn).unwrap();
+        assert_eq!(
+            place.reader().source(JobId(1), true).unwrap().unwrap().1,
+            Some(b"plain".to_vec())
         );
     }
 }

@@ -8,16 +8,16 @@ use crate::model::request::MemRequest;
 use crate::model::run::RunState;
 use crate::model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
 use crate::model::{
-    ArrayRole, BootId, ClockBase, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId,
-    Timestamp, Tres,
+    ArrayRole, BootId, ClockBase, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step,
+    StepId, Timestamp, Tres,
 };
 use crate::store::{Reader, Store};
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
-use proptest::collection::{btree_set, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A database file that is gone after the test.
@@ -46,6 +46,13 @@ impl Place {
         conn
     }
 
+    /// Read by another program, which sees it as it is now until what is returned is dropped.
+    pub fn read_of(path: &Path) -> SqliteConnection {
+        let mut conn = SqliteConnection::establish(&path.to_string_lossy()).expect("a database");
+        conn.batch_execute("BEGIN; SELECT count(*) FROM jobs").expect("it can be read");
+        conn
+    }
+
     pub fn reader(&self) -> Reader {
         Reader::open(&self.path()).expect("a database beside its writer")
     }
@@ -67,8 +74,9 @@ pub fn job(id: u32) -> Job {
 }
 
 /// A job that has come to its end at that second.
-pub fn ended_job(id: u32, state: JobState, start_secs: i64, end_secs: i64) -> Job {
+pub fn ended_job(id: u32, how: End, start_secs: i64, end_secs: i64) -> Job {
     let (start, end) = (Timestamp::from_secs(start_secs), Timestamp::from_secs(end_secs));
+    let state = JobState::Ended(how);
     let run = RunState { state, start: Some(start), end: Some(end), ..RunState::default() };
     Job { run, ..job(id) }
 }
@@ -154,6 +162,7 @@ fn usage() -> impl Strategy<Value = Usage> {
         system_us,
         gpu,
         tasks,
+        host_ooms: None,
     })
 }
 
@@ -174,12 +183,14 @@ fn allocation() -> impl Strategy<Value = Allocation> {
         stored_u64().prop_map(GpuShare::MemMb),
         any::<u32>().prop_map(GpuShare::Shards)
     ];
-    let parts = (tres(), vec(any::<u32>(), 0..4), vec(any::<u32>(), 0..4), share);
-    parts.prop_map(|(tres, cpu_ids, gpu_ids, gpu_share)| Allocation {
+    let uuids = btree_map(any::<u32>(), "[a-zA-Z0-9-]{1,9}", 0..3);
+    let parts = (tres(), vec(any::<u32>(), 0..4), vec(any::<u32>(), 0..4), share, uuids);
+    parts.prop_map(|(tres, cpu_ids, gpu_ids, gpu_share, gpu_uuids)| Allocation {
         tres,
         cpu_ids,
         gpu_ids,
         gpu_share,
+        gpu_uuids,
     })
 }
 
@@ -270,8 +281,8 @@ fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
     ]
 }
 
-/// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job has an end if it has
-/// ended.
+/// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job
+/// has an end if it has ended.
 pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let id = JobId(id);
     let words = (
@@ -320,6 +331,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     exit,
                     derived_exit,
                     restarts,
+                    rerun_after: (restarts == 1).then_some(End::Failed),
                     alloc: alloc.map(Box::new),
                     shrinks: restarts % 2 == 1,
                     usage,

@@ -1,4 +1,5 @@
-//! Looking after the database file: whether it is sound, copies of it, and one copy in the place of another.
+//! Looking after the database file: whether it is sound, copies of it, and one copy in the place of
+//! another.
 
 use crate::model::{Job, JobState};
 use crate::store::error::StoreError;
@@ -9,6 +10,8 @@ use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -31,16 +34,8 @@ struct Line {
     line: String,
 }
 
-/// The files of the database at `path`: itself, and what SQLite keeps beside it.
-fn files(path: &Path) -> [PathBuf; 3] {
-    ["", "-wal", "-shm"].map(|suffix| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    })
-}
-
-/// Reads all of the database: SQLite's own checks, and what has to be true of each record. What is wrong, a line each.
+/// Reads all of the database: SQLite's own checks, and what has to be true of each record. What is
+/// wrong, a line each.
 ///
 /// # Errors
 /// It cannot be opened, or is no database of slotd.
@@ -141,33 +136,66 @@ fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-/// Writes a copy of the database, whole and compact, while others read and write it. What was at `to` is replaced once the
-/// copy is on the disk.
+/// Writes a copy of the database, whole and compact, while others read and write it. What was at
+/// `to` is replaced once the copy is on the disk.
 ///
 /// # Errors
 /// The database cannot be read, or the copy not be written.
 pub fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
     let failed =
         |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
-    let new = beside(to, "new");
+    let new = unfinished(to);
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let mut conn = open::source(path)?;
-    // Made before SQLite writes it, so that it is for its owner alone from the beginning.
-    let file = open::private(&new).map_err(failed)?;
-    diesel::sql_query("VACUUM INTO ?")
-        .bind::<Text, _>(new.to_string_lossy())
-        .execute(&mut conn)
-        .map_err(StoreError::sql("copy the database"))?;
-    file.sync_all().and_then(|()| fs::rename(&new, to)).and_then(|()| sync_dir(to)).map_err(failed)
+    copy(path, &new)?;
+    fs::rename(&new, to).and_then(|()| sync_dir(to)).map_err(failed)
 }
 
-/// Puts a copy into the place of the database, which must not be in use. Where the old one is now, if there was one.
+/// The same in a directory of the user's: nothing that is there is replaced or deleted.
 ///
 /// # Errors
-/// The copy is damaged or none of slotd's; or a file cannot be written. The database is what it was then.
+/// As of [`backup`]; something is at `to`.
+pub fn backup_beside_others(path: &Path, to: &Path) -> Result<(), StoreError> {
+    let failed =
+        |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
+    let new = beside(to, &format!("slotd-{}", std::process::id()));
+    if fs::symlink_metadata(&new).is_ok() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
+    }
+    let put = || {
+        copy(path, &new)?;
+        let done = match renameat2(AT_FDCWD, &new, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+            // A file system that cannot do that.
+            Err(Errno::EINVAL) if fs::symlink_metadata(to).is_err() => fs::rename(&new, to),
+            other => other.map_err(io::Error::from),
+        };
+        done.and_then(|()| sync_dir(to)).map_err(failed)
+    };
+    put().inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// Writes a copy to a file that is not there yet. It is on the disk then.
+fn copy(path: &Path, new: &Path) -> Result<(), StoreError> {
+    let failed =
+        |error: io::Error| StoreError::Open { path: new.to_owned(), message: error.to_string() };
+    let mut conn = open::source(path)?;
+    // Made before SQLite writes it, so that it is for its owner alone from the beginning.
+    let file = open::private(new).map_err(failed)?;
+    diesel::sql_query("VACUUM INTO ?")
+        .bind::<Text, _>(open::uri(new, "mode=rw"))
+        .execute(&mut conn)
+        .map_err(StoreError::sql("copy the database"))?;
+    file.sync_all().map_err(failed)
+}
+
+/// Puts a copy into the place of the database, which must not be in use. Where the old one is now,
+/// if there was one.
+///
+/// # Errors
+/// The copy is damaged or none of slotd's; or a file cannot be written. The database is what it was
+/// then.
 pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> {
     let (_, wrong) = check(from)?;
     if let Some(first) = wrong.first() {
@@ -182,7 +210,7 @@ pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> 
         .find(|old| !old.exists())
         .unwrap_or_default();
     let mut kept = None;
-    for (file, aside) in files(path).iter().zip(files(&old)) {
+    for (file, aside) in open::beside(path).iter().zip(open::beside(&old)) {
         match fs::rename(file, aside) {
             Ok(()) => kept = Some(old.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -194,7 +222,8 @@ pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> 
     Ok(kept)
 }
 
-/// Writes the file anew, without its free pages. How many bytes it had, and has. It must not be in use.
+/// Writes the file anew, without its free pages. How many bytes it had, and has. It must not be in
+/// use.
 ///
 /// # Errors
 /// It cannot be written, for instance since there is no room for a second one.
@@ -209,7 +238,7 @@ pub fn vacuum(path: &Path) -> Result<(u64, u64), StoreError> {
 
 /// The bytes of the database and of what was written and is not in it yet.
 fn size(path: &Path) -> u64 {
-    let [file, log, _] = files(path);
+    let [file, log, _] = open::beside(path);
     [file, log].iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
 
@@ -220,6 +249,11 @@ fn size(path: &Path) -> u64 {
 pub fn is_older(path: &Path) -> Result<bool, StoreError> {
     let mut conn = open::source(path)?;
     migrate::is_older(&mut conn).map_err(StoreError::sql("read the version of the database"))
+}
+
+/// Where a copy is written before it is whole: a daemon that is killed leaves it.
+pub fn unfinished(copy: &Path) -> PathBuf {
+    beside(copy, "new")
 }
 
 fn beside(path: &Path, what: &str) -> PathBuf {
@@ -236,6 +270,7 @@ fn sync_dir(of: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::End;
     use crate::model::StepId;
     use crate::store::Store;
     use crate::store::history::Number;
@@ -263,8 +298,7 @@ mod tests {
 
     fn filled(place: &Place) -> Store {
         let mut store = place.store();
-        let ended =
-            Job { steps: vec![step(StepId::Num(0))], ..ended_job(2, JobState::Failed, 1, 2) };
+        let ended = Job { steps: vec![step(StepId::Num(0))], ..ended_job(2, End::Failed, 1, 2) };
         put(&mut store, vec![insert_with(&job(1), b"script", b"env"), insert(&ended)]);
         store
     }
@@ -319,7 +353,7 @@ mod tests {
         let (place, copy) = (Place::new(), Place::new());
         let mut store = filled(&place);
         backup(&place.path(), &copy.path()).unwrap();
-        put(&mut store, vec![insert(&ended_job(3, JobState::Failed, 1, 2))]);
+        put(&mut store, vec![insert(&ended_job(3, End::Failed, 1, 2))]);
         drop(store);
         let old = restore(&place.path(), &copy.path()).unwrap().unwrap();
         assert_eq!((count(&place.path()), count(&old), count(&copy.path())), (2, 3, 2));

@@ -1,10 +1,12 @@
-//! The writer of the database: commits changes, and answers what has to be known before a change is made.
+//! The writer of the database: commits changes, and answers what has to be known before a change is
+//! made.
 //!
 //! There is one in the daemon. It does not look at what a change means.
 
 use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
 use crate::store::error::StoreError;
+use crate::store::files::OpenFiles;
 use crate::store::intern::Interned;
 use crate::store::row::{self, JobRow, StepRow};
 use crate::store::schema::{history, jobs, launches, steps};
@@ -20,6 +22,9 @@ use std::path::{Path, PathBuf};
 /// What SQLite tells of the log.
 #[derive(QueryableByName)]
 struct Checkpoint {
+    /// Not 0: readers kept it from emptying the log.
+    #[diesel(sql_type = diesel::sql_types::BigInt)]
+    busy: i64,
     /// Its pages.
     #[diesel(sql_type = diesel::sql_types::BigInt)]
     log: i64,
@@ -29,28 +34,41 @@ struct Checkpoint {
 pub struct Store {
     path: PathBuf,
     pub(super) conn: SqliteConnection,
+    files: OpenFiles,
     interned: Interned,
     /// A failure of SQLite was the last that the connection was heard of.
     is_suspect: bool,
+    /// The log may hold what has been deleted.
+    has_deleted: bool,
 }
 
 impl Store {
-    /// Opens the database, makes it where there is none, and brings it up to date. Its directory must exist.
+    /// Opens the database, makes it where there is none, and brings it up to date. Its directory
+    /// must exist.
     ///
     /// # Errors
-    /// The file can't be opened, is no database of slotd, or was written by a newer slotd: then it is left untouched.
+    /// The file can't be opened, is no database of slotd, or was written by a newer slotd: then it
+    /// is left untouched.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let conn = open::writer(path)?;
-        Ok(Store { path: path.to_owned(), conn, interned: Interned::default(), is_suspect: false })
+        let files = OpenFiles::of(path)?;
+        let (interned, is_suspect, has_deleted) = (Interned::default(), false, false);
+        Ok(Store { path: path.to_owned(), conn, files, interned, is_suspect, has_deleted })
+    }
+
+    /// The files that are open.
+    pub fn files(&self) -> &OpenFiles {
+        &self.files
     }
 
     /// Makes batches of changes durable: all with one write to the disk, each wholly or not at all.
     ///
-    /// The answers are in the order of the batches. A batch that contradicts what is stored (a number that is
-    /// taken, an update of a job that does not exist) leaves the others alone. Where SQLite itself fails, what failed may
-    /// be tried again: nothing of it was stored. For want of room, each batch is tried once more by itself, in their
-    /// order, up to the first that has none. What comes after one that failed is answered with the same error and was not
-    /// stored: a later state of a job never goes before an earlier one.
+    /// The answers are in the order of the batches. A batch that contradicts what is stored (a
+    /// number that is taken, an update of a job that does not exist) leaves the others alone. Where
+    /// SQLite itself fails, what failed may be tried again: nothing of it was stored. For want of
+    /// room, each batch is tried once more by itself, in their order, up to the first that has
+    /// none. What comes after one that failed is answered with the same error and was not stored: a
+    /// later state of a job never goes before an earlier one.
     ///
     /// # Errors
     /// Of each batch: why nothing of it was stored.
@@ -94,7 +112,8 @@ impl Store {
                     // Rows that the batch wrote are gone again.
                     interned.clear();
                 }
-                // After a failure that has ended the transaction the way out of the savepoint fails too, with less to say.
+                // After a failure that has ended the transaction the way out of the savepoint fails
+                // too, with less to say.
                 let answer = told.map_or(answer, Err);
                 if let Err(error) = &answer
                     && error.ends_transaction()
@@ -118,13 +137,15 @@ impl Store {
         }
     }
 
-    /// Copies the log into the database, once it has become long, so that it is written from its beginning again. What is in
-    /// the log is durable: nobody needs to wait for this, and where it fails, later is as good.
+    /// Copies the log into the database, once it has become long, so that it is written from its
+    /// beginning again. What is in the log is durable: nobody needs to wait for this, and where it
+    /// fails, later is as good.
     pub fn empty_long_log(&mut self) {
-        let mut run = |mode: &str| {
-            diesel::sql_query(format!("PRAGMA wal_checkpoint({mode})"))
-                .get_result::<Checkpoint>(&mut self.conn)
-        };
+        if self.has_deleted {
+            // Readers that were in the way of it may have ended.
+            return drop(self.overwrite_deleted());
+        }
+        let mut run = |mode: &str| self.checkpoint(mode);
         let done = run("NOOP").and_then(|state| {
             if state.log >= open::LOG_PAGES { run("PASSIVE") } else { Ok(state) }
         });
@@ -133,6 +154,45 @@ impl Store {
                 "{}: the log cannot be copied into the database yet: {error}",
                 self.path.display()
             );
+        }
+    }
+
+    /// A checkpoint of the log. `TRUNCATE` waits for readers as long as for any lock.
+    fn checkpoint(&mut self, mode: &str) -> QueryResult<Checkpoint> {
+        diesel::sql_query(format!("PRAGMA wal_checkpoint({mode})")).get_result(&mut self.conn)
+    }
+
+    /// A checkpoint that waits for nobody: commits wait for this.
+    fn checkpoint_now(&mut self, mode: &str) -> QueryResult<Checkpoint> {
+        self.conn.batch_execute(open::wait_for_locks(false))?;
+        let done = self.checkpoint(mode);
+        self.conn.batch_execute(open::wait_for_locks(true))?;
+        done
+    }
+
+    /// Empties the log, which may hold copies of what was deleted. The database itself is
+    /// overwritten with each deletion (`secure_delete`). False if readers of an older state are in
+    /// the way: every commit tries again.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn overwrite_deleted(&mut self) -> Result<bool, StoreError> {
+        self.replace_suspect()?;
+        let emptied = self
+            .checkpoint_now("TRUNCATE")
+            .map_err(StoreError::sql("empty the log of the database"));
+        let is_empty = emptied.inspect_err(|error| self.suspect(error))?.busy == 0;
+        if is_empty && self.has_deleted {
+            self.fill_log();
+        }
+        self.has_deleted &= !is_empty;
+        Ok(is_empty)
+    }
+
+    /// Writes everything into the database, and leaves an empty log: the daemon stops.
+    pub fn close(&mut self) {
+        if let Err(error) = self.checkpoint("TRUNCATE") {
+            log::warn!("{}: the log of the database is not empty: {error}", self.path.display());
         }
     }
 
@@ -156,17 +216,31 @@ impl Store {
         work: impl FnOnce(&mut SqliteConnection, &mut Interned) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.replace_suspect()?;
-        let (interned, mut told) = (&mut self.interned, None);
+        let (interned, files, mut told) = (&mut self.interned, &self.files, None);
         let done = self.conn.immediate_transaction(|conn| {
-            work(conn, interned).inspect_err(|e| told = Some(e.clone()))
+            // Last, just before the commit.
+            let done = work(conn, interned).and_then(|done| files.check().map(|()| done));
+            done.inspect_err(|e| told = Some(e.clone()))
         });
         // After a failure that has ended the transaction the rollback fails too, and tells less.
         let done = told.map_or(done, Err);
         if let Err(error) = &done {
             self.interned.clear();
             self.suspect(error);
+            self.save_moved(error);
         }
         done
+    }
+
+    /// The log of a database that was moved would be taken for that of the file in its place, or be
+    /// lost by itself: what has been committed goes into the open database file, which the daemon's
+    /// death leaves whole.
+    fn save_moved(&mut self, error: &StoreError) {
+        if matches!(error.fault(), Some(StoreFault::Moved | StoreFault::MovedLog))
+            && let Err(error) = self.checkpoint_now("TRUNCATE")
+        {
+            log::warn!("{}: the log of the database is not empty: {error}", self.path.display());
+        }
     }
 
     /// Does not trust the connection any more, if it is what failed.
@@ -174,12 +248,15 @@ impl Store {
         self.is_suspect |= error.ends_transaction();
     }
 
-    /// After a failure of SQLite there is a new connection, since the old one may not know whether it is in a transaction,
-    /// nor what a failed fsync has left on the disk. The old one stays open until then: while one is open, nobody reads
-    /// the log of the database anew and finds in it what was written but not committed. So what failed was not stored,
-    /// and is applied again as it is.
+    /// After a failure of SQLite there is a new connection, since the old one may not know whether
+    /// it is in a transaction, nor what a failed fsync has left on the disk. The old one stays open
+    /// until then: while one is open, nobody reads the log of the database anew and finds in it
+    /// what was written but not committed. So what failed was not stored, and is applied again as
+    /// it is.
     pub(super) fn replace_suspect(&mut self) -> Result<(), StoreError> {
         if self.is_suspect {
+            // Another file in its place would be written to.
+            self.files.check()?;
             self.conn = open::again(&self.path).map_err(StoreError::reopening)?;
             self.is_suspect = false;
         }
@@ -192,16 +269,19 @@ impl Store {
         self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }
 
-    /// After a change that was not one of jobs: what was known of rows may not be so any more.
-    pub(super) fn forget_rows(&mut self) {
+    /// After a deletion: what was known of rows may not be so any more, and the log has what was
+    /// deleted.
+    pub(super) fn note_deletion(&mut self) {
         self.interned.clear();
+        self.has_deleted = true;
     }
 
-    /// Every live job, and every job that ended at `ended_since` or later, with their steps, by number.
+    /// Every live job, and every job that ended at `ended_since` or later, with their steps, by
+    /// number.
     ///
     /// # Errors
-    /// The database can't be read. A record that no version of slotd writes is told in the log, and stands for itself as
-    /// a job that has failed.
+    /// The database can't be read. A record that no version of slotd writes is told in the log, and
+    /// stands for itself as a job that has failed.
     pub fn load_live(&mut self, ended_since: Timestamp) -> Result<Vec<Job>, StoreError> {
         let rows = load::live_rows(&mut self.conn, ended_since)?;
         let (jobs, requests) = load::assemble_rows(&mut self.conn, rows)?;
@@ -248,7 +328,8 @@ impl Store {
         })
     }
 
-    /// Script and environment of a job; `None` where it has none (an allocation). A task has those of its array.
+    /// Script and environment of a job; `None` where it has none (an allocation). A task has those
+    /// of its array.
     ///
     /// # Errors
     /// There is no such job, or the database can't be read.
@@ -366,9 +447,9 @@ fn put_script(
     crate::store::history::remove_unused_texts(conn, std::iter::once(old))
 }
 
-/// Replaces the body of a job with this request. The request by itself, since it hardly ever changes, and each change of it is
-/// one of its index. SQLite keeps this statement: an update of diesel's own is translated anew each time, for it may set other
-/// columns the next time.
+/// Replaces the body of a job with this request. The request by itself, since it hardly ever
+/// changes, and each change of it is one of its index. SQLite keeps this statement: an update of
+/// diesel's own is translated anew each time, for it may set other columns the next time.
 struct SetBody<'a>(&'a JobRow);
 
 impl QueryFragment<Sqlite> for SetBody<'_> {
@@ -408,7 +489,7 @@ fn drop_step(conn: &mut SqliteConnection, job: JobId, step: StepId) -> Result<()
 mod tests {
     use super::*;
     use crate::model::array::TaskSet;
-    use crate::model::{ArrayRole, JobRequest, JobState, StepId};
+    use crate::model::{ArrayRole, End, JobRequest, JobState, StepId};
     use crate::store::error::failure;
     use crate::store::testing::{
         Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step,
@@ -477,11 +558,8 @@ mod tests {
     fn only_live_and_lately_ended_jobs_are_loaded_at_start() {
         let place = Place::new();
         let mut store = place.store();
-        let jobs = [
-            ended_job(1, JobState::Failed, 10, 20),
-            ended_job(2, JobState::Completed, 10, 30),
-            job(3),
-        ];
+        let jobs =
+            [ended_job(1, End::Failed, 10, 20), ended_job(2, End::Completed, 10, 30), job(3)];
         put(&mut store, jobs.iter().map(insert).collect());
         let ids: Vec<u32> =
             store.load_live(Timestamp::from_secs(30)).unwrap().iter().map(|job| job.id.0).collect();
@@ -503,8 +581,7 @@ mod tests {
                 _ => Ok(()),
             };
         });
-        let ended =
-            |id| Job { request: job(id).request, ..ended_job(id, JobState::Completed, 10, 20) };
+        let ended = |id| Job { request: job(id).request, ..ended_job(id, End::Completed, 10, 20) };
         let life = |store: &mut Store, id| {
             put(store, vec![insert(&job(id)), Change::Update(Box::new(job(id)))]);
             put(store, vec![Change::Update(Box::new(ended(id)))]);
@@ -538,7 +615,7 @@ mod tests {
                 .map(|s| Change::PutStep { job: JobId(1), step: Box::new(s.clone()) })
                 .collect(),
         );
-        steps[0].state = JobState::Completed;
+        steps[0].state = JobState::Ended(End::Completed);
         put(&mut store, vec![Change::PutStep { job: JobId(1), step: Box::new(steps[0].clone()) }]);
         let loaded = all(&mut store).remove(0).steps;
         assert_eq!(loaded, [steps[2].clone(), steps[1].clone(), steps[0].clone()]);
@@ -602,7 +679,7 @@ mod tests {
         assert_eq!(faults(vec![store.commit_one(&large[0])]), [Some(StoreFault::Full)]);
         let away = place.path().with_extension("away");
         std::fs::rename(place.path(), &away).unwrap();
-        assert_eq!(faults(store.commit(&large)), [Some(StoreFault::Unopenable); 2]);
+        assert_eq!(faults(store.commit(&large)), [Some(StoreFault::Moved); 2]);
         assert!(store.probe().is_err());
         std::fs::rename(&away, place.path()).unwrap();
         assert_eq!(store.probe(), Ok(()));
@@ -733,7 +810,7 @@ mod tests {
         let place = Place::new();
         let mut store = place.store();
         assert_eq!(store.next_job_id().unwrap(), JobId(1));
-        put(&mut store, vec![insert(&ended_job(41, JobState::Completed, 1, 2)), insert(&job(7))]);
+        put(&mut store, vec![insert(&ended_job(41, End::Completed, 1, 2)), insert(&job(7))]);
         assert_eq!(store.next_job_id().unwrap(), JobId(42));
         put(&mut store, vec![insert(&job(u32::MAX))]);
         assert!(store.next_job_id().is_err());
