@@ -1,17 +1,20 @@
-//! How much of the CPUs processes use that no job started: all use of the CPUs, less that of the processes of jobs.
+//! How much of the CPUs processes use that no job started: all use of the CPUs, less that of the
+//! processes of jobs.
 //!
-//! Both are counted by the kernel and looked at twice. What a job's children used counts when they were waited for, so that
-//! short ones are not missed; use of a job that ends between the two looks is taken for others'.
+//! Both are counted by the kernel and looked at twice. What a job's children used counts when they
+//! were waited for, so that short ones are not missed; use of a job that ends between the two looks
+//! is taken for others'.
 
 use crate::model::JobId;
 use crate::model::cpu_use::CpuReading;
-use crate::sys::{job_of, proc, system};
+use crate::sys::{aside, job_of, proc, system};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Between the two looks: long enough for what really works, and not for what wakes up now and then.
+/// Between the two looks: long enough for what really works, and not for what wakes up now and
+/// then.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// What had been used by some moment, microseconds.
@@ -22,8 +25,8 @@ struct Sample {
     jobs: HashMap<JobId, u64>,
 }
 
-/// Of each CPU the time for which it worked, microseconds, from the text of `/proc/stat`. Waiting for a disk is no work, and
-/// what the host of a virtual machine takes (steal) is nobody's here.
+/// Of each CPU the time for which it worked, microseconds, from the text of `/proc/stat`. Waiting
+/// for a disk is no work, and what the host of a virtual machine takes (steal) is nobody's here.
 pub(super) fn parse_busy(stat: &str, tick_us: u64) -> BTreeMap<u32, u64> {
     let busy = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -36,7 +39,8 @@ pub(super) fn parse_busy(stat: &str, tick_us: u64) -> BTreeMap<u32, u64> {
     stat.lines().filter_map(busy).collect()
 }
 
-/// What the processes of each job of the daemon of `root` have used, with their children that ended.
+/// What the processes of each job of the daemon of `root` have used, with their children that
+/// ended.
 fn used_by_jobs(root: &Path) -> HashMap<JobId, u64> {
     let stats: HashMap<i32, proc::Stat> =
         proc::all_pids().into_iter().filter_map(|pid| Some((pid, proc::stat(pid)?))).collect();
@@ -88,15 +92,18 @@ pub async fn read(root: PathBuf, cpus: BTreeSet<u32>) -> io::Result<CpuReading> 
     if let Some(file) = pretended() {
         return Ok(parse_pretended(&std::fs::read_to_string(file)?));
     }
-    let look =
-        |root: PathBuf| async move { tokio::task::spawn_blocking(move || look(&root)).await? };
+    let look = |root: PathBuf| async move {
+        let looked =
+            aside::run("reading the use of the CPUs", aside::PATIENCE, move || look(&root)).await;
+        looked.map_err(io::Error::other)?
+    };
     let first = look(root.clone()).await?;
     tokio::time::sleep(WINDOW).await;
     Ok(between(&first, &look(root).await?, &cpus))
 }
 
-/// A file with the number of each CPU and the per cent that others use of it, in place of what there is, for tests of the
-/// daemon.
+/// A file with the number of each CPU and the per cent that others use of it, in place of what
+/// there is, for tests of the daemon.
 #[cfg(debug_assertions)]
 fn pretended() -> Option<PathBuf> {
     std::env::var_os("SLOTD_TEST_CPU_USE").map(PathBuf::from)
@@ -152,10 +159,12 @@ mod tests {
         let mut job = Command::new("sh")
             .args([
                 "-c",
-                "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo; exec sleep 1000",
+                // It executes nothing after its word: meanwhile it would have no environment.
+                "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo; read end",
             ])
             .env("SLOTD_ROOT", root)
             .env("SLURM_JOB_ID", "7")
+            .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,4 +1,5 @@
-//! The CPUs that jobs may use, and how sockets, cores, threads and NUMA nodes hang together, as sysfs tells it.
+//! The CPUs that jobs may use, and how sockets, cores, threads and NUMA nodes hang together, as
+//! sysfs tells it.
 
 use crate::model::topology::{Place, Topology};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -8,7 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The highest number that a list may name: nobody builds more CPUs, and a list of billions must not be written out.
+/// The highest number that a list may name: nobody builds more CPUs, and a list of billions must
+/// not be written out.
 const MAX_NUMBER: u32 = 65_535;
 
 /// The numbers of a list as the kernel writes it: `0-3,8,10-11`. `None` where it is none.
@@ -26,7 +28,8 @@ fn read_list(path: &Path) -> Option<BTreeSet<u32>> {
     parse_list(&fs::read_to_string(path).ok()?)
 }
 
-/// The places of these CPUs, as far as they are online, from a directory in the shape of `/sys/devices/system`.
+/// The places of these CPUs, as far as they are online, from a directory in the shape of
+/// `/sys/devices/system`.
 ///
 /// A CPU of which the directory tells nothing is a core of its own in socket 0 and NUMA node 0.
 ///
@@ -80,8 +83,8 @@ pub fn probe() -> io::Result<Topology> {
     if found.cpus().is_empty() { read(Path::new(""), &usable) } else { Ok(found) }
 }
 
-/// A directory in the shape of `/sys/devices/system` in place of the real one, for tests of the daemon: a host that is
-/// not there, on whose CPUs nothing can be bound.
+/// A directory in the shape of `/sys/devices/system` in place of the real one, for tests of the
+/// daemon: a host that is not there, on whose CPUs nothing can be bound.
 #[cfg(debug_assertions)]
 pub(super) fn pretended() -> Option<PathBuf> {
     std::env::var_os("SLOTD_TEST_SYSFS").map(PathBuf::from)
@@ -97,7 +100,8 @@ mod tests {
     use super::*;
     use crate::model::topology::Level;
 
-    /// Writes a directory in sysfs' shape: for each CPU its socket and the CPUs of its core, for each node its CPUs.
+    /// Writes a directory in sysfs' shape: for each CPU its socket and the CPUs of its core, for
+    /// each node its CPUs.
     fn sysfs(online: &str, cpus: &[(u32, i32, &str)], nodes: &[(u32, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let put = |path: String, text: &str| {

@@ -9,13 +9,15 @@ use std::sync::OnceLock;
 pub enum Memory {
     /// A copy of its parent's. Both run on.
     Copy,
-    /// Its parent's own, without a copy and without a fault for each page that one of them writes. The parent stands still
-    /// until the child executes or ends, and sees what the child has changed.
+    /// Its parent's own, without a copy and without a fault for each page that one of them writes.
+    /// The parent stands still until the child executes or ends, and sees what the child has
+    /// changed.
     Parents,
 }
 
-/// Runs `child` in a new process, which ends with the code that it returns. What `child` owns when it executes a program
-/// is never freed: with [`Memory::Parents`] it leaves that in variables of its parent.
+/// Runs `child` in a new process, which ends with the code that it returns. What `child` owns when
+/// it executes a program is never freed: with [`Memory::Parents`] it leaves that in variables of
+/// its parent.
 ///
 /// # Safety
 /// This process has one thread.
@@ -34,7 +36,8 @@ pub unsafe fn fork_into(memory: Memory, child: &mut dyn FnMut() -> i32) -> nix::
             let mut child = child;
             let argument: *mut libc::c_void = (&raw mut child).cast();
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-            // SAFETY: the stack is the child's alone, and the argument outlives its use: the parent stands still meanwhile.
+            // SAFETY: the stack is the child's alone, and the argument outlives its use: the parent
+            // stands still meanwhile.
             let pid = unsafe { libc::clone(enter, top, flags, argument) };
             Errno::result(pid).map(Pid::from_raw)
         }
@@ -42,7 +45,8 @@ pub unsafe fn fork_into(memory: Memory, child: &mut dyn FnMut() -> i32) -> nix::
 }
 
 extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `fork_into` has made it of such a reference, and does not touch it before this process has ended.
+    // SAFETY: `fork_into` has made it of such a reference, and does not touch it before this
+    // process has ended.
     run(unsafe { *argument.cast::<&mut dyn FnMut() -> i32>() })
 }
 
@@ -52,7 +56,8 @@ fn run(child: &mut dyn FnMut() -> i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// The end of a stack for a child that has its parent's memory. There is one such child at a time, so one stack serves all.
+/// The end of a stack for a child that has its parent's memory. There is one such child at a time,
+/// so one stack serves all.
 fn stack_top() -> nix::Result<*mut libc::c_void> {
     const BYTES: usize = 256 << 10;
     const GUARD: usize = 64 << 10;
@@ -62,7 +67,8 @@ fn stack_top() -> nix::Result<*mut libc::c_void> {
         None => {
             let flags =
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
-            // SAFETY: new memory at an address that the kernel chooses, and a part of it that nobody may touch.
+            // SAFETY: new memory at an address that the kernel chooses, and a part of it that
+            // nobody may touch.
             let bottom = unsafe {
                 let whole =
                     libc::mmap(std::ptr::null_mut(), GUARD + BYTES, libc::PROT_NONE, flags, -1, 0);

@@ -1,17 +1,27 @@
-//! The host's `git`, asked about a work tree: how it differs from its commit, and what files belong to it.
+//! The host's `git`, asked about a work tree: how it differs from its commit, and what files belong
+//! to it.
 //!
-//! It changes nothing there, not even the index, and starts no hook, no monitor and no pager. It has a deadline, and its
-//! answers have a bound.
+//! The repository may be a stranger's, and its configuration names programs that git starts. So git
+//! never sees it: each work tree is asked about through a repository of slotd's own that has
+//! nothing but a copy of the index, the commit, and those settings that only say how files are
+//! compared. It reads the objects where they are, and whatever git writes goes there. It has a
+//! deadline, and its answers have a bound.
 
 use crate::model::source::{Changes, Source, Untracked};
-use crate::sys::{proc, work_tree};
+use crate::sys::beneath::{self, Dir};
+use crate::sys::work_tree::{Head, MOST_PACKED, Repository};
+use crate::sys::{files, guard, proc};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Read};
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
+use std::cell::{Cell, OnceCell};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,8 +30,18 @@ use std::time::{Duration, Instant};
 /// A longer text of differences is left out, bytes.
 pub const MOST_DIFF: usize = 4 << 20;
 
+/// Differences of a larger file are left out, bytes: git reads it as a whole, and compresses what
+/// is no text.
+const MOST_DIFFED: u64 = 64 << 20;
+
 /// A longer list of names is not read, bytes.
 const MOST_NAMES: usize = 64 << 20;
+
+/// A longer index is not read, bytes. Files of the sources of Linux take a hundredth of it.
+const MOST_INDEX: u64 = 1 << 30;
+
+/// A longer configuration, or list of patterns, is not read, bytes.
+const MOST_SETTINGS: u64 = 1 << 20;
 
 /// So many of the files that git does not know are named.
 const MOST_UNTRACKED: usize = 1000;
@@ -29,11 +49,41 @@ const MOST_UNTRACKED: usize = 1000;
 /// What is kept of git's own words about a failure, bytes.
 const MOST_WORDS: usize = 4096;
 
+/// What git may allocate, bytes: a list of object directories that is a link to /dev/zero has no
+/// end.
+const MOST_MEMORY: u64 = 2 << 30;
+
 /// Names that are given to one git at most, bytes.
 const MOST_ARGUMENTS: usize = 256 << 10;
 
-/// Steps back behind whatever else the machine has to do.
-const LAST_IN_LINE: i32 = 19;
+/// Work trees inside of work trees: submodules of submodules.
+pub const MOST_NESTED: usize = 16;
+
+/// The niceness of work that steps back behind jobs. While they use all CPUs it still gets a tenth
+/// of one (weight 110 to their 1024, sched(7)); with 19 it got a seventieth, and the differences of
+/// a few megabytes were not made in time.
+const BEHIND_JOBS: i32 = 10;
+
+/// The directory of slotd's own repositories, while git is asked.
+const PLACE: &str = "git";
+
+/// The settings of a repository that say how the content of files is compared. git gets no others.
+const COMPARING: [&str; 6] = [
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.sparsecheckout",
+    "core.symlinks",
+];
+
+/// Those of the user: which files are ignored everywhere, and how lines end.
+const IGNORED_EVERYWHERE: &str = "core.excludesfile";
+const OF_USER: [&str; 2] = ["core.autocrlf", "core.eol"];
+
+/// Extensions of a repository's format that do not change how its index and its objects are read.
+const HARMLESS: [&str; 5] =
+    ["noop", "partialclone", "preciousobjects", "relativeworktrees", "refstorage"];
 
 /// Why git gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -48,103 +98,338 @@ pub enum GitError {
     TooMuch(usize),
     #[error("{0}")]
     Failed(String),
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{} is no git work tree of this user or root", .0.display())]
+    None(PathBuf),
+    #[error("the repository has the extension {0}, which slotd cannot read")]
+    Extension(String),
+    #[error("more than {MOST_NESTED} work trees are inside of each other")]
+    Nested,
+    #[error("HEAD or the branch that it names is not in the usual form")]
+    NoHead,
 }
 
-/// git at one work tree.
-#[derive(Debug, Clone)]
-pub struct Git {
-    top: PathBuf,
-    /// Where the files are, if not there.
-    copy: Option<PathBuf>,
+fn at(path: &Path) -> impl FnOnce(io::Error) -> GitError {
+    let path = path.to_owned();
+    move |error| GitError::File { path, error }
+}
+
+/// What git is asked with: how long it may take, and where its repositories of slotd's own are.
+/// They go with this.
+#[derive(Debug)]
+pub struct Asking {
+    parent: Dir,
+    place: PathBuf,
+    made: Cell<u32>,
     patience: Duration,
     until: Instant,
     steps_back: bool,
+    of_user: OnceCell<Vec<OsString>>,
 }
 
-impl Git {
-    /// At the work tree with this top directory. All questions together may take so long.
-    pub fn at(top: &Path, patience: Duration) -> Git {
-        Git {
-            top: top.to_owned(),
-            copy: None,
-            patience,
-            until: Instant::now() + patience,
-            steps_back: false,
+impl Asking {
+    /// All questions together may take so long. `parent` is a directory of slotd's own; no other
+    /// `Asking` is there.
+    ///
+    /// # Errors
+    /// Nothing can be written there.
+    pub fn new(parent: &Path, patience: Duration) -> Result<Asking, GitError> {
+        let parent = fs::canonicalize(parent).map_err(at(parent))?;
+        let place = parent.join(PLACE);
+        let parent = Dir::open(&parent).map_err(at(&parent))?;
+        // A process that was killed leaves it.
+        if let Err(error) = parent.remove_tree(Path::new(PLACE))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(at(&place)(error));
         }
+        DirBuilder::new().mode(0o700).create(&place).map_err(at(&place))?;
+        let until = Instant::now() + patience;
+        Ok(Asking {
+            parent,
+            place,
+            made: Cell::new(0),
+            patience,
+            until,
+            steps_back: false,
+            of_user: OnceCell::new(),
+        })
     }
 
     /// Takes no time from others.
     #[must_use]
-    pub fn behind_others(self) -> Git {
-        Git { steps_back: true, ..self }
+    pub fn behind_others(mut self) -> Asking {
+        self.steps_back = true;
+        self
     }
 
+    /// git at the work tree with this top directory.
+    ///
+    /// # Errors
+    /// It is none, or another user's; or its repository has a format that is not known here.
+    /// Otherwise as of [`Git::files`].
+    pub fn at(&self, top: &Path) -> Result<Git<'_>, GitError> {
+        let repository = Repository::of(top).ok_or_else(|| GitError::None(top.to_owned()))?;
+        let own = self.place.join(self.made.replace(self.made.get() + 1).to_string());
+        for dir in [own.clone(), own.join("objects"), own.join("refs"), own.join("info")] {
+            fs::create_dir(&dir).map_err(at(&dir))?;
+        }
+        let (top, files_at) = (top.to_owned(), top.to_owned());
+        let mut git = Git { asking: self, top, files_at, repository, own, settings: Vec::new() };
+        git.write("HEAD", "ref: refs/heads/none\n")?;
+        git.write("config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n")?;
+        for name in ["info/exclude", "info/attributes"] {
+            if let Ok(patterns) = files::read(&git.repository.common.join(name), MOST_SETTINGS) {
+                git.write(name, patterns)?;
+            }
+        }
+        git.settings.extend(self.of_user.get_or_init(|| git.of_user()).iter().cloned());
+        git.read_settings()?;
+        Ok(git)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Err(why) = self.parent.remove_tree(Path::new(PLACE)) {
+            log::warn!("{}: {why}", self.place.display());
+        }
+    }
+}
+
+/// What git printed.
+struct Printed {
+    /// Bytes.
+    length: usize,
+    /// Its warnings and errors.
+    words: String,
+}
+
+/// git at one work tree.
+#[derive(Debug, Clone)]
+pub struct Git<'a> {
+    asking: &'a Asking,
+    top: PathBuf,
+    /// The top directory, or that of a copy.
+    files_at: PathBuf,
+    repository: Repository,
+    /// The repository of slotd's own.
+    own: PathBuf,
+    /// As `-c` takes them.
+    settings: Vec<OsString>,
+}
+
+impl<'a> Git<'a> {
     /// The same repository, with the files of a copy.
     #[must_use]
-    pub fn with_files_of(&self, copy: &Path) -> Git {
-        Git { copy: Some(copy.to_owned()), ..self.clone() }
+    pub fn with_files_of(&self, copy: &Path) -> Git<'a> {
+        let mut git = Git { files_at: copy.to_owned(), ..self.clone() };
+        // Copied files have the times of the first ones, and that has to be enough to know them
+        // again.
+        git.settings.extend(["core.checkStat=minimal".into(), "core.trustctime=false".into()]);
+        git
     }
 
-    /// At a submodule, or another work tree inside.
-    #[must_use]
-    pub fn inside(&self, top: &Path) -> Git {
-        Git { top: top.to_owned(), ..self.clone() }
+    /// When the index was written, in seconds and nanoseconds; long ago where there is none.
+    pub fn index_time(&self) -> (i64, i64) {
+        let found = fs::metadata(self.repository.git_dir.join("index"));
+        found.map_or((0, 0), |found| (found.mtime(), found.mtime_nsec()))
     }
 
-    fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), GitError> {
+        let path = self.own.join(name);
+        fs::write(&path, text).map_err(at(&path))
+    }
+
+    /// Takes over the index as it is now, with its time: git tells by it which files may have
+    /// changed since.
+    fn copy_index(&self) -> Result<(), GitError> {
+        let mut left = MOST_INDEX;
+        let shared =
+            fs::read_dir(&self.repository.git_dir).map_err(at(&self.repository.git_dir))?.flatten();
+        let shared = shared
+            .map(|entry| entry.file_name())
+            .filter(|name| name.as_bytes().starts_with(b"sharedindex."));
+        for name in shared.chain([OsString::from("index")]) {
+            let (from, to) = (self.repository.git_dir.join(&name), self.own.join(&name));
+            match copy_file(&from, &to, left) {
+                Ok(bytes) => left -= bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(at(&from)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from the user's own configuration what git is to know of it.
+    fn of_user(&self) -> Vec<OsString> {
+        let mut command = self.command();
+        command.args(["config", "--null", "--list"]);
+        let mut text = Vec::new();
+        if let Err(why) = self.run(command, &mut text, MOST_SETTINGS as usize) {
+            log::debug!("the user's settings of git: {why}");
+        }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let mut ignored = std::env::var_os("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute());
+        ignored = ignored
+            .or_else(|| Some(home.as_ref()?.join(".config")))
+            .map(|dir| dir.join("git/ignore"));
+        let mut settings = Vec::new();
+        for (name, value) in entries(&text) {
+            if name == IGNORED_EVERYWHERE.as_bytes() {
+                ignored = match (value.strip_prefix(b"~/"), &home) {
+                    (Some(rest), Some(home)) => Some(home.join(OsStr::from_bytes(rest))),
+                    _ => Some(PathBuf::from(OsStr::from_bytes(value))),
+                };
+            }
+            settings.extend(setting(&OF_USER, name, value));
+        }
+        if let Some(patterns) = ignored.and_then(|path| files::read(&path, MOST_SETTINGS).ok()) {
+            let path = self.asking.place.join("ignored");
+            if fs::write(&path, patterns).is_ok() {
+                settings.push(
+                    [OsStr::new("core.excludesFile="), path.as_os_str()].join(OsStr::new("")),
+                );
+            }
+        }
+        settings
+    }
+
+    /// Reads from the repository's configuration, and from that of this work tree if it has one,
+    /// what git is to know of it.
+    fn read_settings(&mut self) -> Result<(), GitError> {
+        let list = self.list_settings(&self.repository.common.join("config"))?;
+        let mut has_own = false;
+        for (name, value) in entries(&list) {
+            self.settings.extend(setting(&COMPARING, name, value));
+            let Some(extension) = name.strip_prefix(b"extensions.") else { continue };
+            match (extension, value) {
+                (b"objectformat", b"sha1") => {}
+                (b"objectformat", b"sha256") => self.write(
+                    "config",
+                    "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = sha256\n",
+                )?,
+                (b"worktreeconfig", value) => has_own = value == b"true",
+                _ if HARMLESS.iter().any(|known| known.as_bytes() == extension) => {}
+                _ => return Err(GitError::Extension(String::from_utf8_lossy(extension).into_owned())),
+            }
+        }
+        if has_own {
+            // `git sparse-checkout` writes there.
+            let list = self.list_settings(&self.repository.git_dir.join("config.worktree"))?;
+            self.settings.extend(
+                entries(&list).filter_map(|(name, value)| setting(&COMPARING, name, value)),
+            );
+        }
+        Ok(())
+    }
+
+    /// The settings in a file of the repository, as git lists them; none where it is not there.
+    fn list_settings(&self, theirs: &Path) -> Result<Vec<u8>, GitError> {
+        let text = match files::read(theirs, MOST_SETTINGS) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(at(theirs)(error)),
+        };
+        self.write("theirs", text)?;
+        let file = self.own.join("theirs");
+        // It includes no other file then, and of a file only the list of its words is asked for.
+        let words =
+            ["config".as_ref(), "--file".as_ref(), file.as_os_str(), "--no-includes".as_ref()];
+        self.ask(&[&words[..], &["--null".as_ref(), "--list".as_ref()]].concat(), MOST_NAMES)
+    }
+
+    /// git with nothing from the environment that leads it elsewhere, or has it write a trace.
+    fn command(&self) -> Command {
         let mut command = Command::new("git");
-        // They would lead git elsewhere, or have it write a trace.
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_"))
         {
             command.env_remove(name);
         }
-        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
-        command.arg("-C").arg(self.files_at()).arg("--no-pager");
-        command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]);
-        if self.copy.is_some() {
-            // Copied files have the times of the first ones, and that has to be enough to know them again.
-            command.args(["-c", "core.checkStat=minimal", "-c", "core.trustctime=false"]);
-            let git_dir = work_tree::git_dir(&self.top).unwrap_or_else(|| self.top.join(".git"));
-            for (option, path) in
-                [("--git-dir", git_dir.as_path()), ("--work-tree", self.files_at())]
-            {
-                command.arg([OsStr::new(option), path.as_os_str()].join(OsStr::new("=")));
-            }
-        }
-        command
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.env("GIT_DIR", &self.own).env("LC_ALL", "C").arg("--no-pager");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
     }
 
-    /// What git prints, which is no longer than `most` bytes.
+    /// What git prints, which is no longer than `most` bytes. It sees no configuration but its own
+    /// here, fetches nothing, and writes nothing in the work tree or its repository.
     ///
     /// # Errors
     /// See [`GitError`]. git and whatever it has started is gone then.
-    pub fn ask<S: AsRef<OsStr>>(&self, words: &[S], most: usize) -> Result<Vec<u8>, GitError> {
-        let mut child = self.command(words).spawn().map_err(|error| match error.kind() {
+    fn ask<S: AsRef<OsStr>>(&self, words: &[S], most: usize) -> Result<Vec<u8>, GitError> {
+        let mut text = Vec::new();
+        self.ask_into(words, &mut text, most)?;
+        Ok(text)
+    }
+
+    /// The same for a sink.
+    fn ask_into<S: AsRef<OsStr>>(
+        &self,
+        words: &[S],
+        to: &mut dyn Write,
+        most: usize,
+    ) -> Result<Printed, GitError> {
+        let mut command = self.command();
+        command.envs([
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_CONFIG_SYSTEM", "/dev/null"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_ATTR_NOSYSTEM", "1"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_ALLOW_PROTOCOL", ""),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ]);
+        // Before git 2.32 the global configuration is found by these alone.
+        command.env("HOME", &self.asking.place).env("XDG_CONFIG_HOME", &self.asking.place);
+        command.env("GIT_WORK_TREE", &self.files_at);
+        command.env(
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+            quoted(&self.repository.common.join("objects")),
+        );
+        command.arg("-C").arg(&self.files_at);
+        for setting in &self.settings {
+            command.arg("-c").arg(setting);
+        }
+        command.args(words);
+        self.run(command, to, most)
+    }
+
+    fn run(
+        &self,
+        mut command: Command,
+        to: &mut dyn Write,
+        most: usize,
+    ) -> Result<Printed, GitError> {
+        // Nobody else would end a git that waits for a FIFO: it is in a process group of its own.
+        guard::end_with_thread(&mut command);
+        let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => GitError::Missing,
             _ => GitError::Start(error),
         })?;
         let pid = i32::try_from(child.id()).unwrap_or_default();
-        if self.steps_back {
+        if self.asking.steps_back {
             // SAFETY: a system call with numbers. Where it fails git is as fast as others.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, child.id(), LAST_IN_LINE) };
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, child.id(), BEHIND_JOBS) };
         }
-        let heard = self.hear(&mut child, pid, most);
-        if heard.is_err() {
+        let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
+        // SAFETY: a system call that reads one structure. What git has started it limits, too.
+        unsafe { libc::prlimit(pid, libc::RLIMIT_DATA, &limit, std::ptr::null_mut()) };
+        let read = self.asking.read(&mut child, pid, to, most);
+        if read.is_err() {
             proc::kill_group(pid, Signal::SIGKILL as i32);
         }
         let status = child.wait().map_err(GitError::Start)?;
-        let (text, words) = heard?;
+        let (length, words) = read?;
+        let words = String::from_utf8_lossy(&words).into_owned();
         if status.success() {
-            return Ok(text);
+            return Ok(Printed { length, words });
         }
-        let words = String::from_utf8_lossy(&words);
         let first = words.lines().next().unwrap_or_default().trim_start_matches("fatal: ");
         Err(GitError::Failed(if first.is_empty() {
             format!("git failed: {status}")
@@ -153,16 +438,186 @@ impl Git {
         }))
     }
 
-    /// What a process prints on standard output and standard error until it ends.
-    fn hear(
+    /// The files that make up the work tree: those that git knows and those that it does not
+    /// ignore, by their paths from its top. A directory stands for a submodule, or another work
+    /// tree inside. An index can name anything: names that no file of a work tree has, like `../x`
+    /// or `.git/config`, are left out.
+    ///
+    /// # Errors
+    /// See [`GitError`].
+    pub fn files(&self) -> Result<Vec<PathBuf>, GitError> {
+        self.copy_index()?;
+        const FILES: [&str; 5] = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let mut names = Vec::new();
+        let read = self.ask_into(&FILES, &mut names, MOST_NAMES)?;
+        // git leaves such a directory out, and succeeds.
+        if let Some(line) = read.words.lines().find(|line| line.contains("could not open")) {
+            let why = line.trim_start_matches("warning: ");
+            return Err(GitError::Failed(format!("git: {why}")));
+        }
+        let names = names_in(&names)
+            .map(|name| Path::new(OsStr::from_bytes(name.strip_suffix(b"/").unwrap_or(name))));
+        let mut files: Vec<PathBuf> =
+            names.filter(|name| belongs(name)).map(Path::to_owned).collect();
+        // A path with a conflict is there several times.
+        files.sort_unstable();
+        files.dedup();
+        Ok(files)
+    }
+
+    /// What differs from this commit, or from none.
+    fn status(&self, head: &Head, depth: usize) -> Result<Status, GitError> {
+        // In a submodule git would start a git that reads the configuration there.
+        const STATUS: [&str; 7] = [
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--no-renames",
+            "--no-ahead-behind",
+            "--untracked-files=all",
+            "--ignore-submodules=dirty",
+        ];
+        if depth > MOST_NESTED {
+            return Err(GitError::Nested);
+        }
+        self.copy_index()?;
+        match &head.commit {
+            Some(commit) => self.write("HEAD", commit)?,
+            None if head.is_unborn => {}
+            None => return Err(GitError::NoHead),
+        }
+        let mut status = parse_status(&self.ask(&STATUS, MOST_NAMES)?);
+        let index = self.ask(&["ls-files", "-z", "--stage"], MOST_NAMES)?;
+        for (name, commit) in submodules(&index) {
+            let path = Path::new(OsStr::from_bytes(name));
+            let top = self.top.join(path);
+            if !belongs(path)
+                || status.changed.iter().any(|known| known == name)
+                || Repository::of(&top).is_none()
+            {
+                continue;
+            }
+            let mut inside = self.asking.at(&top)?;
+            if self.files_at != self.top {
+                inside = inside.with_files_of(&self.files_at.join(path));
+            }
+            let head = inside.repository.head(MOST_PACKED);
+            // Where git sees a copy it sees no repository, and no commit that has moved on.
+            let has_moved = head.commit.as_ref().is_some_and(|head| head.as_bytes() != commit);
+            let found = inside.status(&head, depth + 1)?;
+            if has_moved || !(found.changed.is_empty() && found.untracked.is_empty()) {
+                status.changed.push(name.to_owned());
+            }
+        }
+        Ok(status)
+    }
+
+    /// How the work tree differs from its commit. The text of that for `git apply` goes to the
+    /// sink; false: there is none, and whatever the sink got means nothing.
+    pub fn source(&self, to: &mut dyn Write) -> (Source, bool) {
+        let head = self.repository.head(MOST_PACKED);
+        let told =
+            |changes| Source { commit: head.commit.clone(), branch: head.branch.clone(), changes };
+        let Status { changed, untracked } = match self.status(&head, 0) {
+            Ok(status) => status,
+            Err(error) => return (told(Err(error.to_string())), false),
+        };
+        let sized = |path: &Vec<u8>| Untracked {
+            bytes: fs::symlink_metadata(self.files_at.join(OsStr::from_bytes(path)))
+                .ok()
+                .map(|file| file.len()),
+            path: String::from_utf8_lossy(path).into_owned(),
+        };
+        let named = untracked.iter().take(MOST_UNTRACKED).map(sized).collect();
+        let mut changes = Changes {
+            changed: changed.len(),
+            untracked: untracked.len(),
+            untracked_files: named,
+            left_out: None,
+        };
+        let diff = match &head.commit {
+            _ if changed.is_empty() => Ok(false),
+            None => Err("there is no commit yet".to_owned()),
+            Some(commit) => self
+                .diff(commit, &changed.iter().map(Vec::as_slice).collect::<Vec<_>>(), to)
+                .map(|()| true),
+        };
+        let has_diff = diff.unwrap_or_else(|why| {
+            changes.left_out = Some(why);
+            false
+        });
+        (told(Ok(changes)), has_diff)
+    }
+
+    /// What `git apply` makes of a commit what these files are. An error says in words why there is
+    /// no such text.
+    fn diff(&self, commit: &str, changed: &[&[u8]], to: &mut dyn Write) -> Result<(), String> {
+        // git would note in the index which files it found to be as they were: it is not to write,
+        // and asked about changed files alone it finds none.
+        const WORDS: [&str; 18] = [
+            "-c",
+            "diff.autoRefreshIndex=false",
+            "--literal-pathspecs",
+            "diff",
+            "--binary",
+            "--full-index",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--no-renames",
+            "--no-relative",
+            "--unified=3",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+            "--submodule=short",
+            "--ignore-submodules=dirty",
+            "--no-indent-heuristic",
+            "--diff-algorithm=default",
+        ];
+        let is_large = |path: &&&[u8]| {
+            let found = fs::symlink_metadata(self.files_at.join(OsStr::from_bytes(path)));
+            found.is_ok_and(|found| found.is_file() && found.len() > MOST_DIFFED)
+        };
+        if let Some(large) = changed.iter().find(is_large) {
+            return Err(format!(
+                "{} is larger than {} MB",
+                String::from_utf8_lossy(large),
+                MOST_DIFFED >> 20
+            ));
+        }
+        let mut length = 0;
+        for some in in_parts(changed, MOST_ARGUMENTS) {
+            let files = some.iter().map(|path| OsStr::from_bytes(path));
+            let words: Vec<&OsStr> =
+                WORDS.iter().copied().chain([commit, "--"]).map(OsStr::new).chain(files).collect();
+            match self.ask_into(&words, to, MOST_DIFF - length) {
+                Ok(part) => length += part.length,
+                Err(GitError::TooMuch(_)) => {
+                    return Err(format!("it is more than {} MB", MOST_DIFF >> 20));
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        match length {
+            0 => Err("it is in the index alone, or within submodules".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Asking {
+    /// What a process prints on standard output until it ends, and how it begins on standard error.
+    /// How many bytes went to the sink.
+    fn read(
         &self,
         child: &mut Child,
         pid: i32,
+        to: &mut dyn Write,
         most: usize,
-    ) -> Result<(Vec<u8>, Vec<u8>), GitError> {
+    ) -> Result<(usize, Vec<u8>), GitError> {
         let end = proc::pidfd(pid).map_err(GitError::Start)?;
         let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-        let (mut text, mut words) = (Vec::new(), Vec::new());
+        let (mut length, mut words) = (0, Vec::new());
         let mut has_ended = false;
         while out.is_some() || err.is_some() || !has_ended {
             let left = self.until.saturating_duration_since(Instant::now());
@@ -185,131 +640,85 @@ impl Git {
             let mut is_ready = |is_open: bool| is_open && ready.next().unwrap_or(false);
             let (to_out, to_err, ended) =
                 (is_ready(out.is_some()), is_ready(err.is_some()), is_ready(!has_ended));
-            if to_out && !read_some(&mut out, &mut text)? {
-                out = None;
+            if to_out {
+                match read_some(&mut out, to)? {
+                    Some(bytes) => length += bytes,
+                    None => out = None,
+                }
             }
-            if to_err && !read_some(&mut err, &mut words)? {
+            if to_err && read_some(&mut err, &mut words)?.is_none() {
                 err = None;
             }
             words.truncate(MOST_WORDS);
             has_ended |= ended;
-            if text.len() > most {
+            if length > most {
                 return Err(GitError::TooMuch(most));
             }
         }
-        Ok((text, words))
+        Ok((length, words))
     }
+}
 
-    fn files_at(&self) -> &Path {
-        self.copy.as_deref().unwrap_or(&self.top)
+/// Whether a file of a work tree can have this name: it leads nowhere else, and into no repository.
+fn belongs(name: &Path) -> bool {
+    beneath::is_plain(name) && !name.iter().any(|part| part.eq_ignore_ascii_case(".git"))
+}
+
+/// Copies a regular file of at most so many bytes, with the time of its last change. How many it
+/// has.
+fn copy_file(from: &Path, to: &Path, most: u64) -> io::Result<u64> {
+    let source = files::open(from)?;
+    let found = source.metadata()?;
+    let target = File::create(to)?;
+    let bytes = io::copy(&mut (&source).take(most.saturating_add(1)), &mut &target)?;
+    if bytes > most {
+        return Err(io::ErrorKind::FileTooLarge.into());
     }
+    let modified = TimeSpec::new(found.mtime(), found.mtime_nsec());
+    futimens(&target, &modified, &modified)?;
+    Ok(bytes)
+}
 
-    /// The files that make up the work tree: those that git knows and those that it does not ignore, by their paths from its
-    /// top. A directory stands for a submodule, or another work tree inside.
-    ///
-    /// # Errors
-    /// As of [`Self::ask`].
-    pub fn files(&self) -> Result<Vec<PathBuf>, GitError> {
-        let names = self
-            .ask(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"], MOST_NAMES)?;
-        let mut files: Vec<PathBuf> =
-            names_in(&names).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
-        // A path with a conflict is there several times.
-        files.sort_unstable();
-        files.dedup();
-        Ok(files)
-    }
-
-    /// How the work tree differs from its commit, and the text of that for `git apply`.
-    pub fn source(&self) -> (Source, Option<Vec<u8>>) {
-        const STATUS: [&str; 8] = [
-            "status",
-            "--porcelain=v2",
-            "--branch",
-            "-z",
-            "--no-renames",
-            "--no-ahead-behind",
-            "--untracked-files=all",
-            "--ignore-submodules=none",
-        ];
-        let text = match self.ask(&STATUS, MOST_NAMES) {
-            Ok(text) => text,
-            Err(error) => {
-                return (
-                    Source { commit: None, branch: None, changes: Err(error.to_string()) },
-                    None,
-                );
-            }
-        };
-        let Status { commit, branch, changed, untracked } = parse_status(&text);
-        let at = self.files_at();
-        let sized = |path: &&[u8]| Untracked {
-            bytes: fs::symlink_metadata(at.join(OsStr::from_bytes(path)))
-                .ok()
-                .map(|file| file.len()),
-            path: String::from_utf8_lossy(path).into_owned(),
-        };
-        let named = untracked.iter().take(MOST_UNTRACKED).map(sized).collect();
-        let mut changes = Changes {
-            changed: changed.len(),
-            untracked: untracked.len(),
-            untracked_files: named,
-            left_out: None,
-        };
-        let diff = match &commit {
-            _ if changed.is_empty() => Ok(None),
-            None => Err("there is no commit yet".to_owned()),
-            Some(commit) => self.diff(commit, &changed).map(Some),
-        };
-        let diff = diff.unwrap_or_else(|why| {
-            changes.left_out = Some(why);
-            None
-        });
-        (Source { commit, branch, changes: Ok(changes) }, diff)
-    }
-
-    /// What `git apply` makes of a commit what these files are. An error says in words why there is no such text.
-    fn diff(&self, commit: &str, changed: &[&[u8]]) -> Result<Vec<u8>, String> {
-        // git would note in the index which files it found to be as they were: it is not to write, and asked about changed
-        // files alone it finds none.
-        const WORDS: [&str; 18] = [
-            "-c",
-            "diff.autoRefreshIndex=false",
-            "--literal-pathspecs",
-            "diff",
-            "--binary",
-            "--full-index",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--no-renames",
-            "--no-relative",
-            "--unified=3",
-            "--src-prefix=a/",
-            "--dst-prefix=b/",
-            "--submodule=short",
-            "--ignore-submodules=dirty",
-            "--no-indent-heuristic",
-            "--diff-algorithm=default",
-        ];
-        let mut text = Vec::new();
-        for some in in_parts(changed, MOST_ARGUMENTS) {
-            let files = some.iter().map(|path| OsStr::from_bytes(path));
-            let words: Vec<&OsStr> =
-                WORDS.iter().copied().chain([commit, "--"]).map(OsStr::new).chain(files).collect();
-            match self.ask(&words, MOST_DIFF - text.len()) {
-                Ok(part) => text.extend(part),
-                Err(GitError::TooMuch(_)) => {
-                    return Err(format!("it is more than {} MB", MOST_DIFF >> 20));
-                }
-                Err(error) => return Err(error.to_string()),
-            }
+/// A path as it stands in a list of paths: none is taken for two.
+fn quoted(path: &Path) -> OsString {
+    let mut text = vec![b'"'];
+    for byte in path.as_os_str().as_bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
         }
-        match text.is_empty() {
-            true => Err("it is in the index alone, or within submodules".to_owned()),
-            false => Ok(text),
-        }
+        text.push(*byte);
     }
+    text.push(b'"');
+    OsString::from_vec(text)
+}
+
+/// The entries of `git config --null --list`: the name in small letters, and the value, which is
+/// `true` for a name alone.
+fn entries(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    names_in(list).map(|entry| {
+        let mut parts = entry.splitn(2, |byte| *byte == b'\n');
+        (parts.next().unwrap_or_default(), parts.next().unwrap_or(b"true"))
+    })
+}
+
+/// As `-c` takes it, if it is one of these and its value a word.
+fn setting(known: &[&str], name: &[u8], value: &[u8]) -> Option<OsString> {
+    let name = known.iter().find(|known| known.as_bytes() == name)?;
+    let value = std::str::from_utf8(value)
+        .ok()
+        .filter(|value| value.bytes().all(|byte| byte.is_ascii_alphanumeric()))?;
+    Some(format!("{name}={value}").into())
+}
+
+/// The submodules in what `git ls-files --stage -z` prints, each with its commit: `160000 COMMIT
+/// 0<tab>NAME`.
+fn submodules(index: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    names_in(index).filter_map(|entry| {
+        let entry = entry.strip_prefix(b"160000 ")?;
+        let blank = entry.iter().position(|byte| *byte == b' ')?;
+        let tab = entry.iter().position(|byte| *byte == b'\t')?;
+        Some((&entry[tab + 1..], &entry[..blank]))
+    })
 }
 
 /// The names in lists that are no longer than this, bytes, or hold one name.
@@ -329,57 +738,43 @@ fn in_parts<'a, 'b>(names: &'b [&'a [u8]], most: usize) -> Vec<&'b [&'a [u8]]> {
     parts
 }
 
-/// Reads what is there. False: the other end is closed.
-fn read_some(from: &mut Option<impl Read>, to: &mut Vec<u8>) -> Result<bool, GitError> {
-    let Some(from) = from else { return Ok(false) };
+/// Reads what is there. `None`: the other end is closed.
+fn read_some(
+    from: &mut Option<impl Read>,
+    to: &mut (impl Write + ?Sized),
+) -> Result<Option<usize>, GitError> {
+    let Some(from) = from else { return Ok(None) };
     let mut part = [0; 64 << 10];
     match from.read(&mut part) {
-        Ok(0) => Ok(false),
-        Ok(count) => {
-            to.extend_from_slice(&part[..count]);
-            Ok(true)
-        }
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Ok(0) => Ok(None),
+        Ok(count) => to.write_all(&part[..count]).map(|()| Some(count)).map_err(GitError::Start),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
         Err(error) => Err(GitError::Start(error)),
     }
 }
 
-/// What `git status --porcelain=v2 --branch -z` told.
+/// The names in what `git status --porcelain=v2 -z` prints.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Status<'a> {
-    commit: Option<String>,
-    branch: Option<String>,
-    changed: Vec<&'a [u8]>,
-    untracked: Vec<&'a [u8]>,
+struct Status {
+    changed: Vec<Vec<u8>>,
+    untracked: Vec<Vec<u8>>,
 }
 
 fn names_in(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == 0).filter(|name| !name.is_empty())
 }
 
-fn parse_status(text: &[u8]) -> Status<'_> {
+fn parse_status(text: &[u8]) -> Status {
     let mut status = Status::default();
     let mut entries = names_in(text);
     while let Some(entry) = entries.next() {
-        let told = |rest: &[u8]| {
-            Some(String::from_utf8_lossy(rest).into_owned()).filter(|word| !word.starts_with('('))
-        };
         match entry {
-            [b'#', b' ', rest @ ..] => {
-                if let Some(commit) = rest.strip_prefix(b"branch.oid ") {
-                    // `(initial)` before the first commit.
-                    status.commit = told(commit);
-                } else if let Some(branch) = rest.strip_prefix(b"branch.head ") {
-                    // `(detached)`
-                    status.branch = told(branch);
-                }
-            }
-            [b'?', b' ', path @ ..] => status.untracked.push(path),
+            [b'?', b' ', path @ ..] => status.untracked.push(path.to_owned()),
             [b'1', ..] => status.changed.extend(field(entry, 8)),
             [b'2', ..] => {
                 status.changed.extend(field(entry, 9));
                 // The path that it had.
-                status.changed.extend(entries.next());
+                status.changed.extend(entries.next().map(<[u8]>::to_owned));
             }
             [b'u', ..] => status.changed.extend(field(entry, 10)),
             _ => {}
@@ -389,31 +784,24 @@ fn parse_status(text: &[u8]) -> Status<'_> {
 }
 
 /// What stands behind so many blanks.
-fn field(entry: &[u8], blanks: usize) -> Option<&[u8]> {
-    entry.splitn(blanks + 1, |byte| *byte == b' ').nth(blanks)
+fn field(entry: &[u8], blanks: usize) -> Option<Vec<u8>> {
+    entry.splitn(blanks + 1, |byte| *byte == b' ').nth(blanks).map(<[u8]>::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_status_is_counted() {
-        let text = b"# branch.oid 0123\0# branch.head main\x001 .M N... 100644 100644 100644 1 1 a b\0\
+        let text = b"# stash 1\x001 .M N... 100644 100644 100644 1 1 a b\0\
             2 R. N... 100644 100644 100644 1 1 R100 new\0? old\0u UU N... 1 2 3 4 5 6 7 x\0? c d\0! e\0";
-        let expected = Status {
-            commit: Some("0123".to_owned()),
-            branch: Some("main".to_owned()),
-            changed: vec![b"a b", b"new", b"? old", b"x"],
-            untracked: vec![b"c d"],
-        };
+        let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_owned()).collect();
+        let expected =
+            Status { changed: names(&["a b", "new", "? old", "x"]), untracked: names(&["c d"]) };
         assert_eq!(parse_status(text), expected);
-        let unborn = b"# branch.oid (initial)\0# branch.head main\0";
-        assert_eq!(
-            parse_status(unborn),
-            Status { branch: Some("main".to_owned()), ..Status::default() }
-        );
-        assert_eq!(parse_status(b"# branch.head (detached)\0"), Status::default());
+        assert_eq!(parse_status(b""), Status::default());
     }
 
     #[test]
@@ -424,40 +812,98 @@ mod tests {
         assert_eq!(in_parts(&[], 3), [&names[..0]; 0]);
     }
 
-    fn repository() -> tempfile::TempDir {
+    #[test]
+    fn only_settings_that_are_words_are_taken_over() {
+        let list = b"core.autocrlf\ninput\0core.filemode\0core.eol\nlf\ncore.fsmonitor=x\0core.fsmonitor\n/bin/true\0";
+        let taken: Vec<OsString> =
+            entries(list).filter_map(|(name, value)| setting(&COMPARING, name, value)).collect();
+        assert_eq!(taken, ["core.autocrlf=input", "core.filemode=true"]);
+        assert_eq!(quoted(Path::new("/a:b\"\\c")), "\"/a:b\\\"\\\\c\"");
+        let index = b"100644 0123 0\tfile\x00160000 0123 0\tsub\tmodule\0";
+        assert_eq!(submodules(index).collect::<Vec<_>>(), [(&b"sub\tmodule"[..], &b"0123"[..])]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_that_belongs_leads_into_no_repository(name in "(/|\\.|\\.\\.|a|\\.git|\\.GiT|é| ){0,6}") {
+            let path = Path::new(&name);
+            if belongs(path) {
+                let top = Path::new("/top");
+                let full = top.join(path);
+                prop_assert!(full.starts_with(top) && full != top);
+                let is_name = |part: &str| !part.is_empty() && part != "." && part != ".." && part.to_lowercase() != ".git";
+                prop_assert!(name.split('/').all(is_name));
+            } else {
+                let is_bad = |part: &str| ["", ".", ".."].contains(&part) || part.eq_ignore_ascii_case(".git");
+                prop_assert!(name.split('/').any(is_bad));
+            }
+        }
+    }
+
+    /// A repository, and a place beside it for those of slotd's own.
+    fn repository() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
-        let done = Command::new("git").args(["init", "-q"]).arg(dir.path()).status().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap().join("work");
+        users_git(dir.path(), &["init", "-q", "work"]);
+        (dir, top)
+    }
+
+    fn users_git(at: &Path, words: &[&str]) {
+        let mut command = Command::new("git");
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_"))
+        {
+            command.env_remove(name);
+        }
+        let done = command.arg("-C").arg(at).args(words).status().unwrap();
         assert!(done.success());
-        dir
     }
 
     #[test]
     fn what_takes_long_or_says_too_much_is_ended_with_all_that_it_started() {
-        let dir = repository();
-        let patient = Git::at(dir.path(), Duration::from_secs(60));
+        let (dir, top) = repository();
         let alias = |text: &str| format!("alias.say=!{text}");
-        let flood = patient.ask(&["-c", &alias("cat /dev/zero"), "say"], 1 << 20);
+        let ask = |patience, words: &[&str], most| {
+            let asking = Asking::new(dir.path(), patience).unwrap();
+            let answer = asking.at(&top).and_then(|git| git.ask(words, most));
+            drop(asking);
+            assert!(!dir.path().join(PLACE).exists());
+            answer
+        };
+        let long = Duration::from_secs(60);
+        let flood = ask(long, &["-c", &alias("cat /dev/zero"), "say"], 1 << 20);
         assert!(matches!(flood, Err(GitError::TooMuch(_))), "{flood:?}");
-        let long = Git::at(dir.path(), Duration::from_millis(50))
-            .ask(&["-c", &alias("sleep 600"), "say"], 10);
-        assert!(matches!(long, Err(GitError::Late(_))), "{long:?}");
-        let failed = patient.ask(&["no-such-word"], 10).unwrap_err().to_string();
+        let late = ask(Duration::from_millis(200), &["-c", &alias("sleep 600"), "say"], 10);
+        assert!(matches!(late, Err(GitError::Late(_))), "{late:?}");
+        let failed = ask(long, &["no-such-word"], 10).unwrap_err().to_string();
         assert!(failed.starts_with("git: git: 'no-such-word'"), "{failed}");
+        let none = Asking::new(dir.path(), long).unwrap().at(dir.path()).unwrap_err();
+        assert!(matches!(none, GitError::None(_)), "{none}");
     }
 
     #[test]
     fn a_tree_without_a_commit_has_files_and_no_differences() {
-        let dir = repository();
+        let (dir, top) = repository();
         for name in ["a", "b"] {
-            fs::write(dir.path().join(name), "12345").unwrap();
+            fs::write(top.join(name), "12345").unwrap();
         }
-        let git = Git::at(dir.path(), Duration::from_secs(60));
-        git.ask(&["add", "a"], 100).unwrap();
-        let (source, diff) = git.source();
+        users_git(&top, &["add", "a"]);
+        let asking = Asking::new(dir.path(), Duration::from_secs(60)).unwrap();
+        let git = asking.at(&top).unwrap();
+        let (source, has_diff) = git.source(&mut io::sink());
         let changes = source.changes.unwrap();
-        assert_eq!((source.commit, diff, changes.changed), (None, None, 1));
+        assert_eq!((source.commit, has_diff, changes.changed), (None, false, 1));
         assert_eq!(changes.untracked_files, [Untracked { path: "b".to_owned(), bytes: Some(5) }]);
         assert_eq!(changes.left_out.as_deref(), Some("there is no commit yet"));
         assert_eq!(git.files().unwrap(), [PathBuf::from("a"), PathBuf::from("b")]);
+    }
+
+    #[test]
+    fn a_repository_in_a_format_that_is_not_known_is_refused() {
+        let (dir, top) = repository();
+        users_git(&top, &["config", "extensions.newHash", "true"]);
+        let asking = Asking::new(dir.path(), Duration::from_secs(60)).unwrap();
+        let refused = asking.at(&top).unwrap_err().to_string();
+        assert_eq!(refused, "the repository has the extension newhash, which slotd cannot read");
     }
 }

@@ -1,13 +1,14 @@
 //! The GPUs of this machine: which there are, and how they are used.
 //!
-//! NVIDIA's are asked for by `nvidia-smi`, AMD's are found in sysfs. `SLOTD_GPU_COUNT` stands for GPUs of which nothing
-//! else is known.
+//! NVIDIA's are asked for by `nvidia-smi`, AMD's are found in sysfs. `SLOTD_GPU_COUNT` stands for
+//! GPUs of which nothing else is known.
 
 mod amd;
 mod kept;
 mod nvidia;
 
 use crate::model::gpu::{Gpu, GpuProcess, GpuReading};
+use crate::sys::aside;
 use crate::sys::job_of::job_of;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,8 @@ impl Places {
     /// All GPUs. A machine without any has no program that could be asked, which is no error.
     ///
     /// # Errors
-    /// A program that is there did not answer in time (it was killed then) or failed: the caller should keep what it
-    /// knew. The text names the program.
+    /// A program that is there did not answer in time (it was killed then) or failed: the caller
+    /// should keep what it knew. The text names the program.
     pub async fn look(&self, depth: Depth) -> io::Result<Vec<Seen>> {
         if let Some(count) = self.count {
             let counted = |id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() };
@@ -73,7 +74,8 @@ impl Places {
         Ok(seen)
     }
 
-    /// What was seen, by the numbers of these GPUs. The processes are told by the jobs that they are of.
+    /// What was seen, by the numbers of these GPUs. The processes are told by the jobs that they
+    /// are of.
     pub async fn readings(&self, seen: Vec<Seen>, gpus: &[Gpu]) -> Vec<GpuReading> {
         let id_of = |seen: &Gpu| gpus.iter().find(|gpu| gpu.is_same_as(seen)).map(|gpu| gpu.id);
         let seen: Vec<(u32, Seen)> =
@@ -81,7 +83,9 @@ impl Places {
         let root = self.root.clone();
         let read =
             move || seen.into_iter().filter_map(|(id, one)| reading(id, one, &root)).collect();
-        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+        aside::run("reading the processes of the GPUs", aside::PATIENCE, read)
+            .await
+            .unwrap_or_default()
     }
 }
 
@@ -101,8 +105,9 @@ fn reading(id: u32, seen: Seen, root: &Path) -> Option<GpuReading> {
     Some(GpuReading { id, used_mb: seen.used_mb?, busy: seen.busy, processes })
 }
 
-/// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As Slurm's gres/gpu
-/// plugin with AutoDetect names them: small letters, anything but letters, digits, `-` and `.` an underscore.
+/// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As
+/// Slurm's gres/gpu plugin with AutoDetect names them: small letters, anything but letters, digits,
+/// `-` and `.` an underscore.
 fn feature_word(name: &str) -> Option<String> {
     let word: String = name
         .trim()

@@ -1,8 +1,8 @@
 //! Locks on files, held by an open descriptor: by every copy of it, until the last one is closed.
 
+use crate::sys::files;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,9 +22,8 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> io::Error {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    options.open(path).map_err(failed(path))
+    files::own(OpenOptions::new().write(true).create(true).truncate(false), path)
+        .map_err(failed(path))
 }
 
 /// Locks a file, which is made for its user alone where it is missing.
@@ -60,7 +59,8 @@ pub fn share_now(path: &Path) -> io::Result<File> {
 /// Locks a file for its taker alone, and waits no longer than this for those who hold it.
 ///
 /// # Errors
-/// It cannot be made; [`io::ErrorKind::TimedOut`] where another still has it. The text names the path.
+/// It cannot be made; [`io::ErrorKind::TimedOut`] where another still has it. The text names the
+/// path.
 pub fn take_within(path: &Path, patience: Duration) -> io::Result<File> {
     let (taken, news) = mpsc::channel();
     let file = path.to_owned();

@@ -1,4 +1,5 @@
-//! The host's memory, from `/proc/meminfo`, in megabytes, as everywhere in Slurm; and what this process does with its own.
+//! The host's memory, from `/proc/meminfo`, in megabytes, as everywhere in Slurm; and what this
+//! process does with its own.
 
 use crate::sys::{cpus, proc};
 use std::{fs, io};
@@ -66,8 +67,20 @@ pub fn probe_used_kb() -> (u64, u64) {
     parse_used_kb(&read())
 }
 
-/// Has this process keep the memory that it frees for what comes next. The C library would give much of it back, and each
-/// page that is taken again costs time. For commands: they end soon.
+/// A count of `/proc/vmstat`.
+fn parse_count(vmstat: &str, name: &str) -> Option<u64> {
+    let value = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    value.trim().parse().ok()
+}
+
+/// How many processes the kernel has ended for lack of memory since the start of the machine, in
+/// whichever cgroup; `None` if it does not say (Linux before 4.13, some containers).
+pub fn probe_oom_kills() -> Option<u64> {
+    parse_count(&String::from_utf8(proc::read("/proc/vmstat").ok()?).ok()?, "oom_kill")
+}
+
+/// Has this process keep the memory that it frees for what comes next. The C library would give
+/// much of it back, and each page that is taken again costs time. For commands: they end soon.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
     for (what, megabytes) in
@@ -75,6 +88,27 @@ pub fn keep_freed() {
     {
         // SAFETY: it takes two numbers, and no thread runs yet.
         unsafe { libc::mallopt(what, megabytes << 20) };
+    }
+}
+
+/// Gives the memory that this process has freed back to the system. The C library keeps most of it
+/// otherwise: what is freed lies between what is in use.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number, and any thread may call it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Has this process return each large piece of memory when it is freed. The C library would come to
+/// keep such pieces, on each thread that had one. For the daemon: it lives long, and is seldom
+/// asked for anything large.
+pub fn return_large() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes two numbers, and no thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
     }
 }
 
@@ -97,6 +131,14 @@ mod tests {
         assert_eq!(parse_used_kb(&text), (24_684_148 - 2_048_000, 600));
         assert_eq!(parse_used_kb("MemTotal: 100 kB\nMemFree: 30 kB\n"), (70, 0));
         assert_eq!(parse_used_kb(""), (0, 0));
+    }
+
+    #[test]
+    fn the_count_of_out_of_memory_kills_is_read_by_its_whole_name() {
+        let text = "nr_free_pages 12\noom_kill_x 7\noom_kill 3\n";
+        assert_eq!(parse_count(text, "oom_kill"), Some(3));
+        assert_eq!(parse_count("oom_kill many\n", "oom_kill"), None);
+        assert_eq!(parse_count("", "oom_kill"), None);
     }
 
     #[test]

@@ -21,10 +21,18 @@ fn fault(owner: u32, mode: u32, user: u32) -> Option<String> {
         .then(|| format!("others can write it (mode {mode:04o}): take that away with `chmod go-w`"))
 }
 
-fn check(found: &fs::Metadata) -> io::Result<()> {
+/// Refuses a directory that is not this user's, that others can write, or that is a link. The
+/// metadata of a link are its own.
+///
+/// # Errors
+/// Why it is refused, in words, without the path.
+pub fn check_found(found: &fs::Metadata) -> io::Result<()> {
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
     if found.is_symlink() {
-        return Err(refused("it is a link: remove it, or name the directory itself".to_owned()));
+        return Err(refused(
+            "it is a link, and a directory belongs here: remove the link, or mount the other directory in its place"
+                .to_owned(),
+        ));
     }
     if !found.is_dir() {
         return Err(refused("it is no directory".to_owned()));
@@ -33,12 +41,13 @@ fn check(found: &fs::Metadata) -> io::Result<()> {
         .map_or(Ok(()), |why| Err(refused(why)))
 }
 
-/// Refuses a directory that is not this user's, or that others can write. It may be named by a link.
+/// Refuses a directory that is not this user's, or that others can write. It may be named by a
+/// link.
 ///
 /// # Errors
 /// Why it is refused, in words, without the path; it is not there.
 pub fn check_dir(path: &Path) -> io::Result<()> {
-    check(&fs::metadata(path)?)
+    check_found(&fs::metadata(path)?)
 }
 
 /// The same, and refuses a link.
@@ -46,7 +55,7 @@ pub fn check_dir(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As of [`check_dir`].
 pub fn check_own_dir(path: &Path) -> io::Result<()> {
-    check(&fs::symlink_metadata(path)?)
+    check_found(&fs::symlink_metadata(path)?)
 }
 
 #[cfg(test)]

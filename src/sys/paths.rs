@@ -46,6 +46,11 @@ impl Paths {
         self.root.join("run/slotd.log")
     }
 
+    /// It exists once `sbatch` has said that memory is not enforced.
+    pub fn memory_note(&self) -> PathBuf {
+        self.root.join("run/memory-note")
+    }
+
     pub fn lib_dir(&self) -> PathBuf {
         self.root.join("lib")
     }

@@ -1,5 +1,5 @@
-//! Unix sockets: at paths that may be longer than a socket address, and with open descriptors beside the bytes
-//! (SCM_RIGHTS).
+//! Unix sockets: at paths that may be longer than a socket address, and with open descriptors
+//! beside the bytes (SCM_RIGHTS).
 //!
 //! What the bytes mean is the caller's: see `protocol::frame`.
 
@@ -24,8 +24,8 @@ const FDS_PER_BYTE: usize = 200;
 /// A socket address holds 108 bytes, with the zero byte at its end.
 const MAX_ADDRESS: usize = 107;
 
-/// A path to `name` in an open directory that fits into a socket address, however deep the directory is. It holds as
-/// long as the directory is open.
+/// A path to `name` in an open directory that fits into a socket address, however deep the
+/// directory is. It holds as long as the directory is open.
 pub fn short_path(dir: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
 }
@@ -64,12 +64,12 @@ fn at<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T>
     }
 }
 
-/// Sends bytes of `data` from `*sent` on, with the descriptors that belong there, and moves `*sent`. May send less than
-/// all: call again until `*sent == data.len()`. Never raises SIGPIPE.
+/// Sends bytes of `data` from `*sent` on, with the descriptors that belong there, and moves
+/// `*sent`. May send less than all: call again until `*sent == data.len()`. Never raises SIGPIPE.
 ///
 /// # Errors
-/// Those of `sendmsg`; `WouldBlock` for a socket that is not ready; `InvalidInput` where `data` has too few bytes to carry
-/// all descriptors.
+/// Those of `sendmsg`; `WouldBlock` for a socket that is not ready; `InvalidInput` where `data` has
+/// too few bytes to carry all descriptors.
 pub fn send_some(
     socket: &impl AsRawFd,
     data: &[u8],
@@ -133,7 +133,8 @@ pub fn send_all(socket: &impl AsRawFd, data: &[u8], fds: &[RawFd]) -> io::Result
     Ok(())
 }
 
-/// Receives up to `buf.len()` bytes and the descriptors that came with them (close-on-exec). 0 bytes: the peer is gone.
+/// Receives up to `buf.len()` bytes and the descriptors that came with them (close-on-exec). 0
+/// bytes: the peer is gone.
 ///
 /// # Errors
 /// Those of `recvmsg`; `WouldBlock` where nothing is there and the socket does not block.
@@ -153,7 +154,8 @@ pub fn receive(socket: &impl AsRawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) ->
     };
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(received) = part {
-            // SAFETY: the kernel has just made these descriptors for us, and nothing else owns them.
+            // SAFETY: the kernel has just made these descriptors for us, and nothing else owns
+            // them.
             fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }
@@ -179,6 +181,7 @@ pub async fn send_all_async(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::limits;
 
     fn target(fd: &impl AsRawFd) -> PathBuf {
         std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap()
@@ -186,6 +189,8 @@ mod tests {
 
     #[test]
     fn hundreds_of_descriptors_keep_their_order() {
+        // Those of the other tests count too.
+        let _ = limits::raise_descriptors();
         let (a, b) = UnixStream::pair().unwrap();
         let files: Vec<File> = (0..450).map(|_| File::open("/dev/null").unwrap()).collect();
         let mut raw: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();

@@ -24,7 +24,8 @@ pub fn page_bytes() -> u64 {
     setting(SysconfVar::PAGE_SIZE, 4096)
 }
 
-/// The longest argument or variable that the kernel hands to a program, its final zero byte included (`MAX_ARG_STRLEN`).
+/// The longest argument or variable that the kernel hands to a program, its final zero byte
+/// included (`MAX_ARG_STRLEN`).
 pub fn longest_word() -> usize {
     usize::try_from(page_bytes().saturating_mul(32)).unwrap_or(usize::MAX)
 }
@@ -46,7 +47,8 @@ pub fn probe_load_centi() -> u32 {
     told.as_deref().and_then(parse_load_centi).unwrap_or(0)
 }
 
-/// Of all CPUs together, in clock ticks since boot: how long they worked, and how long they could have.
+/// Of all CPUs together, in clock ticks since boot: how long they worked, and how long they could
+/// have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     busy: u64,
@@ -54,8 +56,8 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// The first line of `/proc/stat`. Waiting for a disk is no work, and what the host of a virtual machine takes (steal) is
-    /// nobody's here.
+    /// The first line of `/proc/stat`. Waiting for a disk is no work, and what the host of a
+    /// virtual machine takes (steal) is nobody's here.
     fn parse(stat: &str) -> Option<CpuTimes> {
         let ticks: Vec<u64> = stat
             .lines()
@@ -64,12 +66,14 @@ impl CpuTimes {
             .split_ascii_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // user, nice, system, idle, iowait, irq, softirq, steal. Guests are in user and nice already.
+        // user, nice, system, idle, iowait, irq, softirq, steal. Guests are in user and nice
+        // already.
         let sum = |which: &[usize]| which.iter().filter_map(|at| ticks.get(*at)).sum::<u64>();
         Some(CpuTimes { busy: sum(&[0, 1, 2, 5, 6]), all: sum(&[0, 1, 2, 3, 4, 5, 6, 7]) })
     }
 
-    /// Which part of the CPUs worked since then, from 0 to 1; `None` where nothing is known of then, or it was just now.
+    /// Which part of the CPUs worked since then, from 0 to 1; `None` where nothing is known of
+    /// then, or it was just now.
     pub fn share_since(&self, then: &CpuTimes) -> Option<f64> {
         let passed = self.all.checked_sub(then.all).filter(|passed| *passed > 0 && then.all > 0)?;
         Some((self.busy.saturating_sub(then.busy) as f64 / passed as f64).min(1.0))

@@ -1,8 +1,11 @@
-//! Users and groups by number and by name: from `/etc/passwd` and `/etc/group`, and what is not there from getent(1).
+//! Users and groups by number and by name: from `/etc/passwd` and `/etc/group`, and what is not
+//! there from getent(1).
 //!
-//! The C library's own look-up loads modules of the name service, which a static program cannot do, and first asks a cache
-//! that most hosts do not run. getent asks whatever the host has (LDAP, sssd), at the price of a process.
+//! The C library's own look-up loads modules of the name service, which a static program cannot do,
+//! and first asks a cache that most hosts do not run. getent asks whatever the host has (LDAP,
+//! sssd), at the price of a process.
 
+use crate::sys::guard;
 use std::process::{Command, Stdio};
 
 /// A database of the name service.
@@ -19,17 +22,19 @@ const GROUPS: Database = Database { name: "group", path: "/etc/group" };
 const NAME: usize = 0;
 const NUMBER: usize = 2;
 
+/// The field of a user's line that has the number of the group.
+const GROUP: usize = 3;
+
 impl Database {
     /// The line that has `key` in this field.
     fn line(self, field: usize, key: &str) -> Option<String> {
         let find =
             |bytes: &[u8]| parse(&String::from_utf8_lossy(bytes), field, key).map(str::to_owned);
         let ask = || {
-            Command::new("getent")
-                .args(["--", self.name, key])
-                .stdin(Stdio::null())
-                .stderr(Stdio::null())
-                .output()
+            let mut getent = Command::new("getent");
+            getent.args(["--", self.name, key]).stdin(Stdio::null()).stderr(Stdio::null());
+            guard::end_with_thread(&mut getent);
+            getent.output()
         };
         let local = std::fs::read(self.path).ok().and_then(|bytes| find(&bytes));
         local.or_else(|| find(&ask().ok()?.stdout))
@@ -64,6 +69,15 @@ pub fn group_name(gid: u32) -> String {
 pub fn uid_of(name: &str) -> Option<u32> {
     let named = || part(&USERS.line(NAME, name)?, NUMBER).parse().ok();
     name.parse().ok().or_else(named)
+}
+
+/// The numbers of a user, given by name or in digits, and of the group that the list of users
+/// names. `None` for a user that the system does not know.
+pub fn uid_and_gid(user: &str) -> Option<(u32, u32)> {
+    let line = USERS
+        .line(NAME, user)
+        .or_else(|| USERS.line(NUMBER, &user.parse::<u32>().ok()?.to_string()))?;
+    Some((part(&line, NUMBER).parse().ok()?, part(&line, GROUP).parse().ok()?))
 }
 
 /// The home directory and the login shell of a user; `/` and `/bin/sh` where the system knows none.

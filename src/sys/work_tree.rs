@@ -1,62 +1,143 @@
-//! The git work tree around a directory, and the commit that it is at, read from git's own files: a few microseconds, where
-//! git itself takes milliseconds. What is not there in the usual form is left to git.
+//! The git work tree around a directory, and the commit that it is at, read from git's own files: a
+//! few microseconds, where git itself takes milliseconds.
+//!
+//! Other users may be able to write where these files are looked for. So a repository counts only
+//! where this user or root owns it and the top of its work tree, as git has it too, and only
+//! regular files of bounded size are read.
 
 use crate::model::source::WorkTree;
-use std::fs::{self, File};
-use std::io::Read;
+use crate::sys::files;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// No file with a name or a commit in it is longer.
 const SHORT: u64 = 4096;
 
-/// References that git has packed into one file: a longer one takes longer to read than is worth it.
+/// References that git has packed into one file, bytes: a longer one takes longer to read than a
+/// submission may take.
 const PACKED: u64 = 256 << 10;
+
+/// The same for those who have the time.
+pub const MOST_PACKED: u64 = 64 << 20;
 
 /// References that name references, one after the other. git follows five.
 const LINKS: usize = 5;
 
-/// The work tree that this directory is in, by its true path; `None` where it is in none, or is not there.
+/// Where git keeps what belongs to a work tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    /// HEAD and the index.
+    pub git_dir: PathBuf,
+    /// Branches, objects and the configuration: all work trees of a repository share them.
+    pub common: PathBuf,
+}
+
+/// What HEAD is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Head {
+    /// `None`: there is none yet, or it is not in the usual form.
+    pub commit: Option<String>,
+    /// `None`: HEAD is a commit by itself, or not in the usual form.
+    pub branch: Option<String>,
+    /// The branch has no commit yet.
+    pub is_unborn: bool,
+}
+
+/// The work tree that this directory is in, by its true path; `None` if it is in none, or is not
+/// there.
 pub fn probe(dir: &Path) -> Option<WorkTree> {
     let dir = fs::canonicalize(dir).ok()?;
-    let (root, git_dir) = dir.ancestors().find_map(|at| Some((at, git_dir(at)?)))?;
-    let (commit, branch) = head(&git_dir);
+    let (root, repository) = dir.ancestors().find_map(|at| Some((at, Repository::of(at)?)))?;
+    let Head { commit, branch, .. } = repository.head(PACKED);
     Some(WorkTree { root: root.to_str()?.to_owned(), commit, branch })
 }
 
-/// Where git keeps what belongs to the work tree with this top directory; `None` where it is no such top.
-pub fn git_dir(top: &Path) -> Option<PathBuf> {
-    let dot_git = top.join(".git");
-    let found = if fs::metadata(&dot_git).ok()?.is_dir() {
-        dot_git
-    } else {
-        // Of a linked work tree, or a submodule.
-        let text = read(&dot_git, SHORT)?;
-        top.join(text.strip_prefix("gitdir:")?.trim())
-    };
-    fs::symlink_metadata(found.join("HEAD")).is_ok().then_some(found)
+/// The first repository around this directory that does not count because another user owns it: its
+/// `.git`, and that user.
+pub fn of_another_user(dir: &Path) -> Option<(PathBuf, u32)> {
+    let dir = fs::canonicalize(dir).ok()?;
+    dir.ancestors().find_map(|at| {
+        let dot_git = at.join(".git");
+        let owners = [fs::metadata(at).ok()?.uid(), fs::symlink_metadata(&dot_git).ok()?.uid()];
+        owners
+            .into_iter()
+            .find(|owner| !is_trusted(*owner, own_user()))
+            .map(|owner| (dot_git, owner))
+    })
 }
 
-/// The commit, and the branch.
-fn head(git_dir: &Path) -> (Option<String>, Option<String>) {
-    let Some(text) = read(&git_dir.join("HEAD"), SHORT) else { return (None, None) };
-    let Some(mut name) = reference(&text).map(str::to_owned) else { return (commit(&text), None) };
-    // In reftables HEAD has no more than this for a name.
-    let branch =
-        name.strip_prefix("refs/heads/").filter(|branch| *branch != ".invalid").map(str::to_owned);
-    // All work trees of a repository share its branches.
-    let common = read(&git_dir.join("commondir"), SHORT).map(|text| git_dir.join(text.trim()));
-    let common = common.as_deref().unwrap_or(git_dir);
-    for _ in 0..LINKS {
-        let Some(text) = read(&common.join(&name), SHORT) else {
-            let packed = read(&common.join("packed-refs"), PACKED);
-            return (packed.and_then(|packed| packed_commit(&packed, &name)), branch);
-        };
-        match reference(&text) {
-            Some(next) => name = next.to_owned(),
-            None => return (commit(&text), branch),
+fn own_user() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+fn is_trusted(owner: u32, user: u32) -> bool {
+    owner == 0 || owner == user
+}
+
+fn is_own(found: &Metadata) -> bool {
+    is_trusted(found.uid(), own_user())
+}
+
+/// The true path of a directory that this user or root owns.
+fn own_dir(path: &Path) -> Option<PathBuf> {
+    let path = fs::canonicalize(path).ok()?;
+    let found = fs::symlink_metadata(&path).ok()?;
+    (found.is_dir() && is_own(&found)).then_some(path)
+}
+
+impl Repository {
+    /// The repository of the work tree with this top directory. `None` if it is no such top, or
+    /// another user owns it.
+    pub fn of(top: &Path) -> Option<Repository> {
+        let dot_git = top.join(".git");
+        let found = fs::symlink_metadata(&dot_git).ok()?;
+        if !is_own(&fs::metadata(top).ok()?) || !is_own(&found) {
+            return None;
         }
+        let named = if found.is_file() {
+            top.join(read(&dot_git, SHORT)?.strip_prefix("gitdir:")?.trim())
+        } else {
+            dot_git
+        };
+        let git_dir = own_dir(&named)?;
+        fs::symlink_metadata(git_dir.join("HEAD")).ok()?;
+        let common = match read(&git_dir.join("commondir"), SHORT) {
+            Some(text) => own_dir(&git_dir.join(text.trim()))?,
+            None => git_dir.clone(),
+        };
+        Some(Repository { git_dir, common })
     }
-    (None, branch)
+
+    /// What HEAD is. Packed references are read to this many bytes.
+    pub fn head(&self, most_packed: u64) -> Head {
+        let Some(text) = read(&self.git_dir.join("HEAD"), SHORT) else { return Head::default() };
+        let Some(mut name) = reference(&text).map(str::to_owned) else {
+            return Head { commit: commit(&text), ..Head::default() };
+        };
+        // In reftables HEAD has no more than this for a name.
+        let branch = name
+            .strip_prefix("refs/heads/")
+            .filter(|branch| *branch != ".invalid")
+            .map(str::to_owned);
+        for _ in 0..LINKS {
+            let loose = self.common.join(&name);
+            let Some(text) = read(&loose, SHORT) else {
+                let place = self.common.join("packed-refs");
+                let packed = read(&place, most_packed);
+                let has_none = |path: &Path| fs::symlink_metadata(path).is_err();
+                let is_unborn =
+                    branch.is_some() && has_none(&loose) && (packed.is_some() || has_none(&place));
+                let commit = packed.and_then(|packed| packed_commit(&packed, &name));
+                return Head { is_unborn: is_unborn && commit.is_none(), commit, branch };
+            };
+            match reference(&text) {
+                Some(next) => name = next.to_owned(),
+                None => return Head { commit: commit(&text), branch, is_unborn: false },
+            }
+        }
+        Head { branch, ..Head::default() }
+    }
 }
 
 /// `ref: refs/heads/main`. A name that leads out of the directory is none.
@@ -78,9 +159,7 @@ fn packed_commit(packed: &str, name: &str) -> Option<String> {
 
 /// A text that is there and no longer than this.
 fn read(path: &Path, most: u64) -> Option<String> {
-    let mut text = String::new();
-    let read = File::open(path).ok()?.take(most + 1).read_to_string(&mut text).ok()?;
-    (read as u64 <= most).then_some(text)
+    String::from_utf8(files::read(path, most).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -164,5 +243,62 @@ mod tests {
         }
         write(&top, ".git/HEAD", "ref: refs/heads/.invalid\n");
         assert_eq!(probe(&top).expect("a work tree").branch, None);
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_long_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let fifo = |name: &str| {
+            nix::unistd::mkfifo(&top.join(name), nix::sys::stat::Mode::S_IRWXU).unwrap()
+        };
+        fifo(".git");
+        assert_eq!(probe(&top), None);
+        fs::remove_file(top.join(".git")).unwrap();
+        fs::create_dir_all(top.join(".git/refs/heads")).unwrap();
+        for name in [".git/HEAD", ".git/commondir", ".git/packed-refs", ".git/refs/heads/main"] {
+            fifo(name);
+        }
+        assert_eq!(found(&top), (top.clone(), None, None));
+        fs::remove_file(top.join(".git/HEAD")).unwrap();
+        write(&top, ".git/HEAD", "ref: refs/heads/main\n");
+        let repository = Repository::of(&top).unwrap();
+        let unknown = Head { commit: None, branch: Some("main".to_owned()), is_unborn: false };
+        assert_eq!(repository.head(PACKED), unknown);
+        fs::remove_file(top.join(".git/refs/heads/main")).unwrap();
+        assert_eq!(repository.head(PACKED), unknown);
+        fs::remove_file(top.join(".git/packed-refs")).unwrap();
+        assert_eq!(repository.head(PACKED), Head { is_unborn: true, ..unknown.clone() });
+        let filler = format!("{TWO} refs/tags/x\n").repeat(10_000);
+        write(&top, ".git/packed-refs", &format!("{filler}{ONE} refs/heads/main\n"));
+        assert_eq!(repository.head(PACKED), unknown);
+        assert_eq!(repository.head(MOST_PACKED).commit.as_deref(), Some(ONE));
+        std::os::unix::fs::symlink("/dev/zero", top.join(".git/endless")).unwrap();
+        write(&top, ".git/HEAD", "ref: refs/heads/../endless\n");
+        assert_eq!(repository.head(PACKED), Head::default());
+    }
+
+    #[test]
+    fn a_repository_of_another_user_does_not_count() {
+        assert!(is_trusted(0, 1000) && is_trusted(1000, 1000) && is_trusted(0, 0));
+        assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        write(&top, "outer/.git/HEAD", &format!("{ONE}\n"));
+        write(&top, "outer/sub/.git/HEAD", &format!("{TWO}\n"));
+        write(&top, "outer/linked/.git", "gitdir: ../sub/.git\n");
+        let sub = top.join("outer/sub");
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(sub.join(".git"), Some(12_345), None).is_err() {
+            return;
+        }
+        assert_eq!(found(&sub).0, top.join("outer"), "one further up counts");
+        assert_eq!(of_another_user(&sub), Some((sub.join(".git"), 12_345)));
+        assert_eq!(found(&top.join("outer/linked")).0, top.join("outer"));
+        std::os::unix::fs::chown(sub.join(".git"), Some(0), None).unwrap();
+        assert_eq!(found(&sub).1.as_deref(), Some(TWO));
+        assert_eq!(of_another_user(&sub), None);
+        std::os::unix::fs::chown(&sub, Some(12_345), None).unwrap();
+        assert_eq!(found(&sub).0, top.join("outer"));
     }
 }

@@ -1,7 +1,7 @@
 //! The local time zone, found by reading one file.
 //!
-//! jiff's own search walks the whole zone database first, which costs a command several times what all the rest of it
-//! does.
+//! jiff's own search walks the whole zone database first, which costs a command several times what
+//! all the rest of it does.
 
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,11 @@
 //! AMD's GPUs, by what the kernel tells of them in sysfs.
 //!
-//! Only those count that ROCm can use: the host has its device, `/dev/kfd`, and the GPU has memory of its own worth
-//! mentioning, which the graphics part of a processor has not.
+//! Only those count that ROCm can use: the host has its device, `/dev/kfd`, and the GPU has memory
+//! of its own worth mentioning, which the graphics part of a processor has not.
 
 use super::{Depth, Driver, Seen, feature_word};
 use crate::model::gpu::{Gpu, Maker};
+use crate::sys::aside;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ pub(super) struct Amd {
 impl Driver for Amd {
     async fn look(&self, _: Depth) -> io::Result<Vec<Seen>> {
         let (sysfs, devices) = (self.sysfs.clone(), self.devices.clone());
-        tokio::task::spawn_blocking(move || find(&sysfs, &devices)).await.map_err(io::Error::other)
+        let find = move || find(&sysfs, &devices);
+        aside::run("looking for GPUs", aside::PATIENCE, find).await.map_err(io::Error::other)
     }
 }
 
@@ -63,7 +65,8 @@ fn read(device: &Path) -> Option<(String, Seen)> {
         .as_deref()
         .and_then(feature_word)
         .or_else(|| Some("amd_gpu".to_owned()));
-    // Consumer cards have no number of their own; the slot is a name for as long as the machine is not opened.
+    // Consumer cards have no number of their own; the slot is a name for as long as the machine is
+    // not opened.
     let uuid = text("unique_id").filter(|id| !id.is_empty()).unwrap_or_else(|| slot.clone());
     let gpu = Gpu { model, mem_mb, uuid: Some(uuid), maker: Maker::Amd, ..Gpu::default() };
     let busy = text("gpu_busy_percent").and_then(|percent| percent.parse().ok());

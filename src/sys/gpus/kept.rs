@@ -1,11 +1,12 @@
-//! The GPUs that a daemon knew, kept for the next one under the same boot: jobs that go on have them by these numbers.
+//! The GPUs that a daemon knew, kept for the next one under the same boot: jobs that go on have
+//! them by these numbers.
 
 use super::Places;
 use crate::model::BootId;
 use crate::model::gpu::Gpu;
 use crate::sys::clock;
+use crate::sys::files::{self, MOST_SETTINGS};
 use crate::sys::paths::Paths;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ impl Places {
     /// What [`Self::keep`] wrote under this boot. A file that cannot be read is told in the log.
     pub fn kept(&self) -> Vec<Gpu> {
         let path = self.kept_file();
-        let read: Result<(BootId, Vec<Gpu>), String> = match fs::read(&path) {
+        let read: Result<(BootId, Vec<Gpu>), String> = match files::read(&path, MOST_SETTINGS) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| e.to_string()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(e) => Err(e.to_string()),
@@ -35,16 +36,16 @@ impl Places {
         }
     }
 
-    /// Keeps the GPUs that can be told again by a name of their own; those of a setting are only counted.
+    /// Keeps the GPUs that can be told again by a name of their own; those of a setting are only
+    /// counted.
     pub fn keep(&self, mut gpus: Vec<Gpu>) {
         if self.count.is_some() {
             return;
         }
         gpus.retain(|gpu| gpu.uuid.is_some());
         let path = self.kept_file();
-        let fresh = path.with_extension("new");
         let text = serde_json::to_vec(&(clock::boot_id(), gpus)).unwrap_or_default();
-        if let Err(e) = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)) {
+        if let Err(e) = files::replace(&path, &text) {
             log::warn!(
                 "the numbers of the GPUs are not kept for the next daemon: {}: {e}",
                 path.display()

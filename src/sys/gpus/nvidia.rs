@@ -1,15 +1,17 @@
 //! NVIDIA's GPUs, by what `nvidia-smi` prints.
 //!
-//! A GPU that is divided into MIG slices is as many GPUs, each with its profile as its model; itself it is none. How a
-//! slice is used is not told.
+//! A GPU that is divided into MIG slices is as many GPUs, each with its profile as its model;
+//! itself it is none. How a slice is used is not told.
 
 use super::{Depth, Driver, Process, Seen, feature_word};
 use crate::model::gpu::Gpu;
+use crate::sys::guard::{NOT_FOUND, guarded};
+use crate::sys::program::find;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
 
 /// Where `nvidia-smi` is looked for, in this order.
 const PLACES: [&str; 4] =
@@ -70,13 +72,18 @@ impl Nvidia {
 
     /// What the program prints.
     async fn ask(&self, program: &str, words: &[&str]) -> io::Result<String> {
-        let mut child = Command::new(program)
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
+        let is_there = if program.contains('/') {
+            Path::new(program).exists()
+        } else {
+            find(program, &[]).is_some()
+        };
+        if !is_there {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut command = guarded(Duration::ZERO, program);
+        let mut child = command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        // Without it the group is killed, whatever ends this.
+        let _held = child.stdin.take();
         let mut text = String::new();
         let work = async {
             if let Some(stdout) = child.stdout.take() {
@@ -86,10 +93,12 @@ impl Nvidia {
         };
         match tokio::time::timeout(self.timeout, work).await {
             Ok(Ok(status)) if status.success() => Ok(text),
+            Ok(Ok(status)) if status.code() == Some(NOT_FOUND) => {
+                Err(io::ErrorKind::NotFound.into())
+            }
             // The driver is not loaded, or there is no GPU behind it.
             Ok(Ok(status)) => Err(io::Error::other(format!("{program} failed: {status}"))),
             Ok(Err(e)) => Err(e),
-            // The child is killed and reaped as it is dropped.
             Err(_) => {
                 let late = format!("{program} did not answer within {:?}", self.timeout);
                 Err(io::Error::new(io::ErrorKind::TimedOut, late))
@@ -104,8 +113,8 @@ struct Line {
     is_divided: bool,
 }
 
-/// The GPUs in the answer to `GPUS`, ascending. Lines that are no GPU ("No devices were found", "[GPU is lost]") are passed
-/// over.
+/// The GPUs in the answer to `GPUS`, ascending. Lines that are no GPU ("No devices were found",
+/// "[GPU is lost]") are passed over.
 fn parse(csv: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = csv.lines().filter_map(parse_line).collect();
     lines.sort_by_key(|line| line.seen.gpu.id);
@@ -132,8 +141,9 @@ fn amount(field: &str) -> Option<u64> {
     field.split_whitespace().next()?.parse().ok()
 }
 
-/// Puts its slices in the place of each GPU that is divided: `  MIG 1g.10gb     Device  0: (UUID: MIG-…)` under the line
-/// `GPU 0: …`. By their numbers programs would not find them, nor what comes after them.
+/// Puts its slices in the place of each GPU that is divided:
+/// `  MIG 1g.10gb     Device  0: (UUID: MIG-…)` under the line `GPU 0: …`. By their numbers
+/// programs would not find them, nor what comes after them.
 fn divide(lines: Vec<Line>, listing: &str) -> Vec<Line> {
     let mut slices: Vec<(u32, Gpu)> = Vec::new();
     let mut parent = None;
@@ -264,7 +274,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         loop {
             match runtime.block_on(Nvidia { timeout }.look_by(program, Depth::Inventory)) {
-                // A process that another test is just forking still has the script open for writing.
+                // A process that another test is just forking still has the script open for
+                // writing.
                 Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => {}
                 other => return other,
             }
@@ -284,13 +295,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = script(&dir, "exit 9");
         assert!(
-            answer(&program, Duration::from_secs(10))
+            answer(&program, Duration::from_secs(60))
                 .unwrap_err()
                 .to_string()
                 .contains("exit status: 9")
         );
         let program = script(&dir, "echo 0, NVIDIA H200, GPU-x");
-        assert_eq!(answer(&program, Duration::from_secs(10)).unwrap().len(), 1);
+        assert_eq!(answer(&program, Duration::from_secs(60)).unwrap().len(), 1);
     }
 
     #[test]
@@ -300,6 +311,6 @@ mod tests {
             &dir,
             "case $1 in *mig*) exit 2;; esac; echo 0, Tesla K80, GPU-x, 11441, 11000, 0",
         );
-        assert_eq!(answer(&program, Duration::from_secs(10)).unwrap()[0].gpu.mem_mb, 11_441);
+        assert_eq!(answer(&program, Duration::from_secs(60)).unwrap()[0].gpu.mem_mb, 11_441);
     }
 }
