@@ -1,4 +1,5 @@
-//! Sets of array task ids, kept as ranges: an array of four million tasks costs what one of two costs.
+//! Sets of array task ids, kept as ranges: an array of four million tasks costs what one of two
+//! costs.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,7 +7,8 @@ use std::fmt;
 /// The largest array task id, as with Slurm's `MaxArraySize=4000001`.
 pub const MAX_TASK_ID: u32 = 4_000_000;
 
-/// `first`, `first+step`, …, `last`. `last` is a member; `step` is at least 1; `step` is 1 where `first == last`.
+/// `first`, `first+step`, …, `last`. `last` is a member; `step` is at least 1; `step` is 1 where
+/// `first == last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskRange {
     pub first: u32,
@@ -35,8 +37,8 @@ impl TaskRange {
 
 /// Array task ids in ascending order, as disjoint ranges.
 ///
-/// Ranges with a step may interleave (`0-10:2,1`): they are then cut into ranges that do not, so that
-/// `ranges` is always sorted and no range begins before the one before it has ended.
+/// Ranges with a step may interleave (`0-10:2,1`): they are then cut into ranges that do not, so
+/// that `ranges` is always sorted and no range begins before the one before it has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskSet {
@@ -60,7 +62,8 @@ impl TaskSet {
         if disjoint {
             return TaskSet { ranges };
         }
-        // Overlapping ranges are rare and small in practice; where all steps are 1 they merge, else members are listed.
+        // Overlapping ranges are rare and small in practice; where all steps are 1 they merge, else
+        // members are listed.
         if ranges.iter().all(|r| r.step == 1) {
             let mut merged: Vec<TaskRange> = Vec::with_capacity(ranges.len());
             for r in ranges {
@@ -186,7 +189,7 @@ impl TaskSet {
     }
 }
 
-/// `0-3,7,10-20:5`: what `spec::array` reads back as the same set.
+/// `0-3,7,10-20:5`: what `parse::array` reads back as the same set.
 impl fmt::Display for TaskSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, r) in self.ranges.iter().enumerate() {

@@ -32,7 +32,8 @@ impl BatchTasks {
     }
 }
 
-/// What the text of a script, or of salloc's command, tells of its tasks. What stands first here counts first.
+/// What the text of a script, or of salloc's command, tells of its tasks. What stands first here
+/// counts first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "StoredScriptTasks")]
 pub enum ScriptTasks {
@@ -89,12 +90,12 @@ pub struct TaskRule {
 }
 
 impl JobRequest {
-    /// Whether a job starts a process for each of its tasks, or its script (salloc: its command) once. The submitter's
-    /// own setting comes before the `setting` of the host.
+    /// Whether a job starts a process for each of its tasks, or its script (salloc: its command)
+    /// once. The submitter's own setting comes before the `setting` of the host.
     ///
-    /// Else, in this order: what calls a program that starts tasks runs once; what reads its rank runs for each task;
-    /// what reads the number of tasks runs once, and so does what names its nodes or the tasks of a node; all else
-    /// runs for each task.
+    /// Else, in this order: what calls a program that starts tasks runs once; what reads its rank
+    /// runs for each task; what reads the number of tasks runs once, and so does what names its
+    /// nodes or the tasks of a node; all else runs for each task.
     pub fn task_rule(&self, setting: BatchTasks) -> TaskRule {
         let rule = |ranks, reason: &str| TaskRule { ranks, reason: reason.to_owned() };
         if self.kind == JobKind::Run {

@@ -1,11 +1,13 @@
-//! How the tasks of a step are bound to CPUs and GPUs (srun man page, `--cpu-bind` and `--gpu-bind`).
+//! How the tasks of a step are bound to CPUs and GPUs (srun man page, `--cpu-bind` and
+//! `--gpu-bind`).
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// How tasks are bound.
 ///
-/// Kept as text: the printed form, which `spec::cpu_bind` reads back.
+/// Kept as text: the printed form, which `parse::cpu_bind` reads back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CpuBind {
@@ -60,33 +62,94 @@ impl CpuBind {
         }
     }
 
-    /// What srun tells its tasks of the binding; nothing where nothing was asked for.
-    pub fn variables(&self, verbose: bool) -> Vec<(&'static str, String)> {
-        let written = match self {
-            CpuBind::Auto if !verbose => return Vec::new(),
-            CpuBind::Auto => String::new(),
-            _ => self.to_string(),
+    /// The CPUs of the host that a map or a mask names for so many tasks, ascending.
+    pub fn named_cpus(&self, ntasks: u32) -> Vec<u32> {
+        fn of_tasks<T>(list: &[Repeated<T>], ntasks: u32) -> impl Iterator<Item = &T> {
+            let mut left = ntasks;
+            list.iter().map_while(move |r| {
+                let is_reached = left > 0;
+                left = left.saturating_sub(r.times);
+                is_reached.then_some(&r.value)
+            })
+        }
+        let named: BTreeSet<u32> = match self {
+            CpuBind::MapCpu(list) => of_tasks(list, ntasks).copied().collect(),
+            CpuBind::MaskCpu(list) => of_tasks(list, ntasks).flatten().copied().collect(),
+            _ => BTreeSet::new(),
         };
+        named.into_iter().collect()
+    }
+
+    /// What tasks find of their binding in their environment, as Slurm's task plugin tells it.
+    /// Nothing where nothing was asked for and no task is bound.
+    pub fn variables(&self, verbose: bool, bound: &Bound<'_>) -> Vec<(&'static str, String)> {
         let said = if verbose { "verbose" } else { "quiet" };
-        let (kind, list) = match written.split_once(':') {
-            // Slurm writes masks without what marks them as hexadecimal, and repeated elements one by one.
-            Some((name, _)) => (format!("{name}:"), self.elements().replace("0x", "")),
-            None => (written, String::new()),
+        let (kind, list) = match self.masks(bound) {
+            Some(masks) => ("mask_cpu:".to_owned(), masks),
+            None if *self == CpuBind::Auto && !verbose => return Vec::new(),
+            None if *self == CpuBind::Auto => Default::default(),
+            None => match self.to_string().split_once(':') {
+                // Slurm writes masks without what marks them as hexadecimal, and repeated elements
+                // one by one.
+                Some((name, _)) => (format!("{name}:"), self.elements().replace("0x", "")),
+                None => (self.to_string(), String::new()),
+            },
         };
         let all = if kind.is_empty() { said.to_owned() } else { format!("{said},{kind}{list}") };
-        vec![
-            ("SLURM_CPU_BIND", all),
-            ("SLURM_CPU_BIND_LIST", list),
-            ("SLURM_CPU_BIND_TYPE", kind),
-            ("SLURM_CPU_BIND_VERBOSE", said.to_owned()),
-        ]
+        let values = [all, list, kind, said.to_owned()];
+        CPU_BIND_VARIABLES.into_iter().zip(values).collect()
+    }
+
+    /// The CPUs of each task as masks, where they follow from a kind of binding, or from none; one
+    /// mask for tasks that have the job's CPUs in common.
+    fn masks(&self, bound: &Bound<'_>) -> Option<String> {
+        let Bound { tasks, host } = bound;
+        let is_bound = !tasks.is_empty() && tasks.iter().all(|cpus| !cpus.is_empty());
+        let is_common = tasks.windows(2).all(|pair| pair[0] == pair[1]);
+        let has_all = || host.iter().all(|cpu| tasks.iter().all(|cpus| cpus.contains(cpu)));
+        let count = match self {
+            _ if !is_bound => return None,
+            CpuBind::None if has_all() => return None,
+            CpuBind::None | CpuBind::Auto if is_common => 1,
+            CpuBind::None | CpuBind::Auto => tasks.len(),
+            CpuBind::Threads | CpuBind::Cores | CpuBind::Sockets | CpuBind::Ldoms => tasks.len(),
+            CpuBind::Rank
+            | CpuBind::RankLdom
+            | CpuBind::MapCpu(_)
+            | CpuBind::MaskCpu(_)
+            | CpuBind::MapLdom(_)
+            | CpuBind::MaskLdom(_) => return None,
+        };
+        let digits = host.iter().max().map_or(1, |last| last / 4 + 1) as usize;
+        let mask =
+            |cpus: &Vec<u32>| format!("0x{:0>digits$}", print_mask(cpus)[2..].to_uppercase());
+        (count.saturating_mul(digits + 3) <= MAX_MASKS).then(|| {
+            let masks: Vec<String> = tasks[..count].iter().map(mask).collect();
+            masks.join(",")
+        })
     }
 }
+
+/// How the tasks of a step are bound.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound<'a> {
+    /// The CPUs of each task; empty where it is not bound.
+    pub tasks: &'a [Vec<u32>],
+    /// The CPUs that jobs of this host may have.
+    pub host: &'a [u32],
+}
+
+/// The variables that tell tasks of their binding.
+pub const CPU_BIND_VARIABLES: [&str; 4] =
+    ["SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE"];
+
+/// Masks that would be longer are not told: the kernel takes no variable of more than 128 KiB.
+const MAX_MASKS: usize = 64 << 10;
 
 /// A longer list is told in its short form.
 const MAX_TOLD: u64 = 4096;
 
-/// What `spec::cpu_bind` reads back as the same binding.
+/// What `parse::cpu_bind` reads back as the same binding.
 impl fmt::Display for CpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,11 +218,13 @@ impl From<CpuBind> for String {
 
 /// How the GPUs of a step are shared out to its tasks.
 ///
-/// Place 0 is the first GPU of the step. Kept as text: the printed form, which `spec::gpu_bind` reads back.
+/// Place 0 is the first GPU of the step. Kept as text: the printed form, which `parse::gpu_bind`
+/// reads back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GpuBind {
-    /// Nothing said: each task its own where GPUs were asked for by task, otherwise every task all of them.
+    /// Nothing said: each task its own where GPUs were asked for by task, otherwise every task all
+    /// of them.
     #[default]
     Auto,
     /// Every task all of them.
@@ -168,14 +233,16 @@ pub enum GpuBind {
     Single(u32),
     /// `per_task:N`: N GPUs a task, one task after the other.
     PerTask(u32),
-    /// `map_gpu:0,1`: task `n` has the GPU at the `n`-th place of the list, which begins anew at its end.
+    /// `map_gpu:0,1`: task `n` has the GPU at the `n`-th place of the list, which begins anew at
+    /// its end.
     Map(Vec<u32>),
     /// `mask_gpu:0x3,0xc`: as `Map`, with a set of places for each task.
     Mask(Vec<u64>),
 }
 
 impl GpuBind {
-    /// A place that a map or a mask names for one of these tasks, and that a step with so many GPUs does not have.
+    /// A place that a map or a mask names for one of these tasks, and that a step with so many GPUs
+    /// does not have.
     pub fn outside(&self, gpus: usize, ntasks: u32) -> Option<u32> {
         let ranks = 0..ntasks;
         let last = match self {
@@ -188,8 +255,8 @@ impl GpuBind {
         last.filter(|place| gpus > 0 && *place as usize >= gpus)
     }
 
-    /// The GPUs that the task of this rank sees, of those that the step has. `None`: all of them. A binding that names
-    /// none of the step's GPUs gives the first, as Slurm does.
+    /// The GPUs that the task of this rank sees, of those that the step has. `None`: all of them. A
+    /// binding that names none of the step's GPUs gives the first, as Slurm does.
     pub fn gpus_of(&self, per_task: Option<u32>, gpus: &[u32], rank: u32) -> Option<Vec<u32>> {
         let count = u32::try_from(gpus.len()).ok().filter(|count| *count > 0)?;
         let places: Vec<u32> = match self {
@@ -209,7 +276,7 @@ impl GpuBind {
     }
 }
 
-/// What `spec::gpu_bind` reads back as the same binding.
+/// What `parse::gpu_bind` reads back as the same binding.
 impl fmt::Display for GpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: Vec<String>| items.join(",");
@@ -245,4 +312,69 @@ fn consecutive(each: u32, rank: u32) -> Vec<u32> {
 
 fn element<T: Copy>(list: &[T], rank: u32) -> Option<T> {
     list.get((rank as usize).checked_rem(list.len())?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(bind: &CpuBind, tasks: &[Vec<u32>]) -> Vec<String> {
+        let host: Vec<u32> = (0..6).collect();
+        let told = bind.variables(false, &Bound { tasks, host: &host });
+        told.into_iter().map(|(_, value)| value).collect()
+    }
+
+    #[test]
+    fn the_cpus_of_each_task_are_told_as_masks() {
+        let own = [vec![0], vec![1, 5]];
+        let each = ["quiet,mask_cpu:0x01,0x22", "0x01,0x22", "mask_cpu:", "quiet"];
+        for bind in [CpuBind::Auto, CpuBind::Cores, CpuBind::Threads, CpuBind::None] {
+            assert_eq!(told(&bind, &own), each, "{bind}");
+        }
+        let common = [vec![2, 3], vec![2, 3]];
+        assert_eq!(told(&CpuBind::Auto, &common)[1], "0x0C");
+        assert_eq!(told(&CpuBind::Sockets, &common)[1], "0x0C,0x0C");
+        assert_eq!(told(&CpuBind::None, &common)[1], "0x0C", "it is held to the CPUs of its job");
+        assert_eq!(told(&CpuBind::None, &[(0..6).collect()]), ["quiet,none", "", "none", "quiet"]);
+    }
+
+    #[test]
+    fn a_binding_in_numbers_is_told_as_it_was_written_and_no_binding_is_not_told() {
+        let once = |value| Repeated { value, times: 1 };
+        let map = CpuBind::MapCpu(vec![once(1), once(0)]);
+        assert_eq!(
+            told(&map, &[vec![1], vec![0]]),
+            ["quiet,map_cpu:1,0", "1,0", "map_cpu:", "quiet"]
+        );
+        let unbound = [vec![], vec![]];
+        assert_eq!(told(&CpuBind::Auto, &unbound), [""; 0]);
+        assert_eq!(told(&CpuBind::Cores, &unbound), ["quiet,cores", "", "cores", "quiet"]);
+        let wide: Vec<Vec<u32>> = vec![vec![70_000]; 512];
+        let told = CpuBind::Cores.variables(false, &Bound { tasks: &wide, host: &[70_000] });
+        assert!(
+            told.iter().all(|(_, value)| value.len() < 128 << 10),
+            "a program could not be started with it"
+        );
+    }
+
+    #[test]
+    fn the_cpus_that_tasks_name_are_those_of_as_many_as_there_are() {
+        let map = CpuBind::MapCpu(vec![
+            Repeated { value: 7, times: 2 },
+            Repeated { value: 3, times: u32::MAX },
+        ]);
+        assert_eq!(
+            (map.named_cpus(2), map.named_cpus(3), map.named_cpus(u32::MAX)),
+            (vec![7], vec![3, 7], vec![3, 7])
+        );
+        let mask = CpuBind::MaskCpu(vec![
+            Repeated { value: vec![4, 1], times: 1 },
+            Repeated { value: vec![2], times: 1 },
+        ]);
+        assert_eq!((mask.named_cpus(1), mask.named_cpus(9)), (vec![1, 4], vec![1, 2, 4]));
+        assert!(
+            CpuBind::Rank.named_cpus(2).is_empty()
+                && CpuBind::MapLdom(Vec::new()).named_cpus(2).is_empty()
+        );
+    }
 }

@@ -1,5 +1,5 @@
-//! A job on its way to a listing: what the usual columns show, and nothing else. The rest is several times as
-//! much, and a queue may be long.
+//! A job on its way to a listing: what the usual columns show, and nothing else. The rest is
+//! several times as much, and a queue may be long.
 
 use crate::model::request::JobKind;
 use crate::model::run::RunState;
@@ -9,7 +9,8 @@ use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestam
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-/// A job that is written as a tuple of these parts. One that is read has all others as they are by default.
+/// A job that is written as a tuple of these parts. One that is read has all others as they are by
+/// default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BriefJob(pub JobView);
 
@@ -47,8 +48,8 @@ impl BriefJob {
 }
 
 impl JobView {
-    /// A record of accounting with no more than the usual columns of sacct show. It is written as any other: what is not
-    /// there takes no room. Its steps stay as they are.
+    /// A record of accounting with no more than the usual columns of sacct show. It is written as
+    /// any other: what is not there takes no room. Its steps stay as they are.
     #[must_use]
     pub fn outline(self) -> JobView {
         let Job { id, role, request, partition, tres, priority, submit, run, steps, .. } = self.job;

@@ -1,6 +1,7 @@
 //! What has to be remembered: the changes that the scheduler hands to the store, in order.
 //!
-//! One decision makes a few of these; they are committed together before anything else happens because of it.
+//! One decision makes a few of these; they are committed together before anything else happens
+//! because of it.
 
 use crate::model::memo::{MemoBody, MemoKey};
 use crate::model::notice::Notice;
@@ -10,13 +11,14 @@ use crate::model::{Job, JobId, Step, StepId};
 /// One change of the durable copy.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A new record, with the texts that only its launch needs. A task that splits off an array shares the
-    /// texts of the array: `texts` is `Texts::SameAs(array)`.
+    /// A new record, with the texts that only its launch needs. A task that splits off an array
+    /// shares the texts of the array: `texts` is `Texts::SameAs(array)`.
     Insert {
         job: Box<Job>,
         texts: Texts,
     },
-    /// The record's present state, request included, replaces the stored one. Steps are not touched.
+    /// The record's present state, request included, replaces the stored one. Steps are not
+    /// touched.
     Update(Box<Job>),
     /// Another script for a job that waits, or for all tasks of an array that does.
     PutScript {
@@ -106,7 +108,7 @@ pub enum Texts {
 pub struct LaunchTexts {
     /// The batch script, byte for byte.
     pub script: Vec<u8>,
-    /// The environment of the job before `SLURM_*` variables are added: `KEY=VALUE` entries, each ended by a
-    /// zero byte. Bytes, since values need not be UTF-8.
+    /// The environment of the job before `SLURM_*` variables are added: `KEY=VALUE` entries, each
+    /// ended by a zero byte. Bytes, since values need not be UTF-8.
     pub env: Vec<u8>,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// An expression over feature names.
 ///
-/// Kept as text: the printed form, which `spec::constraint` reads back.
+/// Kept as text: the printed form, which `parse::constraint` reads back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Constraint {
@@ -35,7 +35,20 @@ impl Constraint {
     }
 }
 
-/// What `spec::constraint` reads back as the same expression.
+impl Constraint {
+    /// The features that it names.
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            Constraint::Feature { name, .. } => vec![name],
+            Constraint::Not(inner) => inner.names(),
+            Constraint::All(parts) | Constraint::Any(parts) => {
+                parts.iter().flat_map(Constraint::names).collect()
+            }
+        }
+    }
+}
+
+/// What `parse::constraint` reads back as the same expression.
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |f: &mut fmt::Formatter<'_>, parts: &[Constraint], joint: &str| {

@@ -1,6 +1,6 @@
 //! What a job waits for other jobs to do.
 
-use crate::model::JobRef;
+use crate::model::{JobId, JobRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -62,6 +62,14 @@ impl Dependency {
         self.terms.is_empty()
     }
 
+    /// The jobs that are waited for, by their numbers.
+    pub fn targets(&self) -> impl Iterator<Item = JobId> {
+        self.terms.iter().filter_map(|term| match term {
+            DependencyTerm::On { job, .. } => Some(job.job),
+            DependencyTerm::Singleton => None,
+        })
+    }
+
     /// The job that is to be expanded by this one.
     pub fn expands(&self) -> Option<&JobRef> {
         self.terms.iter().find_map(|term| match term {
@@ -83,7 +91,7 @@ impl fmt::Display for DependencyTerm {
     }
 }
 
-/// What `spec::dependency` reads back as the same value.
+/// What `parse::dependency` reads back as the same value.
 impl fmt::Display for Dependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, term) in self.terms.iter().enumerate() {

@@ -45,7 +45,8 @@ pub struct RoundFacts {
     pub backfilled: u64,
 }
 
-/// Jobs counted by what became of them. An array task counts when it has ended, an array once when it was submitted.
+/// Jobs counted by what became of them. An array task counts when it has ended, an array once when
+/// it was submitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobCounts {
     pub submitted: u64,
@@ -95,6 +96,12 @@ pub struct Diagnostics {
     pub since: Timestamp,
     /// Clients that are connected.
     pub connections: u64,
+    /// Work that has not ended in its time, and since when.
+    #[serde(default)]
+    pub hung: Vec<String>,
+    /// Jobs in memory, those that have ended and are shown still included.
+    #[serde(default)]
+    pub in_memory: u64,
     /// Jobs that are looked after.
     pub runners: u64,
     /// Commits that were sent to the database and are not durable yet.

@@ -54,8 +54,9 @@ impl fmt::Display for ExitCode {
     }
 }
 
-/// How the processes of a step ended, and what they used. The process that watches them writes it into the job directory,
-/// as JSON, and sends it to the daemon; the scheduler takes it as it is, and so does the client that waits for the step.
+/// How the processes of a step ended, and what they used. The process that watches them writes it
+/// into the job directory, as JSON, and sends it to the daemon; the scheduler takes it as it is,
+/// and so does the client that waits for the step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExitRecord {
@@ -70,19 +71,21 @@ pub struct ExitRecord {
     /// The clocks at the end: by what the wall clock had jumped until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockBase>,
-    /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the job's for the job's limit.
+    /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the
+    /// job's for the job's limit.
     pub oom: bool,
     /// The step's own time limit was reached, or its job's while it ran.
     pub timed_out: bool,
-    /// The step did not end by itself: its job or the step was cancelled or requeued, its limit was reached, or a task of
-    /// it failed (srun man page, `--kill-on-bad-exit`).
+    /// The step did not end by itself: its job or the step was cancelled or requeued, its limit was
+    /// reached, or a task of it failed (srun man page, `--kill-on-bad-exit`).
     pub stopped: bool,
     /// The watcher ended the step, since its client was gone.
     pub client_gone: bool,
     /// Why no task was started: state FAILED, reason JobLaunchFailure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_error: Option<String>,
-    /// It was the host that could not start any, and no process of the user has run: the job is to be launched again.
+    /// It was the host that could not start any, and no process of the user has run: the job is to
+    /// be launched again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_fault: Option<HostFault>,
     /// Processes that its tasks left behind when they had ended by themselves. They were killed.

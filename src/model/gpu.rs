@@ -70,8 +70,9 @@ impl Gpu {
     }
 }
 
-/// Gives what was found the numbers under which it is known, so that a GPU that vanishes does not shift the others: a
-/// number says one thing as long as the machine runs. One that has another place now is told to programs by its UUID.
+/// Gives what was found the numbers under which it is known, so that a GPU that vanishes does not
+/// shift the others: a number says one thing as long as the machine runs. One that has another
+/// place now is told to programs by its UUID.
 pub fn keep_numbers(known: &[Gpu], mut found: Vec<Gpu>) -> Vec<Gpu> {
     let mut taken: BTreeSet<u32> = known.iter().map(|gpu| gpu.id).collect();
     for gpu in &mut found {

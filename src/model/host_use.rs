@@ -1,7 +1,9 @@
-//! What the whole host used over time: spans that are fine in the last hour and get coarser with age.
+//! What the whole host used over time: spans that are fine in the last hour and get coarser with
+//! age.
 //!
-//! Nothing is looked at while no job runs. Spans that are as close together as is told apart at their age become one, also
-//! over a pause: such a span is longer than the time for which something was looked at.
+//! Nothing is looked at while no job runs. Spans that are as close together as is told apart at
+//! their age become one, also over a pause: such a span is longer than the time for which something
+//! was looked at.
 
 use crate::model::{Timestamp, is_default};
 use serde::{Deserialize, Serialize};
@@ -107,8 +109,8 @@ impl HostSpan {
         }
     }
 
-    /// Which of the stretches that are told apart now it is in; `None` where it is too old. A clock that was set back leaves
-    /// spans of the future, which are as coarse as those of the past.
+    /// Which of the stretches that are told apart now it is in; `None` where it is too old. A clock
+    /// that was set back leaves spans of the future, which are as coarse as those of the past.
     fn place(&self, now_ms: i64) -> Option<(i64, i64)> {
         let age = now_ms.saturating_sub(self.to).saturating_abs();
         let (_, width) = FINENESS.into_iter().find(|(until, _)| age <= *until)?;
@@ -156,7 +158,8 @@ pub struct GpuBin {
     busy_weight: f64,
 }
 
-/// What the host used from one moment to another, in so many bins. `None` is a bin in which no job ran.
+/// What the host used from one moment to another, in so many bins. `None` is a bin in which no job
+/// ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostUse {
     pub from: Timestamp,

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Host names in the order in which they were given, repeats kept (sbatch man page, `--nodelist`).
 ///
-/// Kept as text: the printed form, which `spec::hostlist` reads back.
+/// Kept as text: the printed form, which `parse::hostlist` reads back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostList {

@@ -4,7 +4,8 @@ use crate::model::array::TaskSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The number of a job record. An array has one for itself and one for each task that has been split off.
+/// The number of a job record. An array has one for itself and one for each task that has been
+/// split off.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

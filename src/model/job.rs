@@ -22,8 +22,8 @@ pub enum ArrayRole {
     },
     /// One task with a record of its own.
     Task { array_job: JobId, task: u32 },
-    /// Several tasks that were held, changed or cancelled together before they started: a compact record like
-    /// `Rest`, with a number of its own.
+    /// Several tasks that were held, changed or cancelled together before they started: a compact
+    /// record like `Rest`, with a number of its own.
     Part { array_job: JobId, tasks: TaskSet },
 }
 
@@ -49,13 +49,14 @@ pub struct ClientProcess {
     pub boot: BootId,
 }
 
-/// The process that made a submission. Its name is also that of the submission: one process makes one, so that a
-/// submission that is made again, since no answer came to the first, is known.
+/// The process that made a submission. Its name is also that of the submission: one process makes
+/// one, so that a submission that is made again, since no answer came to the first, is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Client {
     #[serde(flatten)]
     pub process: ClientProcess,
-    /// The allocation lives and dies with it (salloc, srun), rather than being left to itself (sbatch).
+    /// The allocation lives and dies with it (salloc, srun), rather than being left to itself
+    /// (sbatch).
     #[serde(default = "yes")]
     pub holds: bool,
     /// But only while it waits: once it runs, it is left to itself (`salloc --no-shell`).
@@ -68,8 +69,8 @@ fn yes() -> bool {
     true
 }
 
-/// Launches that came to nothing through no fault that is known to be the job's. They count until one works, or the job
-/// is released.
+/// Launches that came to nothing through no fault that is known to be the job's. They count until
+/// one works, or the job is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailedLaunches {
@@ -81,7 +82,8 @@ pub struct FailedLaunches {
 
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
 ///
-/// `request` is shared by all records of an array, so that a task costs little more than its own state.
+/// `request` is shared by all records of an array, so that a task costs little more than its own
+/// state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Job {
     pub id: JobId,
@@ -124,8 +126,8 @@ impl ArrayRole {
 }
 
 impl Job {
-    /// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`), which begins and
-    /// ends with the job. `None` for allocations.
+    /// The step that stands for the script (`12.batch`) or the command of `srun --no-wait`
+    /// (`12.0`), which begins and ends with the job. `None` for allocations.
     pub fn own_step_id(&self) -> Option<StepId> {
         match self.request.kind {
             JobKind::Batch => Some(StepId::Batch),
@@ -164,8 +166,22 @@ impl Job {
         }
     }
 
-    /// The record without its steps: a copy of a thousand steps for a launch or a query that does not look at them would
-    /// cost more than the rest.
+    /// The same with the tasks of a record that stands for several: `12_[4-99]`.
+    pub fn full_label(&self) -> String {
+        match &self.role {
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                let array = self.array_job_id().unwrap_or(self.id);
+                match tasks.single() {
+                    Some(task) => format!("{array}_{task}"),
+                    None => format!("{array}_[{tasks}]"),
+                }
+            }
+            ArrayRole::None | ArrayRole::Task { .. } => self.label(),
+        }
+    }
+
+    /// The record without its steps: a copy of a thousand steps for a launch or a query that does
+    /// not look at them would cost more than the rest.
     pub fn without_steps(&self) -> Job {
         Job {
             id: self.id,
@@ -193,8 +209,8 @@ impl Job {
             .for_each(|step| step.catch_up(clock));
     }
 
-    /// Whether it would run again, should its run fail: `--requeue`, once. Neither an allocation does, nor a job that
-    /// was cancelled.
+    /// Whether `--requeue` lets it run again, once. Neither an allocation does, nor a job that was
+    /// cancelled. After which ends it does so is a setting of the daemon.
     pub fn runs_again(&self) -> bool {
         let request = &self.request;
         let is_asked = request.requeue && !request.no_requeue;
@@ -202,8 +218,9 @@ impl Job {
         is_wanted && request.kind != JobKind::Allocation && self.run.restarts == 0
     }
 
-    /// When a pending job has to have started, or a running one to have ended, because of `--deadline`. A pending job
-    /// whose least time no longer fits before the deadline has missed it already (sbatch man page).
+    /// When a pending job has to have started, or a running one to have ended, because of
+    /// `--deadline`. A pending job whose least time no longer fits before the deadline has missed
+    /// it already (sbatch man page).
     pub fn deadline(&self) -> Option<Timestamp> {
         let deadline = self.request.deadline?;
         if self.run.state != JobState::Pending {
@@ -212,6 +229,11 @@ impl Job {
         let needs = self.request.time_min_secs.or(self.request.time_limit_secs).unwrap_or(0);
         let micros = i64::try_from(needs).unwrap_or(i64::MAX).saturating_mul(1_000_000);
         Some(deadline.plus_us(micros.saturating_neg()))
+    }
+
+    /// Whether its `--deadline` can no longer be kept.
+    pub fn is_late(&self, now: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// The process that the allocation lives and dies with now.
@@ -230,16 +252,14 @@ impl Job {
         }
     }
 
+    /// How many jobs the record stands for: 1, or the array tasks of a compact one.
+    pub fn weight(&self) -> usize {
+        self.compact_tasks().map_or(1, TaskSet::len)
+    }
+
     /// Tasks that may still start from this record: 1 but for the rest of an array.
     pub fn pending_tasks(&self) -> usize {
-        match &self.role {
-            ArrayRole::None | ArrayRole::Task { .. } => {
-                usize::from(self.run.state == JobState::Pending)
-            }
-            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
-                if self.run.state == JobState::Pending { tasks.len() } else { 0 }
-            }
-        }
+        if self.run.state == JobState::Pending { self.weight() } else { 0 }
     }
 }
 

@@ -1,10 +1,13 @@
-//! What the owner of the host lets some kind of jobs have together, whichever partition they are in.
+//! What the owner of the host lets some kind of jobs have together, whichever partition they are
+//! in.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use wildmatch::WildMatch;
 
-/// A limit on the jobs of an account, or with such a name. Where both are given, on those with both.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// A limit on the jobs of an account, or with such a name. Where both are given, on those with
+/// both.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limit {
     pub account: Option<String>,
     /// `*` stands for any characters, `?` for one.

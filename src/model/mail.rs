@@ -48,7 +48,8 @@ pub struct MailTypes {
 }
 
 impl MailTypes {
-    /// Those of a list that was checked when it was given; what has no meaning on one host (`STAGE_OUT`) asks for none.
+    /// Those of a list that was checked when it was given; what has no meaning on one host
+    /// (`STAGE_OUT`) asks for none.
     pub fn of(text: &str) -> MailTypes {
         let mut types = MailTypes::default();
         for word in text.split(',') {

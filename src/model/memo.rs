@@ -1,4 +1,5 @@
-//! What has to be kept over a restart of the daemon, so that what is told is told once and with the right figures.
+//! What has to be kept over a restart of the daemon, so that what is told is told once and with the
+//! right figures.
 
 use crate::model::notice::Counts;
 use crate::model::{ExitCode, JobId, Reason, Timestamp, is_default};
@@ -129,7 +130,7 @@ impl MemoKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::JobState;
+    use crate::model::End;
 
     #[test]
     fn two_tallies_make_one() {
@@ -140,8 +141,8 @@ mod tests {
             tally.note_code(ExitCode::status(exit));
             tally
         };
-        let mut one = tally(9, 4, JobState::Completed, 0);
-        one.merge(tally(5, 7, JobState::Failed, 3));
+        let mut one = tally(9, 4, End::Completed, 0);
+        one.merge(tally(5, 7, End::Failed, 3));
         assert_eq!((one.since, one.counts.total()), (Timestamp(5), 4));
         assert_eq!(one.codes, Some((ExitCode::OK, ExitCode::status(3))));
         let ends = [&one.first, &one.last].map(|job| job.as_ref().map(|job| job.name.as_str()));

@@ -1,6 +1,7 @@
 //! The vocabulary: what a job, a step, a state, a reason and a resource are.
 //!
-//! Pure data: no file, process, socket, environment or clock. Every other layer may use it; it uses none.
+//! Pure data: no file, process, socket, environment or clock. Every other layer may use it; it uses
+//! none.
 
 pub mod array;
 pub mod batch_tasks;
@@ -25,6 +26,7 @@ pub mod node;
 pub mod notice;
 pub mod partition;
 pub mod placement;
+pub mod progress;
 pub mod query;
 pub mod reason;
 pub mod refusal;
@@ -52,10 +54,11 @@ pub use hostlist::HostList;
 pub use ids::{JobId, JobRef, StepId, StepKey};
 pub use job::{ArrayRole, Job};
 pub use partition::Partition;
+pub use progress::Progress;
 pub use reason::Reason;
 pub use refusal::Refusal;
 pub use request::JobRequest;
-pub use state::JobState;
+pub use state::{End, JobState, Outcome};
 pub use step::Step;
 pub use step_request::StepRequest;
 pub use store_fault::{StoreFault, StoreTrouble};

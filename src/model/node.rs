@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What the host lacked when a process could not be started: no fault of the job, which waits until it is mended.
+/// What the host lacked when a process could not be started: no fault of the job, which waits until
+/// it is mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostFault {
@@ -118,10 +119,12 @@ pub fn ranges<'a>(ids: impl IntoIterator<Item = &'a u32>) -> String {
             _ => runs.push((*id, *id)),
         }
     }
-    let told = runs.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
+    let told =
+        runs.iter().map(
+            |(first, last)| {
+                if first == last { first.to_string() } else { format!("{first}-{last}") }
+            },
+        );
     told.collect::<Vec<_>>().join(",")
 }
 
@@ -165,9 +168,10 @@ pub struct Outage {
 impl Outage {
     /// The reason with what it is about: `GPU 0: new fan`.
     pub fn told(&self) -> NodeReason {
-        let text = match self.parts.is_empty() {
-            true => self.reason.text.clone(),
-            false => format!("{}: {}", self.parts, self.reason.text),
+        let text = if self.parts.is_empty() {
+            self.reason.text.clone()
+        } else {
+            format!("{}: {}", self.parts, self.reason.text)
         };
         NodeReason { text, ..self.reason.clone() }
     }

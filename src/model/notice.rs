@@ -2,7 +2,7 @@
 
 use crate::model::mail::MailKind;
 use crate::model::memo::{NamedJob, Tally};
-use crate::model::{ExitCode, Job, JobId, JobState, Reason, Timestamp, Tres, is_default};
+use crate::model::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,33 +97,33 @@ pub enum Channel {
 
 /// How many ended how.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Counts(BTreeMap<JobState, u64>);
+pub struct Counts(BTreeMap<End, u64>);
 
 impl Counts {
-    pub fn add(&mut self, state: JobState, count: u64) {
-        *self.0.entry(state).or_default() += count;
+    pub fn add(&mut self, end: End, count: u64) {
+        *self.0.entry(end).or_default() += count;
     }
 
     /// Some of them are not over after all.
-    pub fn take_back(&mut self, state: JobState, count: u64) {
-        if let Some(known) = self.0.get_mut(&state) {
+    pub fn take_back(&mut self, end: End, count: u64) {
+        if let Some(known) = self.0.get_mut(&end) {
             *known = known.saturating_sub(count);
             if *known == 0 {
-                self.0.remove(&state);
+                self.0.remove(&end);
             }
         }
     }
 
     pub fn merge(&mut self, other: &Counts) {
-        other.iter().for_each(|(state, count)| self.add(state, count));
+        other.iter().for_each(|(end, count)| self.add(end, count));
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (JobState, u64)> {
-        self.0.iter().map(|(state, count)| (*state, *count))
+    pub fn iter(&self) -> impl Iterator<Item = (End, u64)> {
+        self.0.iter().map(|(end, count)| (*end, *count))
     }
 
-    pub fn of(&self, state: JobState) -> u64 {
-        self.0.get(&state).copied().unwrap_or(0)
+    pub fn of(&self, end: End) -> u64 {
+        self.0.get(&end).copied().unwrap_or(0)
     }
 
     pub fn total(&self) -> u64 {
@@ -132,25 +132,24 @@ impl Counts {
 
     /// Those that ended neither well nor by being cancelled.
     pub fn failed(&self) -> u64 {
-        self.total() - self.of(JobState::Completed) - self.of(JobState::Cancelled)
+        self.iter().filter(|(end, _)| end.is_failure()).map(|(_, count)| count).sum()
     }
 
-    /// One state for all: FAILED where any failed, however it did.
-    pub fn state(&self) -> JobState {
+    /// One end for all: FAILED where any failed, however it did.
+    pub fn end(&self) -> End {
         if self.failed() > 0 {
-            JobState::Failed
-        } else if self.of(JobState::Cancelled) > 0 {
-            JobState::Cancelled
+            End::Failed
+        } else if self.of(End::Cancelled) > 0 {
+            End::Cancelled
         } else {
-            JobState::Completed
+            End::Completed
         }
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<String> =
-            self.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let words: Vec<String> = self.iter().map(|(end, count)| format!("{count} {end}")).collect();
         f.write_str(&words.join(", "))
     }
 }
@@ -201,10 +200,11 @@ pub struct Notice {
     pub event: Event,
     #[serde(default, skip_serializing_if = "is_default")]
     pub channel: Channel,
-    /// `12`, or `12_3` for an array task. Of an array its number, of a chain that of its last job, of the queue nothing.
+    /// `12`, or `12_3` and `12_[5-6]` for tasks of an array. Of an array its number, of a chain
+    /// that of its last job, of the queue nothing.
     pub job_id: String,
     pub name: String,
-    /// Of several jobs: see [`Counts::state`].
+    /// Of several jobs: see [`Counts::end`].
     pub state: JobState,
     pub partition: String,
     pub reason: Reason,
@@ -239,7 +239,7 @@ impl Notice {
         Notice {
             event,
             channel: Channel::Command,
-            job_id: job.label(),
+            job_id: job.full_label(),
             name: job.request.name.clone(),
             state: job.run.state,
             partition: job.partition.clone(),
@@ -279,7 +279,7 @@ impl Notice {
         let text = format!("array {array} ({name}) has ended: {}: {counts}", count(total, "task"));
         Notice {
             job_id: array.to_string(),
-            state: tally.counts.state(),
+            state: JobState::Ended(tally.counts.end()),
             reason: Reason::None,
             text,
             run: None,
@@ -308,7 +308,7 @@ impl Notice {
             channel: Channel::Command,
             job_id: of_chain.as_ref().map(|job| job.id.to_string()).unwrap_or_default(),
             name: of_chain.map(|job| job.name).unwrap_or_default(),
-            state: tally.counts.state(),
+            state: JobState::Ended(tally.counts.end()),
             partition: String::new(),
             reason: Reason::None,
             mail_type: None,
@@ -344,14 +344,14 @@ mod tests {
     #[test]
     fn counts_come_to_one_state() {
         let mut counts = Counts::default();
-        assert_eq!(counts.state(), JobState::Completed);
-        counts.add(JobState::Completed, 3);
-        counts.add(JobState::Cancelled, 1);
-        assert_eq!((counts.state(), counts.failed()), (JobState::Cancelled, 0));
-        counts.add(JobState::Timeout, 1);
-        assert_eq!((counts.state(), counts.failed(), counts.total()), (JobState::Failed, 1, 5));
+        assert_eq!(counts.end(), End::Completed);
+        counts.add(End::Completed, 3);
+        counts.add(End::Cancelled, 1);
+        assert_eq!((counts.end(), counts.failed()), (End::Cancelled, 0));
+        counts.add(End::Timeout, 1);
+        assert_eq!((counts.end(), counts.failed(), counts.total()), (End::Failed, 1, 5));
         assert_eq!(counts.to_string(), "3 COMPLETED, 1 CANCELLED, 1 TIMEOUT");
-        counts.take_back(JobState::Timeout, 1);
+        counts.take_back(End::Timeout, 1);
         assert_eq!(counts.to_string(), "3 COMPLETED, 1 CANCELLED");
         assert_eq!(serde_json::to_string(&counts).unwrap(), r#"{"COMPLETED":3,"CANCELLED":1}"#);
     }

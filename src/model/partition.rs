@@ -5,7 +5,7 @@ use crate::model::node::NodeParts;
 use crate::model::topology::{Place, Topology};
 use crate::model::{Constraint, Refusal, Tres, is_default};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A partition, and what its jobs may have of the host. What is not said is not bounded.
@@ -92,7 +92,8 @@ impl PartitionState {
     }
 }
 
-/// Hours of each day, in minutes since midnight. The end is not one of them, and may be before the begin.
+/// Hours of each day, in minutes since midnight. The end is not one of them, and may be before the
+/// begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hours {
     pub from: u16,
@@ -166,7 +167,8 @@ impl Partition {
         }
     }
 
-    /// What it was given that this host does not have, in words. Its jobs do without, until the host has it.
+    /// What it was given that this host does not have, in words. Its jobs do without, until the
+    /// host has it.
     pub fn beyond(&self, host: &Host) -> Vec<String> {
         let Partition { name, .. } = self;
         let there: BTreeSet<u32> = host.gpus.iter().map(|gpu| gpu.id).collect();
@@ -176,13 +178,18 @@ impl Partition {
             .flatten()
             .filter(|id| !there.contains(id))
             .map(|id| format!("GPU {id}"));
+        let gpus = gpus.filter(|_| !host.detects_gpus);
         let more = |what: &str, own: Option<u64>, there: u64| {
             own.filter(|own| *own > there).map(|own| format!("{own} {what} (there are {there})"))
         };
         let amounts = [
             more("CPUs", self.max_cpus.map(u64::from), host.cpu_ids.len() as u64),
             more("MB of memory", self.max_mem_mb, host.mem_mb),
-            more("GPUs", self.max_gpus.map(u64::from), there.len() as u64),
+            more(
+                "GPUs",
+                self.max_gpus.map(u64::from).filter(|_| !host.detects_gpus),
+                there.len() as u64,
+            ),
         ];
         let missing = gpus.chain(amounts.into_iter().flatten());
         missing
@@ -238,9 +245,14 @@ pub struct Host {
     pub machine_mem_mb: u64,
     /// Those that jobs may have, by number.
     pub gpus: Vec<Gpu>,
-    /// Those that were there and are not found any more: jobs that have one go on, and no other gets it.
+    /// Those that were there and are not found any more: jobs that have one go on, and no other
+    /// gets it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_gpus: Vec<Gpu>,
+    /// The GPUs are being detected: nobody knows yet which there are. `lost_gpus` has those of the
+    /// daemon before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub detects_gpus: bool,
     /// CPUs that were there and are not, where they sat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_cpus: Vec<Place>,
@@ -250,7 +262,8 @@ pub struct Host {
     /// Those of the CPUs and GPUs that the owner gives to no job: jobs that have one go on.
     #[serde(default, skip_serializing_if = "NodeParts::is_empty")]
     pub drained: NodeParts,
-    /// Into how many parts each GPU is divided for jobs that ask for parts; 0: such jobs are refused.
+    /// Into how many parts each GPU is divided for jobs that ask for parts; 0: such jobs are
+    /// refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_shards: u32,
     /// Jobs that have no GPU see them all the same.
@@ -287,6 +300,11 @@ impl Host {
         self.gpus.iter().chain(&self.lost_gpus).find(|gpu| gpu.id == id)
     }
 
+    /// The names of these GPUs, of those that have one.
+    pub fn gpu_uuids(&self, ids: &[u32]) -> BTreeMap<u32, String> {
+        ids.iter().filter_map(|id| Some((*id, self.gpu(*id)?.uuid.clone()?))).collect()
+    }
+
     /// Its CPUs and GPUs, and those that were there.
     pub fn parts(&self) -> NodeParts {
         let gpus = self.gpus.iter().chain(&self.lost_gpus).map(|gpu| gpu.id).collect();
@@ -309,8 +327,8 @@ impl Host {
         self.gpus.iter().map(|gpu| gpu.model.as_deref().unwrap_or("generic_gpu"))
     }
 
-    /// What `--constraint` may ask for: the configured features, `cpu`, and with GPUs `gpu` and their models. All that
-    /// sinfo lists is among them.
+    /// What `--constraint` may ask for: the configured features, `cpu`, and with GPUs `gpu` and
+    /// their models. All that sinfo lists is among them.
     pub fn known_features(&self) -> Vec<&str> {
         let kinds = ["cpu"].into_iter().chain((!self.gpus.is_empty()).then_some("gpu"));
         let mut known = Vec::new();
@@ -325,11 +343,22 @@ impl Host {
     /// Refuses a `--constraint` that asks for something that this host does not have.
     pub fn check_features(&self, wanted: &Constraint) -> Result<(), Refusal> {
         let known = self.known_features();
-        if wanted.is_met(&known) {
+        // One of them may be the model of a GPU.
+        if self.detects_gpus || wanted.is_met(&known) {
             return Ok(());
         }
         let known = known.into_iter().map(str::to_owned).collect();
         Err(Refusal::MissingFeature { wanted: wanted.to_string(), known })
+    }
+
+    /// Refuses a `--prefer` that names a feature which this host does not know.
+    pub fn check_preference(&self, wanted: &Constraint) -> Result<(), Refusal> {
+        let known = self.known_features();
+        if self.detects_gpus || wanted.names().iter().all(|name| known.contains(name)) {
+            return Ok(());
+        }
+        let known = known.into_iter().map(str::to_owned).collect();
+        Err(Refusal::UnknownPreference { wanted: wanted.to_string(), known })
     }
 }
 

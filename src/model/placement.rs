@@ -1,4 +1,5 @@
-//! How the tasks of a job or a step are laid on the cores, the sockets and the memory of the host, beside `--cpu-bind`.
+//! How the tasks of a job or a step are laid on the cores, the sockets and the memory of the host,
+//! beside `--cpu-bind`.
 
 use crate::model::binding::{Repeated, print_mask};
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Threads of each core to use, at most: where it is said outright, or follows from a hint or from one task a core.
+    /// Threads of each core to use, at most: where it is said outright, or follows from a hint or
+    /// from one task a core.
     pub fn threads(&self) -> Option<u32> {
         let one =
             matches!(self.hint, Some(Hint::NoMultithread | Hint::ComputeBound | Hint::MemoryBound));
@@ -37,7 +39,7 @@ impl Placement {
     }
 }
 
-/// `-m/--distribution`. Kept as text: the printed form, which `spec::distribution` reads back.
+/// `-m/--distribution`. Kept as text: the printed form, which `parse::distribution` reads back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Distribution {
@@ -55,7 +57,8 @@ pub enum Spread {
     Default,
     Block,
     Cyclic,
-    /// `plane=N`: so many tasks in one place, then as many in the next. `None`: SLURM_DIST_PLANESIZE tells.
+    /// `plane=N`: so many tasks in one place, then as many in the next. `None`:
+    /// SLURM_DIST_PLANESIZE tells.
     Plane(Option<u32>),
 }
 
@@ -80,7 +83,7 @@ impl fmt::Display for Dealing {
     }
 }
 
-/// What `spec::distribution` reads back as the same.
+/// What `parse::distribution` reads back as the same.
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nodes {
@@ -138,7 +141,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// `--mem-bind`. Kept as text: the printed form, which `spec::mem_bind` reads back.
+/// `--mem-bind`. Kept as text: the printed form, which `parse::mem_bind` reads back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MemBind {
@@ -206,7 +209,7 @@ impl MemBind {
     }
 }
 
-/// What `spec::mem_bind` reads back as the same.
+/// What `parse::mem_bind` reads back as the same.
 impl fmt::Display for MemBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, list) = self.nodes.parts();

@@ -1,4 +1,5 @@
-//! Questions about jobs, and the rules that tell which jobs answer them: the same for squeue, scancel, sacct and the rest.
+//! Questions about jobs, and the rules that tell which jobs answer them: the same for squeue,
+//! scancel, sacct and the rest.
 
 use crate::model::array::TaskSet;
 use crate::model::{
@@ -6,15 +7,17 @@ use crate::model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Which jobs are asked for, and how much of each. Empty lists and `None` leave a matter open; lists are alternatives;
-/// all parts must hold.
+/// Which jobs are asked for, and how much of each. Empty lists and `None` leave a matter open;
+/// lists are alternatives; all parts must hold.
 ///
-/// The defaults of the commands (squeue: what is not over; sacct: since midnight) are applied by the client.
+/// The defaults of the commands (squeue: what is not over; sacct: since midnight) are applied by
+/// the client.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobQuery {
-    /// Jobs by number: a plain job, an array with all its tasks, some tasks of an array, or the number of a
-    /// task's own record. A step that is named here picks its job; which steps are shown is not decided here.
+    /// Jobs by number: a plain job, an array with all its tasks, some tasks of an array, or the
+    /// number of a task's own record. A step that is named here picks its job; which steps are
+    /// shown is not decided here.
     #[serde(skip_serializing_if = "is_default")]
     pub jobs: Vec<JobRef>,
     #[serde(skip_serializing_if = "is_default")]
@@ -45,7 +48,8 @@ pub struct JobQuery {
     /// Only what has, or had, a place on the node.
     #[serde(skip_serializing_if = "is_default")]
     pub on_node: bool,
-    /// `None`: any state. An empty list matches nothing: only states were named that slotd does not have.
+    /// `None`: any state. An empty list matches nothing: only states were named that slotd does not
+    /// have.
     #[serde(skip_serializing_if = "is_default")]
     pub states: Option<Vec<JobState>>,
     /// The states count that a job was in at any time of the window, and not the one it is in now.
@@ -68,6 +72,10 @@ pub struct JobQuery {
     pub cpus: Option<(u32, u32)>,
 
     // How much of each.
+    /// The records of a long answer are those of one moment, its end: the last part has anew what
+    /// changed meanwhile. Why a job waits may be of the moment of its own part.
+    #[serde(skip_serializing_if = "is_default")]
+    pub one_moment: bool,
     /// The earlier runs of jobs that went back to the queue too.
     #[serde(skip_serializing_if = "is_default")]
     pub duplicates: bool,
@@ -83,8 +91,8 @@ pub struct JobQuery {
     /// Steps are not asked for: a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
-    /// No more than [`crate::model::brief::BriefJob`] has, or of accounting [`crate::model::view::JobView::outline`]: a long
-    /// listing shows little of each job.
+    /// No more than [`crate::model::brief::BriefJob`] has, or of accounting
+    /// [`crate::model::view::JobView::outline`]: a long listing shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
 }
@@ -100,13 +108,19 @@ impl JobQuery {
         JobQuery { states: Some(JobState::live().collect()), ..JobQuery::default() }
     }
 
-    /// Only what has a place on one of these nodes; `is_node` tells which names are those of the one node.
+    /// Only what has a place on one of these nodes; `is_node` tells which names are those of the
+    /// one node.
     pub fn limit_to_nodes(&mut self, nodes: &[String], is_node: impl Fn(&str) -> bool) {
         if nodes.iter().any(|name| is_node(name)) {
             self.on_node = true;
         } else if !nodes.is_empty() {
-            self.states = Some(Vec::new());
+            self.match_nothing();
         }
+    }
+
+    /// Lets no job answer: a list was given that names nothing, which is not the same as no list.
+    pub fn match_nothing(&mut self) {
+        self.states = Some(Vec::new());
     }
 
     /// Whether jobs that have ended are asked for.
@@ -151,20 +165,20 @@ impl JobQuery {
     }
 
     fn matches_time_and_state(&self, job: &Job) -> bool {
-        let is_in = |state: &JobState| match self.states_then {
-            true => self.was_in_state(job, *state),
-            false => job.run.state == *state,
+        let is_in = |state: &JobState| {
+            if self.states_then { self.was_in_state(job, *state) } else { job.run.state == *state }
         };
         self.overlaps(job.submit, job.last_instant())
             && self.states.as_ref().is_none_or(|states| states.iter().any(is_in))
     }
 
-    /// sacct's rule (man page, `--state`): the job was in that state at some time in the window. A terminal state
-    /// is entered once, at the job's end.
+    /// sacct's rule (man page, `--state`): the job was in that state at some time in the window. A
+    /// terminal state is entered once, at the job's end.
     fn was_in_state(&self, job: &Job, state: JobState) -> bool {
         match state {
             JobState::Pending => {
-                // Whichever came first: by a clock that was set back, a start may be later than the end.
+                // Whichever came first: by a clock that was set back, a start may be later than the
+                // end.
                 let until_then = [job.run.start, job.last_instant()].into_iter().flatten().min();
                 job.run.start.is_none_or(|start| start > job.submit)
                     && self.overlaps(job.submit, until_then)
@@ -184,19 +198,15 @@ impl JobQuery {
                 job.run.state == state
                     && job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant()))
             }
-            JobState::Completed
-            | JobState::Failed
-            | JobState::Cancelled
-            | JobState::Timeout
-            | JobState::OutOfMemory
-            | JobState::NodeFail => {
+            JobState::Ended(_) => {
                 job.run.state == state
                     && job.run.end.is_some_and(|end| self.overlaps(end, Some(end)))
             }
         }
     }
 
-    /// Whether the time from `first` to `last` (`None`: still going on) has an instant in the window.
+    /// Whether the time from `first` to `last` (`None`: still going on) has an instant in the
+    /// window.
     fn overlaps(&self, first: Timestamp, last: Option<Timestamp>) -> bool {
         self.until.is_none_or(|until| first <= until)
             && self.since.is_none_or(|since| last.is_none_or(|last| last >= since))
@@ -219,8 +229,8 @@ impl Job {
 }
 
 impl Job {
-    /// The name that means this record and no other. The number alone may be that of the whole array, which its last task
-    /// keeps.
+    /// The name that means this record and no other. The number alone may be that of the whole
+    /// array, which its last task keeps.
     pub fn own_ref(&self) -> JobRef {
         let (job, tasks) = match &self.role {
             ArrayRole::None => (self.id, None),
@@ -231,7 +241,8 @@ impl Job {
         JobRef { job, tasks, step: None }
     }
 
-    /// What `named` means of this record: of tasks that wait together those that are named, and the step.
+    /// What `named` means of this record: of tasks that wait together those that are named, and the
+    /// step.
     pub fn part_named(&self, named: &JobRef) -> JobRef {
         let own = self.own_ref();
         let tasks = match (own.tasks, &named.tasks) {
@@ -262,7 +273,8 @@ pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
     }
 }
 
-/// Whether two sets have a member in common. Ranges that lie wholly before or after the other set cost nothing.
+/// Whether two sets have a member in common. Ranges that lie wholly before or after the other set
+/// cost nothing.
 fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let (Some(first), Some(last)) = (many.first(), many.last()) else { return false };
@@ -274,6 +286,7 @@ fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::End;
     use crate::model::JobRequest;
     use crate::model::array::TaskRange;
     use crate::model::run::RunState;
@@ -312,10 +325,12 @@ mod tests {
         filter.matches(&self::job(job.0, job.1, job.2))
     }
 
-    const ENDED: (JobState, Option<i64>, Option<i64>) = (JobState::Failed, Some(20), Some(30));
+    const ENDED: (JobState, Option<i64>, Option<i64>) =
+        (JobState::Ended(End::Failed), Some(20), Some(30));
     const RUNNING: (JobState, Option<i64>, Option<i64>) = (JobState::Running, Some(20), None);
     const PENDING: (JobState, Option<i64>, Option<i64>) = (JobState::Pending, None, None);
-    const CANCELLED: (JobState, Option<i64>, Option<i64>) = (JobState::Cancelled, None, Some(30));
+    const CANCELLED: (JobState, Option<i64>, Option<i64>) =
+        (JobState::Ended(End::Cancelled), None, Some(30));
 
     #[test]
     fn a_window_finds_what_overlaps_it() {
@@ -351,18 +366,18 @@ mod tests {
         assert!(found(CANCELLED, pending, 25, 26));
         assert!(!found(CANCELLED, pending, 31, 32));
         assert!(
-            !found((JobState::Completed, Some(10), Some(11)), pending, 0, 99),
+            !found((JobState::Ended(End::Completed), Some(10), Some(11)), pending, 0, 99),
             "it started at once"
         );
     }
 
     #[test]
     fn a_terminal_state_is_found_where_the_job_ended() {
-        let failed = Some(&[JobState::Failed, JobState::Timeout][..]);
+        let failed = Some(&[JobState::Ended(End::Failed), JobState::Ended(End::Timeout)][..]);
         assert!(found(ENDED, failed, 30, 30));
         assert!(!found(ENDED, failed, 0, 29));
         assert!(!found(ENDED, failed, 31, 99));
-        assert!(!found(ENDED, Some(&[JobState::Completed]), 0, 99));
+        assert!(!found(ENDED, Some(&[JobState::Ended(End::Completed)]), 0, 99));
         assert!(!found(ENDED, Some(&[]), 0, 99), "only states that slotd does not have");
     }
 
@@ -382,7 +397,7 @@ mod tests {
                 JobQuery { states: Some(vec![JobState::Running]), since, ..JobQuery::default() };
             assert!(query.matches(&job(JobState::Running, Some(20), None)));
             assert!(
-                !query.matches(&job(JobState::Failed, Some(20), Some(30))),
+                !query.matches(&job(JobState::Ended(End::Failed), Some(20), Some(30))),
                 "it ran, and does not now"
             );
         }

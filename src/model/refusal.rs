@@ -1,15 +1,17 @@
 //! Why something that was asked for is not done.
 //!
-//! The daemon refuses with a value, and a command tells it in Slurm's words: all texts are made here, and a client needs
-//! no text to know what happened. What a command puts before the text ("Batch job submission failed") is the command's.
+//! The daemon refuses with a value, and a command tells it in Slurm's words: all texts are made
+//! here, and a client needs no text to know what happened. What a command puts before the text
+//! ("Batch job submission failed") is the command's.
 
 use crate::model::array::ArraySpec;
 use crate::model::dependency::DependencyTerm;
 use crate::model::gpu::GpuShare;
-use crate::model::node::NodeParts;
+use crate::model::node::{NodeParts, ranges};
 use crate::model::partition::PartitionState;
 use crate::model::{JobId, JobRef, StepId, StoreFault, Tres};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The setting that divides GPUs into shards.
@@ -18,7 +20,8 @@ pub const SHARDS_SETTING: &str = "SLOTD_GPU_SHARDS";
 /// The setting that bounds the tasks of a step.
 pub const MAX_TASKS_SETTING: &str = "SLOTD_MAX_TASKS_PER_NODE";
 
-/// What that setting may be at most, as Slurm's `MaxTasksPerNode`: no daemon takes more, so that no client need ask.
+/// What that setting may be at most, as Slurm's `MaxTasksPerNode`: no daemon takes more, so that no
+/// client need ask.
 pub const MOST_TASKS: u32 = 65_533;
 
 /// Where there is less than was asked for.
@@ -51,7 +54,8 @@ pub enum Refusal {
     AlreadyDone,
     /// It does not run yet.
     Pending,
-    /// The job is not in a state in which this can be done to it, or it does not allow it (`--no-requeue`).
+    /// The job is not in a state in which this can be done to it, or it does not allow it
+    /// (`--no-requeue`).
     Disabled,
     /// The key can only be changed while the job is pending.
     NotPending,
@@ -66,19 +70,20 @@ pub enum Refusal {
     NotAnArray,
     /// A time limit that is to change by a difference, of a job that has none.
     NoTimeLimit,
-    /// Another size than the host can ever give.
-    ConfigNotAvailable,
+    /// A change to what the host can never give: why it cannot, if that is known.
+    ConfigNotAvailable(Option<Box<Refusal>>),
     /// A running job has all of its partition to itself, or shares its CPUs with others.
     FixedSize {
         job: JobId,
         exclusive: bool,
     },
-    /// A running job would pass a limit of its account or name: the reason for which a pending one would wait.
+    /// A running job would pass a limit of its account or name: the reason for which a pending one
+    /// would wait.
     OverLimit {
         reason: String,
     },
-    /// A running job cannot grow now: what it would need more, what is free, and when there is room for it, if that can be
-    /// told.
+    /// A running job cannot grow now: what it would need more, what is free, and when there is room
+    /// for it, if that can be told.
     NoRoom {
         job: JobId,
         more: Tres,
@@ -111,6 +116,11 @@ pub enum Refusal {
         wanted: String,
         known: Vec<String>,
     },
+    /// A feature of `--prefer` that the host does not know.
+    UnknownPreference {
+        wanted: String,
+        known: Vec<String>,
+    },
     /// The host has GPUs, and knows their models.
     UnknownGpuModel {
         model: String,
@@ -125,6 +135,12 @@ pub enum Refusal {
         asked: u32,
         there: u32,
         #[serde(default)]
+        place: Place,
+    },
+    /// A CPU by its number that there is none of. Those that there are.
+    NoSuchCpu {
+        asked: u32,
+        there: BTreeSet<u32>,
         place: Place,
     },
     /// More sockets, cores of a socket or threads of a core than the host has.
@@ -171,6 +187,8 @@ pub enum Refusal {
         why: String,
     },
     DependsOnItself(JobId),
+    /// The job that it is to wait for waits for it already, through this one.
+    CircularDependency(JobId),
 
     // A step that its job cannot give room to.
     StepTooManyCpus,
@@ -242,7 +260,7 @@ impl Refusal {
             }
             Refusal::UnknownLicense(name) => format!("no such license, slotd has none: {name}"),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
-            Refusal::MissingFeature { wanted, .. } => {
+            Refusal::MissingFeature { wanted, .. } | Refusal::UnknownPreference { wanted, .. } => {
                 format!("no such features on this host: {wanted}")
             }
             Refusal::UnknownGpuModel { model, .. } => {
@@ -255,6 +273,9 @@ impl Refusal {
                 format!(
                     "CPU count per node can not be satisfied: {asked} CPUs requested, {there} {place}"
                 )
+            }
+            Refusal::NoSuchCpu { asked, there, place } => {
+                format!("CPU {asked} requested by --cpu-bind, CPUs {} {place}", ranges(there))
             }
             Refusal::HostShape { what, asked, there } => {
                 format!(
@@ -289,6 +310,9 @@ impl Refusal {
                 )
             }
             Refusal::DependsOnItself(job) => format!("job {job} would wait for itself"),
+            Refusal::CircularDependency(job) => {
+                format!("the jobs would wait for each other: job {job} depends on this one")
+            }
             Refusal::FixedSize { job, exclusive: true } => {
                 format!(
                     "job {job} has all CPUs of its partition to itself: its size cannot be changed"
@@ -303,10 +327,20 @@ impl Refusal {
         })
     }
 
-    /// The text says it all: what a command puts before it would be wrong, or is not what Slurm prints.
+    /// The refusal behind one that Slurm words in general.
+    pub fn cause(&self) -> &Refusal {
+        match self {
+            Refusal::ConfigNotAvailable(Some(cause)) => cause,
+            other => other,
+        }
+    }
+
+    /// The text says it all: what a command puts before it would be wrong, or is not what Slurm
+    /// prints.
     fn stands_alone(&self) -> bool {
         match self {
-            // Slurm does not know the word where there are no GPUs, and knows too few where there are some.
+            // Slurm does not know the word where there are no GPUs, and knows too few where there
+            // are some.
             Refusal::TooManyGpus { host, .. } => *host == 0,
             Refusal::Forgotten { .. }
             | Refusal::Managed { .. }
@@ -323,8 +357,8 @@ impl Refusal {
         }
     }
 
-    /// The lines to print, each still without `sbatch: error: `. `what` is what failed: `Batch job submission failed`,
-    /// `Unable to create step for job 12`.
+    /// The lines to print, each still without `sbatch: error: `. `what` is what failed:
+    /// `Batch job submission failed`, `Unable to create step for job 12`.
     pub fn lines(&self, what: &str) -> Vec<String> {
         let text = if self.stands_alone() { self.to_string() } else { format!("{what}: {self}") };
         self.detail().into_iter().chain([text]).collect()
@@ -402,7 +436,7 @@ impl fmt::Display for Refusal {
                 "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
             }
             Refusal::NoRoom { .. } => "Requested nodes are busy",
-            Refusal::ConfigNotAvailable => "Requested partition configuration not available now",
+            Refusal::ConfigNotAvailable(_) => "Requested partition configuration not available now",
             Refusal::UnknownPartition { .. } => "Invalid partition name specified",
             Refusal::PartitionNotAvailable { .. } => "Required partition not available (inactive or drain)",
             Refusal::NodeCount => "Node count specification invalid",
@@ -410,12 +444,14 @@ impl fmt::Display for Refusal {
             Refusal::UnknownReservation(_) => "Requested reservation is invalid",
             Refusal::UnknownLicense(_) => "Invalid license specification",
             Refusal::MissingFeature { .. } => "Invalid feature specification",
+            Refusal::UnknownPreference { .. } => "Invalid preferred feature specification",
             Refusal::ArrayTooLarge { .. } => "Invalid job array specification",
             Refusal::TooManyCpus { .. } | Refusal::StepTooManyCpus => "More processors requested than permitted",
             Refusal::TooManyGpus { asked, there, place, model, host: 0 } => {
                 let asked = gpus(*asked, *there, place, model.as_deref());
                 return write!(f, "Invalid generic resource (gres) specification: {asked}");
             }
+            Refusal::NoSuchCpu { .. } => "Unable to satisfy cpu bind request",
             Refusal::OneNodeOnly
             | Refusal::NodeExcluded(_)
             | Refusal::TooMuchMemory { .. }
@@ -425,6 +461,7 @@ impl fmt::Display for Refusal {
             Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) | Refusal::CannotExpand { .. } => {
                 "Job dependency problem"
             }
+            Refusal::CircularDependency(_) => "Circular job dependency",
             Refusal::StepTooMuchMemory => "Memory required by task is not available",
             Refusal::StepTooManyGpus | Refusal::StepGpusOut { .. } | Refusal::UnknownGpuModel { .. } => {
                 "Invalid generic resource (gres) specification"

@@ -1,6 +1,7 @@
 //! What a submission asks for, as the client understood the command line.
 //!
-//! Nothing here knows the host: how many CPUs and megabytes it comes to is decided by `sched::admit`.
+//! Nothing here knows the host: how many CPUs and megabytes it comes to is decided by
+//! `sched::admit`.
 
 use crate::model::array::ArraySpec;
 use crate::model::batch_tasks::{BatchTasks, ScriptTasks};
@@ -13,8 +14,6 @@ use crate::model::rlimits::Rlimits;
 use crate::model::source::{Snapshot, WorkTree};
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
-use serde::de::IntoDeserializer;
-use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -41,6 +40,8 @@ pub enum MemRequest {
     PerNode(u64),
     PerCpu(u64),
     PerGpu(u64),
+    /// No memory: the job only adds CPUs to another one.
+    None,
 }
 
 /// What was said about GPUs, in each of Slurm's spellings.
@@ -81,8 +82,8 @@ impl GpuRequest {
         }
     }
 
-    /// How many GPUs are wanted by so many tasks; `None` where nothing is said. A share of GPUs is one of one GPU unless
-    /// their number is said too.
+    /// How many GPUs are wanted by so many tasks; `None` where nothing is said. A share of GPUs is
+    /// one of one GPU unless their number is said too.
     pub fn count(&self, tasks: u32) -> Option<u32> {
         let of_tasks = || self.per_task.map(|each| each.saturating_mul(tasks));
         let said = self.total.or(self.per_node).or_else(of_tasks).or(self.per_socket);
@@ -116,7 +117,7 @@ impl From<NodeCount> for (u32, u32) {
     }
 }
 
-/// `1`, `1-2` or `1-`, which `spec::nodes` reads back.
+/// `1`, `1-2` or `1-`, which `parse::nodes` reads back.
 impl fmt::Display for NodeCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -174,54 +175,58 @@ pub enum Sharing {
     Oversubscribe,
 }
 
-/// A text that is kept with the job and shown, and that `scontrol update` changes under this name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KeptText {
-    Account,
-    Qos,
-    Comment,
-    Extra,
-    WcKey,
-    Reservation,
-    Licenses,
-    MailType,
-    MailUser,
+/// Each text once: its field of the request, and its name in `scontrol update`.
+macro_rules! kept_texts {
+    ($($text:ident: $field:ident, $name:literal;)*) => {
+        /// A text that is kept with the job and shown, and that `scontrol update` changes under its
+        /// name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum KeptText { $($text,)* }
+
+        impl KeptText {
+            pub const ALL: [KeptText; [$($name),*].len()] = [$(KeptText::$text,)*];
+
+            /// As Slurm writes it.
+            pub const fn name(self) -> &'static str {
+                match self { $(KeptText::$text => $name,)* }
+            }
+
+            /// What a refusal calls it: the name of its field.
+            pub const fn field(self) -> &'static str {
+                match self { $(KeptText::$text => stringify!($field),)* }
+            }
+
+            /// What the request has.
+            pub fn of(self, request: &JobRequest) -> Option<&String> {
+                match self { $(KeptText::$text => request.$field.as_ref(),)* }
+            }
+
+            /// Where the request has it.
+            pub fn of_mut(self, request: &mut JobRequest) -> &mut Option<String> {
+                match self { $(KeptText::$text => &mut request.$field,)* }
+            }
+        }
+    };
+}
+
+kept_texts! {
+    Account: account, "Account";
+    Qos: qos, "QOS";
+    Comment: comment, "Comment";
+    Extra: extra, "Extra";
+    WcKey: wckey, "WCKey";
+    Reservation: reservation, "Reservation";
+    Licenses: licenses, "Licenses";
+    MailType: mail_type, "MailType";
+    MailUser: mail_user, "MailUser";
+    AdminComment: admin_comment, "AdminComment";
 }
 
 impl KeptText {
-    /// The names, as Slurm writes them.
-    pub const NAMES: [&str; 9] = [
-        "Account",
-        "QOS",
-        "Comment",
-        "Extra",
-        "WCKey",
-        "Reservation",
-        "Licenses",
-        "MailType",
-        "MailUser",
-    ];
-
-    /// The text with this name in small letters.
+    /// The text with this name, in letters of any case.
     pub fn named(name: &str) -> Option<Self> {
-        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
-        Self::deserialize(name).ok()
-    }
-
-    /// Where the request has it.
-    pub fn of_mut(self, request: &mut JobRequest) -> &mut Option<String> {
-        match self {
-            KeptText::Account => &mut request.account,
-            KeptText::Qos => &mut request.qos,
-            KeptText::Comment => &mut request.comment,
-            KeptText::Extra => &mut request.extra,
-            KeptText::WcKey => &mut request.wckey,
-            KeptText::Reservation => &mut request.reservation,
-            KeptText::Licenses => &mut request.licenses,
-            KeptText::MailType => &mut request.mail_type,
-            KeptText::MailUser => &mut request.mail_user,
-        }
+        Self::ALL.into_iter().find(|text| text.name().eq_ignore_ascii_case(name))
     }
 }
 
@@ -258,6 +263,10 @@ pub struct JobRequest {
     pub overcommit: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mincpus: Option<u32>,
+    /// The CPUs of the host that must be among the job's, ascending (`srun --cpu-bind=map_cpu:1`).
+    /// It waits until they are free.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named_cpus: Vec<u32>,
     #[serde(skip_serializing_if = "is_default")]
     pub mem: MemRequest,
     #[serde(skip_serializing_if = "is_default")]
@@ -292,6 +301,12 @@ pub struct JobRequest {
     // Where.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraint: Option<Constraint>,
+    /// `--prefer`: every host there is has these features or has not, so that nothing comes of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<Constraint>,
+    /// `--contiguous`: one node is next to itself.
+    #[serde(skip_serializing_if = "is_default")]
+    pub contiguous: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub nodelist: HostList,
     #[serde(skip_serializing_if = "is_default")]
@@ -300,8 +315,8 @@ pub struct JobRequest {
     // What.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub work_dir: String,
-    /// Where the command was called: `SLURM_SUBMIT_DIR`. Not the same as `work_dir` with `--chdir`. Empty in records of
-    /// before it was kept.
+    /// Where the command was called: `SLURM_SUBMIT_DIR`. Not the same as `work_dir` with `--chdir`.
+    /// Empty in records of before it was kept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_dir: String,
     /// The git work tree that `work_dir` lies in.
@@ -353,7 +368,8 @@ pub struct JobRequest {
     /// umask of the submitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// The submitter's resource limits that the processes of a job get which the daemon launches (`--propagate`).
+    /// The submitter's resource limits that the processes of a job get which the daemon launches
+    /// (`--propagate`).
     #[serde(skip_serializing_if = "is_default")]
     pub rlimits: Rlimits,
     /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
@@ -369,6 +385,9 @@ pub struct JobRequest {
     pub qos: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+    /// What `scontrol update AdminComment=` noted of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_comment: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -400,13 +419,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kept_text_has_its_name() {
+    fn each_kept_text_has_its_name_and_its_place() {
         let mut request = JobRequest::default();
-        for name in KeptText::NAMES {
-            let text =
-                KeptText::named(&name.to_ascii_lowercase()).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(text.of_mut(&mut request).replace(name.to_owned()), None, "{name}");
+        for text in KeptText::ALL {
+            assert_eq!(KeptText::named(&text.name().to_ascii_lowercase()), Some(text));
+            assert_eq!(text.of_mut(&mut request).replace(text.name().to_owned()), None);
         }
+        let kept = KeptText::ALL.map(|text| text.of(&request).cloned());
+        assert_eq!(kept, KeptText::ALL.map(|text| Some(text.name().to_owned())));
     }
 
     #[test]

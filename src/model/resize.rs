@@ -54,13 +54,13 @@ impl fmt::Display for PartChange {
 
 /// Resources of a job that no step of its manager uses, or will.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Gift {
+pub struct GivenBack {
     pub cpu_ids: Vec<u32>,
     pub mem_mb: u64,
     pub gpu_ids: Vec<u32>,
 }
 
-impl Gift {
+impl GivenBack {
     pub fn parts(&self) -> NodeParts {
         NodeParts {
             cpus: self.cpu_ids.iter().copied().collect(),

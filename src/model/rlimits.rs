@@ -1,7 +1,8 @@
 //! The resource limits of a submitter, which the processes of the job get.
 //!
-//! Every job has its ten, mostly the same: they are kept as one short text, `9:-,4:0:-,7:1024:4096`. Each is the number
-//! that `setrlimit` takes, the soft value and, where it is another, the hard one; a hyphen is unlimited.
+//! Every job has its ten, mostly the same: they are kept as one short text,
+//! `9:-,4:0:-,7:1024:4096`. Each is the number that `setrlimit` takes, the soft value and, where it
+//! is another, the hard one; a hyphen is unlimited.
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -10,7 +11,8 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
+/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is
+/// unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 pub struct Rlimit {
     pub resource: u32,

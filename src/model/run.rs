@@ -1,7 +1,8 @@
-//! A run of a job: from when it may start to its end. A job that goes back to the queue has several.
+//! A run of a job: from when it may start to its end. A job that goes back to the queue has
+//! several.
 
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{ClockBase, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
+use crate::model::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -17,12 +18,12 @@ pub struct RunState {
     pub start: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
-    /// The clocks as they stood when the times here were last brought up to them: under which boot it runs, and by which
-    /// wall clock it was suspended.
+    /// The clocks as they stood when the times here were last brought up to them: under which boot
+    /// it runs, and by which wall clock it was suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockBase>,
-    /// How far the wall clock has jumped since the start, microseconds: set by hand, or while the machine slept. By so much
-    /// the time that has passed is less than the time that was shown.
+    /// How far the wall clock has jumped since the start, microseconds: set by hand, or while the
+    /// machine slept. By so much the time that has passed is less than the time that was shown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stepped_us: i64,
     /// When it was suspended, while it is.
@@ -40,6 +41,9 @@ pub struct RunState {
     pub derived_exit: ExitCode,
     /// How often the job had been restarted before this run.
     pub restarts: u32,
+    /// How the run before this one ended, if `--requeue` alone had the job run once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_after: Option<End>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Box<Allocation>>,
     /// It is to have less than it has, and gives the rest back as its steps end.
@@ -58,8 +62,8 @@ pub struct RunState {
 /// An earlier run of a job that went back to the queue: what its record said then and says no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// It was ended for the requeue, with the state CANCELLED; otherwise it had ended before. Slurm's state for it is
-    /// REQUEUED.
+    /// It was ended for the requeue, with the state CANCELLED; otherwise it had ended before.
+    /// Slurm's state for it is REQUEUED.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
     pub run: RunState,
@@ -68,7 +72,8 @@ pub struct Run {
 }
 
 impl RunState {
-    /// The same, ended. Where the record does not say yet how its processes ended, `exit` and `usage` do.
+    /// The same, ended. Where the record does not say yet how its processes ended, `exit` and
+    /// `usage` do.
     #[must_use]
     pub fn ended_as(self, exit: ExitCode, usage: Usage, end: Timestamp) -> RunState {
         let mut run = RunState { exit, usage: self.usage.merge(usage), ..self };
@@ -76,8 +81,8 @@ impl RunState {
         run
     }
 
-    /// Notes the end. It is shown at the start at the earliest, though the clock may have been set back while it ran; how
-    /// long it ran is not touched by that.
+    /// Notes the end. It is shown at the start at the earliest, though the clock may have been set
+    /// back while it ran; how long it ran is not touched by that.
     pub fn end_at(&mut self, ended: Timestamp) {
         if let Some(since) = self.suspended_at.take() {
             let still = u64::try_from(ended.since(since).as_micros()).unwrap_or(0);
@@ -88,8 +93,8 @@ impl RunState {
         self.end = Some(end);
     }
 
-    /// Takes note of the clocks as they stand now. A wall clock that has jumped since the last time does not count as time
-    /// that has passed, nor as time of a suspension.
+    /// Takes note of the clocks as they stand now. A wall clock that has jumped since the last time
+    /// does not count as time that has passed, nor as time of a suspension.
     pub fn catch_up(&mut self, clock: ClockBase) {
         let jump = self.clock.map_or(0, |known| known.jump_to(clock));
         if jump != 0 {
@@ -101,6 +106,15 @@ impl RunState {
         }
     }
 
+    /// Why it runs once more, if `--requeue` alone has it do so, without the subject:
+    /// `run was FAILED; …`.
+    pub fn rerun_in_words(&self) -> Option<String> {
+        let state = self.rerun_after?.name();
+        Some(format!(
+            "run was {state}; --requeue runs the job once more (the setting SLOTD_REQUEUE=slurm turns this off)"
+        ))
+    }
+
     /// The monotonic clock at the start; `None` where it was not kept.
     pub fn started_at(&self) -> Option<Duration> {
         Some(self.clock?.monotonic(self.start?.plus_us(self.stepped_us)))
@@ -108,7 +122,8 @@ impl RunState {
 }
 
 impl Run {
-    /// The record as it was at the end of this run. What the user changed since then is as it is now.
+    /// The record as it was at the end of this run. What the user changed since then is as it is
+    /// now.
     pub fn record(self, job: &Job) -> Job {
         Job { run: self.run, steps: self.steps, ..job.without_steps() }
     }

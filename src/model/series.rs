@@ -1,7 +1,8 @@
 //! What a step used over time: a series of spans that stays short however long the step runs.
 //!
-//! Who measures adds a span after each look. Where there are more than [`MOST_SPANS`], the two neighbours that are the
-//! shortest together become one: sums, peaks and means are kept, and the series is as fine everywhere as its length allows.
+//! Who measures adds a span after each look. Where there are more than [`MOST_SPANS`], the two
+//! neighbours that are the shortest together become one: sums, peaks and means are kept, and the
+//! series is as fine everywhere as its length allows.
 
 use crate::model::host_use::mean;
 use crate::model::{StepId, StepKey, Timestamp, is_default};
@@ -110,7 +111,8 @@ impl Series {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.ms))
     }
 
-    /// A peak that was told late: that of the highest span, where it is nearly the same. False where it is none of these.
+    /// A peak that was told late: that of the highest span, where it is nearly the same. False
+    /// where it is none of these.
     pub fn raise_peak(&mut self, kb: u64) -> bool {
         let highest = self.spans.iter_mut().max_by_key(|span| span.mem_max_kb);
         let Some(span) =
@@ -185,7 +187,8 @@ impl JobSeries {
     }
 }
 
-/// The form in which it is written: a list for each amount, which is missing where all of them are zero.
+/// The form in which it is written: a list for each amount, which is missing where all of them are
+/// zero.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Columns {
@@ -268,8 +271,9 @@ pub struct Bin {
     pub gpu_mem_kb: f64,
 }
 
-/// Series as one, from one moment to another (ms of whatever clock), in so many bins. Each comes with its own start, and
-/// with whether it is that of a step that has all GPUs of the job: what others use of them is in it.
+/// Series as one, from one moment to another (ms of whatever clock), in so many bins. Each comes
+/// with its own start, and with whether it is that of a step that has all GPUs of the job: what
+/// others use of them is in it.
 pub fn bins<'a>(
     series: impl IntoIterator<Item = (i64, bool, &'a Series)>,
     from_ms: i64,
@@ -281,7 +285,8 @@ pub fn bins<'a>(
     if width <= 0.0 || count == 0 {
         return bins;
     }
-    // Of the steps that have all GPUs of the job, and of the others: how many were busy, and their memory.
+    // Of the steps that have all GPUs of the job, and of the others: how many were busy, and their
+    // memory.
     let mut gpus = [vec![(0.0f64, 0.0f64); count], vec![(0.0f64, 0.0f64); count]];
     for (start_ms, is_whole, series) in series {
         let mut peaks = vec![(0.0f64, 0.0f64); count];

@@ -1,5 +1,5 @@
-//! Where what a job works on comes from: the git work tree that it was submitted from, and what differed there from its
-//! commit.
+//! Where what a job works on comes from: the git work tree that it was submitted from, and what
+//! differed there from its commit.
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct WorkTree {
     /// Its top directory.
     pub root: String,
-    /// What HEAD was, as 40 or 64 hexadecimal digits. `None`: there was no commit, or it stands where only git finds it.
+    /// What HEAD was, as 40 or 64 hexadecimal digits. `None`: there was no commit, or it stands
+    /// where only git finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// `None`: HEAD was a commit by itself, or is not known.
@@ -46,7 +47,8 @@ pub struct Source {
 /// How a work tree differed from its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Changes {
-    /// Files that the commit has, or that were added to the index, and that were not as the commit has them.
+    /// Files that the commit has, or that were added to the index, and that were not as the commit
+    /// has them.
     pub changed: usize,
     /// Files that git does not know and does not ignore.
     pub untracked: usize,
@@ -78,7 +80,8 @@ pub struct Taken {
     pub source: Source,
 }
 
-/// What is kept of a submission, and how its work tree differed from its commit, where that is kept.
+/// What is kept of a submission, and how its work tree differed from its commit, where that is
+/// kept.
 pub type Kept = (Taken, Option<Vec<u8>>);
 
 /// What is known of where a job comes from.

@@ -29,7 +29,8 @@ pub struct Step {
     /// It was ended since that process was gone.
     #[serde(default, skip_serializing_if = "is_default")]
     pub client_gone: bool,
-    /// How long it stood still while its job was suspended, microseconds: suspensions that are over.
+    /// How long it stood still while its job was suspended, microseconds: suspensions that are
+    /// over.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
     /// As those of the job's run.
@@ -43,7 +44,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Takes note of a suspension of the job from `since` to `now`, of which the step has seen what came after its start.
+    /// Takes note of a suspension of the job from `since` to `now`, of which the step has seen what
+    /// came after its start.
     pub fn stood_still(&mut self, since: Timestamp, now: Timestamp) {
         let still = now.since(since.max(self.start)).as_micros();
         self.suspended_us = self.suspended_us.saturating_add(u64::try_from(still).unwrap_or(0));
@@ -56,7 +58,8 @@ impl Step {
         self.end = Some(end);
     }
 
-    /// Takes note of the clocks as they stand now: see [`RunState::catch_up`](crate::model::run::RunState::catch_up).
+    /// Takes note of the clocks as they stand now: see
+    /// [`RunState::catch_up`](crate::model::run::RunState::catch_up).
     pub fn catch_up(&mut self, clock: ClockBase) {
         let jump = self.clock.map_or(0, |known| known.jump_to(clock));
         if jump != 0 {

@@ -49,8 +49,8 @@ pub struct StepRequest {
     pub exclude: HostList,
     pub mem: MemRequest,
     pub gpu: GpuRequest,
-    /// `--exact`, `--exclusive` or `-c` in a step: its CPUs are what its tasks are told that there are, rather than
-    /// those of the job.
+    /// `--exact`, `--exclusive` or `-c` in a step: its CPUs are what its tasks are told that there
+    /// are, rather than those of the job.
     pub exact: bool,
     /// `--overlap`: takes nothing from the other steps, and never waits.
     pub overlap: bool,
@@ -85,8 +85,8 @@ impl StepRequest {
         self.ntasks.or(self.ntasks_per_node).unwrap_or_else(|| job.task_count()).max(1)
     }
 
-    /// CPUs of each task. A step that says nothing of its size has that of its job; one that does has no `-c` from it
-    /// (SLURM_CPUS_PER_TASK is not read by srun since Slurm 22.05).
+    /// CPUs of each task. A step that says nothing of its size has that of its job; one that does
+    /// has no `-c` from it (SLURM_CPUS_PER_TASK is not read by srun since Slurm 22.05).
     pub fn cpus_per_task(&self, job: &JobRequest) -> Option<u32> {
         let says_nothing = self.ntasks.is_none() && self.ntasks_per_node.is_none();
         self.cpus_per_task.or(job.cpus_per_task.filter(|_| says_nothing))
@@ -97,7 +97,8 @@ impl StepRequest {
         self.tasks(job).saturating_mul(self.cpus_per_task(job).unwrap_or(1).max(1))
     }
 
-    /// `None`: those of the job that no other step has claimed for itself, shared with other steps that say nothing.
+    /// `None`: those of the job that no other step has claimed for itself, shared with other steps
+    /// that say nothing.
     pub fn gpus(&self, job: &JobRequest) -> Option<u32> {
         self.gpu.count(self.tasks(job))
     }
@@ -105,7 +106,7 @@ impl StepRequest {
     /// MB; `None`: all of the job's.
     pub fn mem_mb(&self, job: &JobRequest) -> Option<u64> {
         match self.mem {
-            MemRequest::Default | MemRequest::PerNode(0) => None,
+            MemRequest::Default | MemRequest::None | MemRequest::PerNode(0) => None,
             MemRequest::PerNode(mb) => Some(mb),
             MemRequest::PerCpu(mb) => Some(mb.saturating_mul(u64::from(self.cpus(job)))),
             MemRequest::PerGpu(mb) => {

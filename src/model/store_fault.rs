@@ -1,4 +1,5 @@
-//! Why the daemon's database cannot be written at present. What is to be committed waits until it can.
+//! Why the daemon's database cannot be written at present. What is to be committed waits until it
+//! can.
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,10 @@ pub enum StoreFault {
     ReadOnly,
     /// The file cannot be opened again after a fault.
     Unopenable,
+    /// Its file is not where the daemon has opened it.
+    Moved,
+    /// The same of its log, or of the index of the log.
+    MovedLog,
     /// A write or an fsync failed.
     Io,
     NoMemory,
@@ -28,6 +33,10 @@ impl StoreFault {
             StoreFault::Locked => "end that program",
             StoreFault::ReadOnly => "make it writable",
             StoreFault::Unopenable => "see that it is there and the daemon's own",
+            StoreFault::Moved => {
+                "put that file back, or `slotd daemon stop` and `slotd db restore` a copy,"
+            }
+            StoreFault::MovedLog => "restart the daemon, which loses nothing,",
             StoreFault::Io => "see the log of the kernel",
             StoreFault::NoMemory => "free some",
         }
@@ -41,6 +50,10 @@ impl fmt::Display for StoreFault {
             StoreFault::Locked => "another program has locked the daemon's database",
             StoreFault::ReadOnly => "the daemon's database is read-only",
             StoreFault::Unopenable => "the daemon's database cannot be opened",
+            StoreFault::Moved => "the daemon's database lib/state.db was moved, deleted or replaced",
+            StoreFault::MovedLog => {
+                "the log of the daemon's database (lib/state.db-wal, -shm) was moved, deleted or replaced"
+            }
             StoreFault::Io => "the disk of the daemon's database fails",
             StoreFault::NoMemory => "there is no memory for the daemon's database",
         })

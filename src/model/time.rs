@@ -1,8 +1,9 @@
-//! Instants, and what tells them apart from the time that passed. Calendar forms are the business of `spec` and
-//! `render`.
+//! Instants, and what tells them apart from the time that passed. Calendar forms are the business
+//! of `parse` and `render`.
 //!
-//! The wall clock is for showing: somebody may set it, and it goes on while the machine sleeps. How long something took is
-//! counted on the monotonic clock of one boot. A [`ClockBase`] is the bridge between the two.
+//! The wall clock is for showing: somebody may set it, and it goes on while the machine sleeps. How
+//! long something took is counted on the monotonic clock of one boot. A [`ClockBase`] is the bridge
+//! between the two.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,8 +46,8 @@ impl Timestamp {
     }
 }
 
-/// One boot of the machine. Processes, sockets and times of the monotonic clock mean nothing under another one.
-/// All zeros: not known.
+/// One boot of the machine. Processes, sockets and times of the monotonic clock mean nothing under
+/// another one. All zeros: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BootId(pub u128);
 
@@ -86,8 +87,9 @@ impl<'de> Deserialize<'de> for BootId {
     }
 }
 
-/// How the wall clock stood to the monotonic clock at a moment of one boot. As long as nobody sets the wall clock and the
-/// machine does not sleep, it stays the same: the difference of two is what the wall clock has jumped in between.
+/// How the wall clock stood to the monotonic clock at a moment of one boot. As long as nobody sets
+/// the wall clock and the machine does not sleep, it stays the same: the difference of two is what
+/// the wall clock has jumped in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClockBase {
     pub boot: BootId,
@@ -99,8 +101,8 @@ pub struct ClockBase {
 const JITTER_US: i64 = 10_000;
 
 impl ClockBase {
-    /// How far the wall clock has jumped from here to `later`, in microseconds: 0 where it has not, or where nobody can
-    /// tell, since the machine was started again in between.
+    /// How far the wall clock has jumped from here to `later`, in microseconds: 0 where it has not,
+    /// or where nobody can tell, since the machine was started again in between.
     pub fn jump_to(self, later: ClockBase) -> i64 {
         let jump = later.zero.0.saturating_sub(self.zero.0);
         if self.boot != later.boot || jump.abs() < JITTER_US { 0 } else { jump }

@@ -1,4 +1,5 @@
-//! How the CPUs of the host hang together: threads in cores, cores in sockets, and which of them share a NUMA node.
+//! How the CPUs of the host hang together: threads in cores, cores in sockets, and which of them
+//! share a NUMA node.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -47,7 +48,8 @@ impl Topology {
         self.places.iter().map(|place| place.cpu).collect()
     }
 
-    /// Whether all of these CPUs are really there: a daemon may be told to count more than the machine has.
+    /// Whether all of these CPUs are really there: a daemon may be told to count more than the
+    /// machine has.
     pub fn has_all(&self, cpus: &[u32]) -> bool {
         cpus.iter().all(|cpu| self.find(*cpu).is_some())
     }
@@ -80,7 +82,8 @@ impl Topology {
         }
     }
 
-    /// These CPUs by what they share; the groups and the CPUs of each in the order in which they come.
+    /// These CPUs by what they share; the groups and the CPUs of each in the order in which they
+    /// come.
     pub fn group(&self, cpus: impl IntoIterator<Item = u32>, level: Level) -> Vec<Vec<u32>> {
         let mut found: Vec<Vec<u32>> = Vec::new();
         let mut at: HashMap<u32, usize> = HashMap::new();
@@ -108,7 +111,8 @@ impl Topology {
         self.count(Level::Ldom)
     }
 
-    /// With a part of the host the numbers need not divide; Slurm then shows the rounded-up ones too.
+    /// With a part of the host the numbers need not divide; Slurm then shows the rounded-up ones
+    /// too.
     pub fn cores_per_socket(&self) -> u32 {
         self.count(Level::Core).div_ceil(self.sockets())
     }
@@ -122,8 +126,8 @@ impl Topology {
 
 #[cfg(test)]
 impl Topology {
-    /// A host whose CPUs are numbered as most machines do it: the first threads of all cores, then the second ones. Each
-    /// socket is a NUMA node.
+    /// A host whose CPUs are numbered as most machines do it: the first threads of all cores, then
+    /// the second ones. Each socket is a NUMA node.
     pub fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
         let all = sockets * cores;
         let place = |cpu: u32| {

@@ -4,6 +4,7 @@ use crate::model::gpu::GpuShare;
 use crate::model::is_default;
 use crate::model::node::NodeParts;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An amount of each resource. Memory is in MB (2^20 bytes), as everywhere in Slurm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
@@ -64,6 +65,10 @@ pub struct Allocation {
     /// How much it has of each of them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_share: GpuShare,
+    /// The names of those that have one: numbers mean what a daemon counted, and names the same for
+    /// each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gpu_uuids: BTreeMap<u32, String>,
 }
 
 impl Allocation {
@@ -88,12 +93,18 @@ pub struct Usage {
     /// What was seen of its GPUs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu: GpuUsage,
+    /// If it ended by SIGKILL: how many processes the kernel ended for lack of memory on this host
+    /// meanwhile, whichever they were; with a cgroup, how many of its own. `None` if that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ooms: Option<u64>,
     /// What its tasks used, each for itself.
     #[serde(default, skip_serializing_if = "TaskUsage::is_unmeasured")]
     pub tasks: TaskUsage,
 }
 
-/// How busy GPUs were, and how much of their memory was used: all GPUs of a job or step together, over some readings.
+/// How busy GPUs were, and how much of their memory was used: all GPUs of a job or step together,
+/// over some readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuUsage {
@@ -192,6 +203,7 @@ impl Usage {
             user_us: self.user_us + other.user_us,
             system_us: self.system_us + other.system_us,
             gpu: self.gpu.merge(other.gpu),
+            host_ooms: self.host_ooms.max(other.host_ooms),
             tasks: self.tasks.merge(other.tasks),
         }
     }

@@ -1,20 +1,25 @@
 //! What queries answer: everything that is known of a job, step, partition or node at one moment.
 //!
-//! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it carries.
+//! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it
+//! carries.
 
 use crate::model::brief::BriefJob;
 use crate::model::cpu_use::CpusElsewhere;
+use crate::model::limit::Limit;
 use crate::model::node::{NodeReason, Outage};
 use crate::model::partition::Host;
 use crate::model::why::Blocker;
 use crate::model::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// A job record as queries see it, with what is worked out for them. Its fields are read as those of the job.
+/// A job record as queries see it, with what is worked out for them. Its fields are read as those
+/// of the job.
 ///
-/// The steps include the one that stands for the script. The reason of a pending job is why it waits now.
+/// The steps include the one that stands for the script. The reason of a pending job is why it
+/// waits now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobView {
     pub job: Job,
@@ -24,21 +29,23 @@ pub struct JobView {
     /// When the plan would start a pending job (`squeue --start`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<Timestamp>,
-    /// All that keeps a pending job from starting, where that is asked for; first what squeue shows.
+    /// All that keeps a pending job from starting, where that is asked for; first what squeue
+    /// shows.
     #[serde(default, skip_serializing_if = "is_default")]
     pub blockers: Vec<Blocker>,
     /// An earlier run, which was ended for a requeue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
-    /// Absolute paths, with their patterns filled in where the ids are known. `/dev/null` for input where none was
-    /// given. Empty for an allocation.
+    /// Absolute paths, with their patterns filled in where the ids are known. `/dev/null` for input
+    /// where none was given. Empty for an allocation.
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_out: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_err: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_in: String,
-    /// The job launches one process a rank, rather than its script (salloc: its command) once, as with Slurm.
+    /// The job launches one process a rank, rather than its script (salloc: its command) once, as
+    /// with Slurm.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batch_ranks: bool,
 }
@@ -87,7 +94,8 @@ impl Job {
     }
 }
 
-/// What has passed of the time between two readings of the wall clock, which has jumped by `stepped_us` in between.
+/// What has passed of the time between two readings of the wall clock, which has jumped by
+/// `stepped_us` in between.
 fn passed(from: Timestamp, until: Timestamp, stepped_us: i64, suspended_us: u64) -> Duration {
     let shown = until.0.saturating_sub(from.0).saturating_sub(stepped_us);
     Duration::from_micros(u64::try_from(shown).unwrap_or(0).saturating_sub(suspended_us))
@@ -119,6 +127,9 @@ pub struct NodeView {
     /// What of it no job gets, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// What some kind of jobs may have together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     pub daemon_start: Timestamp,
     /// Load of the last minute times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,
@@ -144,13 +155,32 @@ impl JobList {
         self
     }
 
+    /// The last part of an answer, with the jobs of the parts before it.
+    #[must_use]
+    pub fn after(mut self, earlier: Vec<JobView>) -> JobList {
+        let changed: BTreeSet<JobId> = std::mem::take(&mut self.changed).into_iter().collect();
+        let own = std::mem::replace(&mut self.jobs, earlier);
+        self.jobs.retain(|job| !changed.contains(&job.id));
+        self.jobs.extend(own);
+        if !changed.is_empty() {
+            self.jobs.sort_by_key(|job| job.id);
+        }
+        self
+    }
+
     /// An answer of this moment, without jobs.
     pub fn at(now: Timestamp) -> JobList {
-        JobList { jobs: Vec::new(), brief: Vec::new(), now, unknown: Vec::new() }
+        JobList {
+            jobs: Vec::new(),
+            brief: Vec::new(),
+            now,
+            unknown: Vec::new(),
+            changed: Vec::new(),
+        }
     }
 }
 
-/// The answer to a job query.
+/// The answer to a job query, or a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobList {
     pub jobs: Vec<JobView>,
@@ -162,4 +192,8 @@ pub struct JobList {
     /// Ids that were asked for and are not known.
     #[serde(default)]
     pub unknown: Vec<JobId>,
+    /// Records that have changed since their part of the answer was sent, or are gone. Those that
+    /// still belong to the answer are in this part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<JobId>,
 }

@@ -1,4 +1,5 @@
-//! What stands between a pending job and its start: the scheduler's own reasons, with their figures.
+//! What stands between a pending job and its start: the scheduler's own reasons, with their
+//! figures.
 //!
 //! Times are written as whole seconds since 1970, for whoever reads this as JSON.
 
@@ -84,8 +85,12 @@ pub struct Shortage {
     pub partition: String,
     pub needs: Tres,
     pub free: Tres,
-    /// Of what it needs, that of which too little is free. Nothing: there is room, and others go before it.
+    /// Of what it needs, that of which too little is free. Nothing: there is room, and others go
+    /// before it.
     pub lacks: Tres,
+    /// The CPUs that it needs by their numbers and that are not free, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks_cpus: Vec<u32>,
     /// The jobs that have to end for it, in the order in which they are expected to.
     pub holders: Vec<Holder>,
     /// Who comes first of those that wait for the same.
