@@ -1,0 +1,55 @@
+//! The window of an accounting query: `sacct -S`, `sacct -E` (sacct man page).
+
+use crate::model::Timestamp;
+use crate::parse::error::{SpecError, shown};
+use crate::parse::moment::{self, Toward};
+use crate::parse::suggest;
+use jiff::tz::TimeZone;
+
+/// The instant of `now`, `now-3600`, `now-2days`, `today`, `midnight`, `noon`,
+/// `HH:MM[:SS] [AM|PM]`, `MMDD[YY]`, `MM/DD[/YY]`, `MM.DD[.YY]`, `YYYY-MM-DD[THH:MM[:SS]]` or
+/// seconds since 1970.
+///
+/// A bare time is today's, also where that is still to come, and a day without a year is the latest
+/// such day. Where daylight saving makes a wall time ambiguous, the window is made the larger one:
+/// `is_end` says which end it is.
+///
+/// # Errors
+/// `Invalid time specification (pos=0): foo` (`sacct -S foo`).
+pub fn parse(
+    text: &str,
+    now: Timestamp,
+    tz: &TimeZone,
+    is_end: bool,
+) -> Result<Timestamp, SpecError> {
+    let toward = if is_end { Toward::PastEnd } else { Toward::PastStart };
+    moment::parse(text, now, tz, toward).map_err(|pos| {
+        SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text)))
+            .with_hint(suggest::hint(FORMS, text, moment::WORDS))
+    })
+}
+
+/// The forms, as an error tells them.
+const FORMS: &str = "now-2days, today, noon, 14:30, 12/31, 2026-12-31, 2026-12-31T23:59";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_time_is_refused_with_sacct_s_text() {
+        let error = parse("foo", Timestamp(0), &TimeZone::UTC, false).expect_err("foo");
+        assert_eq!(
+            (error.to_string().as_str(), error.exit_code()),
+            ("Invalid time specification (pos=0): foo", 1)
+        );
+    }
+
+    #[test]
+    fn a_window_begins_at_midnight_and_ends_now() {
+        let (now, tz) = (Timestamp::from_secs(1_800_000_000), TimeZone::UTC);
+        assert_eq!(parse("now", now, &tz, true), Ok(now));
+        assert_eq!(parse("now-1hour", now, &tz, false), Ok(Timestamp::from_secs(1_799_996_400)));
+        assert_eq!(parse("today", now, &tz, false), Ok(Timestamp::from_secs(1_799_971_200)));
+    }
+}

@@ -1,0 +1,66 @@
+//! The earliest start of a job: `--begin`, and `--deadline` in the same forms (sbatch man page).
+
+use crate::model::Timestamp;
+use crate::parse::error::SpecError;
+use crate::parse::moment::{self, Toward};
+use crate::parse::suggest;
+use jiff::tz::TimeZone;
+
+/// The instant of `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`,
+/// `tomorrow`, `noon`, `teatime`, `fika`, `elevenses`, `midnight`, `MMDD[YY]`, `MM/DD[/YY]`,
+/// `YYYY-MM-DD[THH:MM[:SS]]` or seconds since 1970.
+///
+/// A bare time is the next such time; days and weeks of `now+…` have 24 hours and 7 times 24, as in
+/// Slurm. Wall times that daylight saving skips are moved forward by the gap; of those that it
+/// repeats, the first is meant.
+///
+/// # Errors
+/// `Invalid --begin specification: …`, with the name of the `option`.
+pub fn parse_for(
+    text: &str,
+    option: &str,
+    now: Timestamp,
+    tz: &TimeZone,
+) -> Result<Timestamp, SpecError> {
+    moment::parse(text, now, tz, Toward::Future).map_err(|_| {
+        SpecError::invalid_option(option, text).with_hint(suggest::hint(FORMS, text, moment::WORDS))
+    })
+}
+
+/// The forms, as an error tells them.
+const FORMS: &str = "now+2hours, 16:00, tomorrow, noon, 16:00 tomorrow, 12/31, 2030-12-31T23:59";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
+        parse_for(text, "--begin", now, tz)
+    }
+
+    #[test]
+    fn begin_is_epoch_seconds_a_date_or_a_length_from_now() {
+        let (now, tz) = (Timestamp::from_secs(1_800_000_000), TimeZone::UTC);
+        for (text, secs) in [
+            ("1800000060", 1_800_000_060),
+            ("2027-02-01", 1_801_440_000),
+            ("2027-02-01T00:00:01", 1_801_440_001),
+            ("now+00:10:00", 1_800_000_600),
+        ] {
+            assert_eq!(parse(text, now, &tz), Ok(Timestamp::from_secs(secs)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_begin_is_refused_with_its_value() {
+        let error = parse("foo", Timestamp(0), &TimeZone::UTC).expect_err("foo");
+        assert_eq!(
+            (error.to_string().as_str(), error.exit_code()),
+            ("Invalid --begin specification: foo", 255)
+        );
+        let error = parse("tomorow", Timestamp(0), &TimeZone::UTC).expect_err("tomorow");
+        assert_eq!(error.hint, Some(format!("{FORMS}; did you mean tomorrow?")));
+        let error = parse_for("", "--deadline", Timestamp(0), &TimeZone::UTC).expect_err("empty");
+        assert_eq!(error.to_string(), "Invalid --deadline specification: ");
+    }
+}

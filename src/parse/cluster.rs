@@ -1,0 +1,44 @@
+//! Names of clusters: `--clusters`, `SLURM_CLUSTERS`.
+
+use crate::CLUSTER;
+use crate::parse::error::{SpecError, shown};
+
+/// The cluster that is meant: the one there is, by its name or by `all`.
+///
+/// # Errors
+/// `No cluster 'lab' known by database.` for any other name in the list: what is meant for another
+/// cluster must not be done to this one.
+pub fn parse(text: &str) -> Result<&'static str, SpecError> {
+    let is_this =
+        |name: &str| name.eq_ignore_ascii_case(CLUSTER) || name.eq_ignore_ascii_case("all");
+    let mut names = text.split(',').map(str::trim);
+    match names.find(|name| !is_this(name)) {
+        None => Ok(CLUSTER),
+        Some(other) => {
+            let text = format!("No cluster '{}' known by database.", shown(other));
+            Err(SpecError::usage(text)
+                .with_hint(format!("there is one cluster, {CLUSTER}: leave --clusters out")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_cluster_has_two_names() {
+        for text in ["slotd", "Slotd", "all", "slotd,all", " slotd "] {
+            assert_eq!(parse(text), Ok("slotd"), "{text}");
+        }
+    }
+
+    #[test]
+    fn any_other_cluster_is_refused_also_beside_the_one() {
+        for (text, other) in [("nosuch", "nosuch"), ("slotd,lab", "lab"), ("slotd,", ""), ("", "")]
+        {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("No cluster '{other}' known by database."));
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Features a job asks of the host: `--constraint="a&b"` (sbatch man page).
+
+use crate::model::Constraint;
+use crate::parse::error::{SpecError, shown};
+
+/// Parentheses nested deeper than this are refused.
+const MAX_DEPTH: usize = 32;
+
+/// The forms, as an error tells them.
+const FORMS: &str =
+    "features joined by & (all) or | (any), !FEATURE, and parentheses (gpu&!slow, gpu|(cpu&fast))";
+
+/// `a`, `a&b`, `a,b` (the same), `a|b`, `(a&b)|c`, `[a|b]`, `a*1`, `!a`. `&` and `,` bind more
+/// tightly than `|`. Square brackets ("all nodes alike") group on one host.
+///
+/// # Errors
+/// `Invalid feature specification: …`, as Slurm's controller refuses it.
+pub fn parse(text: &str) -> Result<Constraint, SpecError> {
+    let mut parser = Parser { text, pos: 0 };
+    parser.any(0).filter(|_| parser.peek().is_none()).ok_or_else(|| {
+        SpecError::submission(format!("Invalid feature specification: {}", shown(text)))
+            .with_hint(FORMS)
+    })
+}
+
+/// The same for `--prefer`.
+///
+/// # Errors
+/// `Invalid preferred feature specification: …`
+pub fn parse_preference(text: &str) -> Result<Constraint, SpecError> {
+    parse(text).map_err(|_| {
+        SpecError::submission(format!("Invalid preferred feature specification: {}", shown(text)))
+            .with_hint(FORMS)
+    })
+}
+
+impl TryFrom<String> for Constraint {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    pos: usize,
+}
+
+impl Parser<'_> {
+    /// The next character after blanks.
+    fn peek(&mut self) -> Option<char> {
+        let rest = &self.text[self.pos..];
+        let trimmed = rest.trim_start();
+        self.pos += rest.len() - trimmed.len();
+        trimmed.chars().next()
+    }
+
+    fn take(&mut self, wanted: &[char]) -> bool {
+        match self.peek() {
+            Some(c) if wanted.contains(&c) => {
+                self.pos += c.len_utf8();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn any(&mut self, depth: usize) -> Option<Constraint> {
+        let mut parts = Vec::new();
+        loop {
+            match self.all(depth)? {
+                Constraint::Any(inner) => parts.extend(inner),
+                part => parts.push(part),
+            }
+            if !self.take(&['|']) {
+                break;
+            }
+        }
+        Some(if parts.len() == 1 { parts.swap_remove(0) } else { Constraint::Any(parts) })
+    }
+
+    fn all(&mut self, depth: usize) -> Option<Constraint> {
+        let mut parts = Vec::new();
+        loop {
+            match self.one(depth)? {
+                Constraint::All(inner) => parts.extend(inner),
+                part => parts.push(part),
+            }
+            if !self.take(&['&', ',']) {
+                break;
+            }
+        }
+        Some(if parts.len() == 1 { parts.swap_remove(0) } else { Constraint::All(parts) })
+    }
+
+    fn one(&mut self, depth: usize) -> Option<Constraint> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        if self.take(&['!']) {
+            return Some(Constraint::Not(Box::new(self.one(depth + 1)?)));
+        }
+        for (open, close) in [('(', ')'), ('[', ']')] {
+            if self.take(&[open]) {
+                let inner = self.any(depth + 1)?;
+                return self.take(&[close]).then_some(inner);
+            }
+        }
+        self.peek()?;
+        let rest = &self.text[self.pos..];
+        let special = |c: char| c.is_whitespace() || c.is_control() || "&|,()[]!*".contains(c);
+        let name = &rest[..rest.find(special).unwrap_or(rest.len())];
+        if name.is_empty() {
+            return None;
+        }
+        self.pos += name.len();
+        let mut nodes = 1;
+        if self.take(&['*']) {
+            let rest = &self.text[self.pos..];
+            let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())];
+            nodes = digits.parse().ok().filter(|&nodes| nodes > 0)?;
+            self.pos += digits.len();
+        }
+        Some(Constraint::Feature { name: name.to_string(), nodes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn expressions_are_met_by_the_features_they_name() {
+        let host = ["cpu", "gpu", "avx512"];
+        for (text, met) in [
+            ("gpu", true),
+            ("gpu&cpu", true),
+            ("gpu,cpu", true),
+            ("gpu&tpu", false),
+            ("gpu,tpu", false),
+            ("gpu|tpu", true),
+            ("tpu|npu", false),
+            ("[tpu|gpu]", true),
+            ("(gpu&tpu)|cpu", true),
+            ("gpu&(tpu|npu)", false),
+            ("gpu|tpu&npu", true),
+            ("gpu*1", true),
+            ("gpu*2", false),
+            ("!tpu", true),
+            ("!gpu", false),
+            ("!(tpu&gpu)", true),
+            (" gpu & cpu ", true),
+            ("GPU", false),
+        ] {
+            assert_eq!(parse(text).map(|c| c.is_met(&host)), Ok(met), "{text}");
+        }
+        assert!(!parse("gpu").expect("a feature").is_met(&[] as &[&str]));
+    }
+
+    #[test]
+    fn malformed_expressions_are_refused_as_by_the_controller() {
+        for text in [
+            "", "&", "a&", "a||b", "(a", "a)", "[a|b", "[a|b)", "a*", "a*0", "a*x", "a b", "!",
+            "a,", "*2", "()",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("Invalid feature specification: {text}"));
+            assert!(error.submission);
+        }
+        assert!(parse(&"(".repeat(1_000_000)).is_err());
+        assert!(parse(&"!".repeat(1_000_000)).is_err());
+    }
+
+    fn constraint() -> impl Strategy<Value = Constraint> {
+        let feature = ("[a-z][a-z0-9_.=-]{0,6}", prop_oneof![Just(1u32), 2u32..9])
+            .prop_map(|(name, nodes)| Constraint::Feature { name, nodes });
+        feature.prop_recursive(4, 32, 4, |inner| {
+            let flat = |parts: Vec<Constraint>, any: bool| {
+                let mut all = Vec::new();
+                for part in parts {
+                    match part {
+                        Constraint::Any(inner) if any => all.extend(inner),
+                        Constraint::All(inner) if !any => all.extend(inner),
+                        part => all.push(part),
+                    }
+                }
+                if any { Constraint::Any(all) } else { Constraint::All(all) }
+            };
+            prop_oneof![
+                inner.clone().prop_map(|part| Constraint::Not(Box::new(part))),
+                prop::collection::vec(inner.clone(), 2..4).prop_map(move |parts| flat(parts, true)),
+                prop::collection::vec(inner, 2..4).prop_map(move |parts| flat(parts, false)),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_expression_reads_back(constraint in constraint()) {
+            prop_assert_eq!(parse(&constraint.to_string()), Ok(constraint));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "[ab&|,()\\[\\]!*0-9 ]{0,40}|.*") {
+            if let Ok(constraint) = parse(&text) {
+                prop_assert_eq!(parse(&constraint.to_string()), Ok(constraint));
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! CPU binding of tasks: `--cpu-bind=verbose,map_cpu:0,2` (srun man page).
+
+use crate::model::binding::{CpuBind, Repeated};
+use crate::parse::error::{SpecError, shown};
+use crate::parse::suggest;
+
+/// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
+const MAX_CPU: u32 = 65_535;
+
+/// The kinds that are a word alone.
+const NAMES: [&str; 7] = ["none", "threads", "cores", "sockets", "ldoms", "rank", "rank_ldom"];
+
+/// The forms, as an error tells them.
+pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldoms, rank, rank_ldom, map_cpu:CPU,..., \
+     mask_cpu:MASK,..., map_ldom:NODE,... or mask_ldom:MASK,...";
+
+/// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
+///
+/// `q[uiet]` and `v[erbose]` may stand beside one of `none`/`no`, `threads`, `cores`, `sockets`,
+/// `ldoms`, `rank`, `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>`
+/// (hexadecimal), or `map_ldom:` and `mask_ldom:` for NUMA nodes; `0*3` repeats.
+///
+/// # Errors
+/// `unrecognized --cpu-bind argument "…"` with exit code 1 for anything else, two kinds at once,
+/// and CPU numbers above [`MAX_CPU`].
+pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
+    let unrecognized = || {
+        let word = text.split(',').find(|word| read(word).is_none()).unwrap_or_default();
+        SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)))
+            .with_hint(suggest::hint(FORMS, word, NAMES))
+    };
+    read(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
+}
+
+impl TryFrom<String> for CpuBind {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
+}
+
+/// Whether `verbose` was asked for, in a text that [`parse`] accepts.
+pub fn wants_report(text: &str) -> bool {
+    read(text).is_some_and(|(_, verbose)| verbose)
+}
+
+fn read(text: &str) -> Option<(CpuBind, bool)> {
+    let (mut bind, mut verbose) = (CpuBind::Auto, false);
+    let mut words = text.split(',').peekable();
+    while let Some(word) = words.next() {
+        let lower = word.to_ascii_lowercase();
+        let kind = match lower.as_str() {
+            "v" | "verbose" => {
+                verbose = true;
+                continue;
+            }
+            "q" | "quiet" => {
+                verbose = false;
+                continue;
+            }
+            "none" | "no" => CpuBind::None,
+            "threads" | "thread" => CpuBind::Threads,
+            "cores" | "core" => CpuBind::Cores,
+            "sockets" | "socket" => CpuBind::Sockets,
+            "ldoms" | "ldom" => CpuBind::Ldoms,
+            "rank" => CpuBind::Rank,
+            "rank_ldom" => CpuBind::RankLdom,
+            _ => {
+                let (name, first) = lower.split_once(':')?;
+                let mut items = vec![first.to_string()];
+                while let Some(item) = words.next_if(|item| is_item(item)) {
+                    items.push(item.to_ascii_lowercase());
+                }
+                match name {
+                    "map_cpu" => CpuBind::MapCpu(list(&items, number)?),
+                    "mask_cpu" => CpuBind::MaskCpu(list(&items, mask)?),
+                    "map_ldom" => CpuBind::MapLdom(list(&items, number)?),
+                    "mask_ldom" => CpuBind::MaskLdom(list(&items, mask)?),
+                    _ => return None,
+                }
+            }
+        };
+        if bind != CpuBind::Auto {
+            return None;
+        }
+        bind = kind;
+    }
+    Some((bind, verbose))
+}
+
+/// Whether a word continues a list; no name of a kind is made of hexadecimal digits alone.
+pub(super) fn is_item(word: &str) -> bool {
+    let value = word.split_once('*').map_or(word, |(value, _)| value);
+    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+pub(super) fn list<T>(
+    items: &[String],
+    value: impl Fn(&str) -> Option<T>,
+) -> Option<Vec<Repeated<T>>> {
+    items
+        .iter()
+        .map(|item| {
+            let (text, times) = match item.split_once('*') {
+                Some((text, times)) => (text, decimal(times).filter(|&times| times > 0)?),
+                None => (item.as_str(), 1),
+            };
+            Some(Repeated { value: value(text)?, times })
+        })
+        .collect()
+}
+
+fn decimal(text: &str) -> Option<u32> {
+    if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+pub(super) fn number(text: &str) -> Option<u32> {
+    let cpu = match text.strip_prefix("0x") {
+        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            u32::from_str_radix(hex, 16).ok()
+        }
+        Some(_) => None,
+        None => decimal(text),
+    };
+    cpu.filter(|&cpu| cpu <= MAX_CPU)
+}
+
+/// The CPUs of a hexadecimal mask, ascending; at least one.
+pub(super) fn mask(text: &str) -> Option<Vec<u32>> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let significant = digits.trim_start_matches('0');
+    if digits.is_empty() || significant.len() as u64 * 4 > u64::from(MAX_CPU) + 1 {
+        return None;
+    }
+    let mut cpus = Vec::new();
+    for (base, digit) in (0u32..).step_by(4).zip(significant.chars().rev()) {
+        let digit = digit.to_digit(16)?;
+        cpus.extend((0..4).filter(|bit| digit >> bit & 1 == 1).map(|bit| base + bit));
+    }
+    if cpus.is_empty() { None } else { Some(cpus) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::binding::Bound;
+    use crate::model::binding::element_for;
+    use proptest::prelude::*;
+
+    fn once<T: Clone>(values: &[T]) -> Vec<Repeated<T>> {
+        values.iter().map(|value| Repeated { value: value.clone(), times: 1 }).collect()
+    }
+
+    #[test]
+    fn every_kind_is_read() {
+        for (text, bind) in [
+            ("none", CpuBind::None),
+            ("no", CpuBind::None),
+            ("threads", CpuBind::Threads),
+            ("cores", CpuBind::Cores),
+            ("sockets", CpuBind::Sockets),
+            ("ldoms", CpuBind::Ldoms),
+            ("rank", CpuBind::Rank),
+            ("rank_ldom", CpuBind::RankLdom),
+            ("q", CpuBind::Auto),
+            ("verbose", CpuBind::Auto),
+            ("verbose,cores", CpuBind::Cores),
+            ("Quiet,Rank", CpuBind::Rank),
+            ("map_cpu:0,2", CpuBind::MapCpu(once(&[0, 2]))),
+            ("v,map_cpu:0x1,10", CpuBind::MapCpu(once(&[1, 10]))),
+            ("map_cpu:0,2,verbose", CpuBind::MapCpu(once(&[0, 2]))),
+            (
+                "map_cpu:0,2*3",
+                CpuBind::MapCpu(vec![
+                    Repeated { value: 0, times: 1 },
+                    Repeated { value: 2, times: 3 },
+                ]),
+            ),
+            ("mask_cpu:0x3,C", CpuBind::MaskCpu(once(&[vec![0, 1], vec![2, 3]]))),
+            (
+                "mask_cpu:0x1,e0,ff",
+                CpuBind::MaskCpu(once(&[vec![0], vec![5, 6, 7], (0..8).collect()])),
+            ),
+        ] {
+            assert_eq!(parse(text), Ok(bind), "{text}");
+        }
+        assert!(wants_report("v,cores") && wants_report("cores,verbose"));
+        assert!(!wants_report("cores") && !wants_report("v,q") && !wants_report("foo"));
+    }
+
+    #[test]
+    fn tasks_are_told_of_their_binding() {
+        const UNBOUND: Bound<'_> = Bound { tasks: &[], host: &[] };
+        for (text, all, list, kind, said) in [
+            ("map_cpu:0,1", "quiet,map_cpu:0,1", "0,1", "map_cpu:", "quiet"),
+            ("mask_cpu:1,0x2", "quiet,mask_cpu:1,2", "1,2", "mask_cpu:", "quiet"),
+            ("map_cpu:0*2,1", "quiet,map_cpu:0,0,1", "0,0,1", "map_cpu:", "quiet"),
+            ("cores", "quiet,cores", "", "cores", "quiet"),
+            ("v,none", "verbose,none", "", "none", "verbose"),
+            ("rank_ldom", "quiet,rank_ldom", "", "rank_ldom", "quiet"),
+            ("verbose", "verbose", "", "", "verbose"),
+        ] {
+            let told = parse(text).unwrap().variables(wants_report(text), &UNBOUND);
+            assert_eq!(
+                told.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
+                [all, list, kind, said],
+                "{text}"
+            );
+            assert!(parse(all).is_ok(), "{all} is read again by srun in the task");
+        }
+        assert!(parse("quiet").unwrap().variables(false, &UNBOUND).is_empty());
+    }
+
+    #[test]
+    fn malformed_bindings_are_refused_with_their_value() {
+        for text in [
+            "",
+            "foo",
+            "cores,threads",
+            "map_cpu",
+            "map_cpu:",
+            "map_cpu:a",
+            "map_cpu:-1",
+            "map_cpu:0,,1",
+            "map_cpu:65536",
+            "map_cpu:0*0",
+            "map_cpu:0*x",
+            "map_cpu:4294967296",
+            "mask_cpu:",
+            "mask_cpu:0x",
+            "mask_cpu:0",
+            "mask_cpu:xyz",
+            "map_ldom:x",
+            "cores,",
+            "map_cpu:0*4294967296",
+            "map_cpu:0x",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("unrecognized --cpu-bind argument \"{text}\""));
+            assert!(!error.usage);
+        }
+        assert!(parse(&format!("mask_cpu:0x{}", "f".repeat(1_000_000))).is_err());
+    }
+
+    #[test]
+    fn a_list_begins_anew_at_its_end() {
+        let CpuBind::MapCpu(list) = parse("map_cpu:7,2*3").expect("a list") else {
+            panic!("no list")
+        };
+        let cpus: Vec<Option<u32>> = (0..9).map(|task| element_for(&list, task).copied()).collect();
+        assert_eq!(cpus, [7, 2, 2, 2, 7, 2, 2, 2, 7].map(Some));
+        let CpuBind::MapCpu(list) = parse("map_cpu:0*4000000000,1*4000000000").expect("a list")
+        else {
+            panic!("no list")
+        };
+        assert_eq!(element_for(&list, u32::MAX), Some(&1));
+        assert_eq!(element_for::<u32>(&[], 3), None);
+    }
+
+    fn bind() -> impl Strategy<Value = CpuBind> {
+        let times = || prop_oneof![3 => Just(1u32), 1 => 2..=u32::MAX];
+        let map = prop::collection::vec((0..=MAX_CPU, times()), 1..6).prop_map(|list| {
+            CpuBind::MapCpu(
+                list.into_iter().map(|(value, times)| Repeated { value, times }).collect(),
+            )
+        });
+        let mask =
+            prop::collection::vec((prop::collection::btree_set(0u32..300, 1..9), times()), 1..4)
+                .prop_map(|list| {
+                    CpuBind::MaskCpu(
+                        list.into_iter()
+                            .map(|(cpus, times)| Repeated {
+                                value: cpus.into_iter().collect(),
+                                times,
+                            })
+                            .collect(),
+                    )
+                });
+        let of_ldoms = (map.clone(), mask.clone(), any::<bool>()).prop_map(|both| match both {
+            (CpuBind::MapCpu(list), _, true) => CpuBind::MapLdom(list),
+            (_, CpuBind::MaskCpu(list), _) => CpuBind::MaskLdom(list),
+            (other, ..) => other,
+        });
+        prop_oneof![
+            of_ldoms,
+            prop::sample::select(vec![
+                CpuBind::Auto,
+                CpuBind::None,
+                CpuBind::Threads,
+                CpuBind::Cores,
+                CpuBind::Sockets,
+                CpuBind::Ldoms,
+                CpuBind::Rank,
+                CpuBind::RankLdom,
+            ]),
+            map,
+            mask,
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_binding_reads_back(bind in bind()) {
+            prop_assert_eq!(parse(&bind.to_string()), Ok(bind.clone()));
+            prop_assert_eq!(parse(&format!("verbose,{bind}")), Ok(bind));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "(map_cpu:|mask_cpu:|cores|verbose|0x|[0-9a-f,*]){0,12}|.*") {
+            let _ = parse(&text);
+            let _ = wants_report(&text);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How tasks are dealt out: `--distribution=block:cyclic`, `plane=4`, `*:block,NoPack` (srun man
+//! page).
+
+use crate::model::placement::{Dealing, Distribution, Spread};
+use crate::parse::error::SpecError;
+use crate::parse::suggest;
+
+const FORMS: &str = "block, cyclic, plane=SIZE or *; then :block, :cyclic, :fcyclic or :* for sockets, the same for cores, \
+     and ,Pack or ,NoPack";
+
+/// What `text` asks for. `plane` alone has its size from SLURM_DIST_PLANESIZE.
+///
+/// # Errors
+/// `Invalid --distribution specification: …` with exit code 255, also for `arbitrary`, which needs
+/// several nodes.
+pub fn parse(text: &str) -> Result<Distribution, SpecError> {
+    let words = ["block", "cyclic", "fcyclic", "plane", "pack", "nopack"];
+    let unknown = || text.split([',', ':']).find(|word| !words.contains(word)).unwrap_or_default();
+    read(&text.to_ascii_lowercase()).ok_or_else(|| {
+        SpecError::invalid_option("--distribution", text).with_hint(suggest::hint(
+            FORMS,
+            unknown(),
+            words,
+        ))
+    })
+}
+
+impl TryFrom<String> for Distribution {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
+}
+
+fn read(text: &str) -> Option<Distribution> {
+    let (how, packs) = match text.split_once(',') {
+        None if text == "pack" => ("*", Some(true)),
+        None if text == "nopack" => ("*", Some(false)),
+        None => (text, None),
+        Some((how, "pack")) => (how, Some(true)),
+        Some((how, "nopack")) => (how, Some(false)),
+        Some(_) => return None,
+    };
+    let mut words = how.split(':');
+    let nodes = match words.next()? {
+        "*" => Spread::Default,
+        "block" => Spread::Block,
+        "cyclic" => Spread::Cyclic,
+        "plane" => Spread::Plane(None),
+        plane => Spread::Plane(Some(
+            plane.strip_prefix("plane=")?.parse().ok().filter(|size| *size > 0)?,
+        )),
+    };
+    let mut dealing = || match words.next() {
+        None | Some("*") => Some(None),
+        Some("block") => Some(Some(Dealing::Block)),
+        Some("cyclic") => Some(Some(Dealing::Cyclic)),
+        Some("fcyclic") => Some(Some(Dealing::Fcyclic)),
+        Some(_) => None,
+    };
+    let (sockets, cores) = (dealing()?, dealing()?);
+    // Of a plane nothing more can be said.
+    let is_whole = words.next().is_none()
+        && (!matches!(nodes, Spread::Plane(_)) || (sockets, cores) == (None, None));
+    is_whole.then_some(Distribution { nodes, sockets, cores, packs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nonsense_is_refused_with_its_value() {
+        for text in [
+            "",
+            "nonsense",
+            "block:foo",
+            "fcyclic",
+            "plane=x",
+            "plane=0",
+            "block,foo",
+            "block:a:b:c",
+            "arbitrary",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(
+                error.to_string().starts_with("Invalid --distribution specification"),
+                "{text}: {error}"
+            );
+            assert_eq!(error.exit_code(), 255);
+        }
+    }
+
+    #[test]
+    fn what_slurm_takes_is_read() {
+        for (text, printed) in [
+            ("BLOCK", "block"),
+            ("block:*", "block"),
+            ("cyclic:cyclic", "cyclic:cyclic"),
+            ("block:fcyclic:cyclic", "block:fcyclic:cyclic"),
+            ("Pack", "*,pack"),
+            ("block,NoPack", "block,nopack"),
+            ("plane=2", "plane=2"),
+            ("*:block", "*:block"),
+        ] {
+            assert_eq!(parse(text).map(|read| read.to_string()), Ok(printed.to_owned()), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_distribution_reads_back(
+            nodes in prop_oneof![
+                Just(Spread::Default), Just(Spread::Block), Just(Spread::Cyclic), Just(Spread::Plane(None)),
+                (1..=u32::MAX).prop_map(|size| Spread::Plane(Some(size))),
+            ],
+            dealt in prop::array::uniform2(prop::option::of(prop::sample::select(
+                vec![Dealing::Block, Dealing::Cyclic, Dealing::Fcyclic],
+            ))),
+            packs in prop::option::of(any::<bool>()),
+        ) {
+            let is_plane = matches!(nodes, Spread::Plane(_));
+            let [sockets, cores] = if is_plane { [None, None] } else { dealt };
+            let distribution = Distribution { nodes, sockets, cores, packs };
+            prop_assert_eq!(parse(&distribution.to_string()), Ok(distribution));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "(block|cyclic|plane=|:|,|[*]|[0-9]){0,8}|.*") {
+            let _ = parse(&text);
+        }
+    }
+}

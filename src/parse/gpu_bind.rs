@@ -1,0 +1,139 @@
+//! GPU binding of tasks: `--gpu-bind=single:2`, `map_gpu:0,1` (srun man page).
+
+use crate::model::binding::GpuBind;
+use crate::parse::error::{SpecError, shown};
+
+/// A list may repeat its elements (`0*1000`): this many are told apart.
+const MAX_ITEMS: usize = 65_536;
+
+/// What `text` asks for. `verbose` may stand before it; `closest` is what one host does anyhow.
+///
+/// # Errors
+/// `Invalid --gpu-bind argument: gpu:…` with exit code 255.
+pub fn parse(text: &str) -> Result<GpuBind, SpecError> {
+    read(text).ok_or_else(|| {
+        SpecError::usage(format!("Invalid --gpu-bind argument: gpu:{}", shown(text)))
+    })
+}
+
+impl TryFrom<String> for GpuBind {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
+}
+
+fn read(text: &str) -> Option<GpuBind> {
+    let lower = text.to_ascii_lowercase();
+    let kind =
+        ["verbose,", "v,"].into_iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
+    let count = |value: &str| value.parse::<u32>().ok().filter(|n| *n > 0);
+    Some(match kind.split_once(':') {
+        None => match kind {
+            "verbose" | "v" | "closest" => GpuBind::Auto,
+            "none" | "no" => GpuBind::None,
+            "single" => GpuBind::Single(1),
+            _ => return None,
+        },
+        Some(("single", value)) => GpuBind::Single(count(value)?),
+        Some(("per_task", value)) => GpuBind::PerTask(count(value)?),
+        Some(("map_gpu", value)) => GpuBind::Map(list(value, |item| item.parse().ok())?),
+        Some(("mask_gpu", value)) => GpuBind::Mask(list(value, |item| {
+            let digits = item.strip_prefix("0x").unwrap_or(item);
+            u64::from_str_radix(digits, 16).ok().filter(|mask| *mask > 0)
+        })?),
+        Some(_) => return None,
+    })
+}
+
+fn list<T: Copy>(text: &str, value: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    let mut items = Vec::new();
+    for item in text.split(',') {
+        let (item, times) = match item.split_once('*') {
+            Some((item, times)) => (item, times.parse::<usize>().ok().filter(|n| *n > 0)?),
+            None => (item, 1),
+        };
+        if items.len() + times > MAX_ITEMS {
+            return None;
+        }
+        items.extend(std::iter::repeat_n(value(item)?, times));
+    }
+    Some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str, gpus: &[u32], tasks: u32) -> Vec<Option<Vec<u32>>> {
+        let bind = parse(text).unwrap();
+        (0..tasks).map(|rank| bind.gpus_of(None, gpus, rank)).collect()
+    }
+
+    #[test]
+    fn single_gives_each_task_one_and_shares_it() {
+        assert_eq!(seen("single:1", &[4, 7], 3), [Some(vec![4]), Some(vec![7]), Some(vec![4])]);
+        assert_eq!(seen("single:2", &[4, 7], 3), [Some(vec![4]), Some(vec![4]), Some(vec![7])]);
+    }
+
+    #[test]
+    fn a_map_counts_places_in_the_step_and_begins_anew() {
+        assert_eq!(seen("map_gpu:1,0", &[4, 7], 3), [Some(vec![7]), Some(vec![4]), Some(vec![7])]);
+        assert_eq!(
+            seen("map_gpu:0*2,1", &[4, 7], 3),
+            [Some(vec![4]), Some(vec![4]), Some(vec![7])]
+        );
+        assert_eq!(seen("mask_gpu:0x3,2", &[4, 7], 2), [Some(vec![4, 7]), Some(vec![7])]);
+    }
+
+    #[test]
+    fn a_place_beyond_the_step_is_found_where_a_task_uses_it() {
+        let outside = |text: &str, gpus, tasks| parse(text).unwrap().outside(gpus, tasks);
+        assert_eq!((outside("map_gpu:0,2", 2, 2), outside("map_gpu:0,2", 2, 1)), (Some(2), None));
+        assert_eq!(
+            (outside("mask_gpu:0x1,0x4", 2, 2), outside("mask_gpu:3", 2, 4)),
+            (Some(2), None)
+        );
+        assert_eq!((outside("map_gpu:9", 0, 1), outside("single:1", 1, 4)), (None, None));
+    }
+
+    #[test]
+    fn tasks_begin_anew_where_the_step_has_fewer_gpus() {
+        assert_eq!(seen("per_task:1", &[4], 2), [Some(vec![4]), Some(vec![4])]);
+        assert_eq!(seen("single:1", &[], 1), [None]);
+    }
+
+    #[test]
+    fn nothing_said_goes_by_what_was_asked_for() {
+        let of = |text: &str, each| parse(text).unwrap().gpus_of(each, &[1, 3, 5, 7], 1);
+        assert_eq!(of("closest", Some(2)), Some(vec![5, 7]));
+        assert_eq!(of("closest", None), None);
+        assert_eq!(of("verbose,none", Some(2)), None);
+    }
+
+    #[test]
+    fn a_printed_binding_reads_back() {
+        for text in ["closest", "none", "single:3", "per_task:2", "map_gpu:0*2,1", "mask_gpu:0x3,c"]
+        {
+            let bind = parse(text).unwrap();
+            assert_eq!(parse(&bind.to_string()), Ok(bind), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_binding_is_refused() {
+        for text in [
+            "",
+            "single:0",
+            "single:x",
+            "map_gpu:",
+            "map_gpu:1*0",
+            "mask_gpu:0",
+            "slice:1",
+            "0*99999999",
+        ] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+}

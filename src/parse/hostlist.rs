@@ -1,0 +1,176 @@
+//! Lists of host names: `n[1-3,5],m` (`scontrol show hostnames`, `-w`).
+
+use crate::model::HostList;
+use crate::parse::error::{SpecError, shown};
+
+/// The most names that a list may stand for.
+const MAX_HOSTS: usize = 65_536;
+
+/// The longest name; DNS has the same bound.
+const MAX_NAME_LEN: usize = 255;
+
+/// Every name that the list stands for, in its order, repeats kept. Leading zeros are kept:
+/// `m[01-02]`.
+///
+/// # Errors
+/// `Invalid hostlist: n[1-3]x`: as in Slurm, nothing may follow the last bracket of a name. Also
+/// for more than [`MAX_HOSTS`] names.
+pub fn expand(text: &str) -> Result<Vec<String>, SpecError> {
+    hosts(text).ok_or_else(|| SpecError::value(format!("Invalid hostlist: {}", shown(text))))
+}
+
+/// The list as a value, as [`expand`] reads it.
+///
+/// # Errors
+/// As [`expand`].
+pub fn parse(text: &str) -> Result<HostList, SpecError> {
+    expand(text).map(HostList::new)
+}
+
+impl TryFrom<String> for HostList {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
+}
+
+fn hosts(text: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for (element, _) in
+        crate::parse::ids::split_outside_brackets(text, |c| c == ',' || c.is_whitespace())
+    {
+        if element.is_empty() {
+            continue;
+        }
+        let mut names = vec![String::new()];
+        let mut rest = element;
+        while let Some((before, after)) = rest.split_once('[') {
+            let (list, after) = after.split_once(']')?;
+            let numbers = numbers(list)?;
+            if before.contains(']') || names.first()?.len() + before.len() > MAX_NAME_LEN {
+                return None;
+            }
+            if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
+                return None;
+            }
+            names = names
+                .iter()
+                .flat_map(|name| {
+                    numbers.iter().map(move |number| format!("{name}{before}{number}"))
+                })
+                .collect();
+            if after.is_empty() {
+                rest = "";
+                break;
+            }
+            if !after.contains('[') {
+                return None;
+            }
+            rest = after;
+        }
+        if rest.len() > MAX_NAME_LEN
+            || rest.contains([']', '['])
+            || element.chars().any(char::is_control)
+        {
+            return None;
+        }
+        names.iter_mut().for_each(|name| name.push_str(rest));
+        all.append(&mut names);
+        if all.len() > MAX_HOSTS {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// The numbers of `1-3,07`, each as wide as it was written.
+fn numbers(list: &str) -> Option<Vec<String>> {
+    let mut numbers = Vec::new();
+    for element in list.split(',') {
+        let (first, last) = element.split_once('-').unwrap_or((element, element));
+        let (low, high) = (number(first)?, number(last)?);
+        if low > high || high - low >= MAX_HOSTS as u64 {
+            return None;
+        }
+        let width = first.len();
+        numbers.extend((low..=high).map(|n| format!("{n:0width$}")));
+        if numbers.len() > MAX_HOSTS {
+            return None;
+        }
+    }
+    Some(numbers)
+}
+
+fn number(text: &str) -> Option<u64> {
+    // No host is numbered with more digits, and a width is copied into each name.
+    let good = (1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    if good { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn brackets_are_expanded_in_order() {
+        for (text, names) in [
+            ("n[1-3,7],m[01-02]", vec!["n1", "n2", "n3", "n7", "m01", "m02"]),
+            ("vm", vec!["vm"]),
+            ("a,b c", vec!["a", "b", "c"]),
+            ("r[0-1]n[2-3]", vec!["r0n2", "r0n3", "r1n2", "r1n3"]),
+            ("n[08-10]", vec!["n08", "n09", "n10"]),
+            ("n[1,1]", vec!["n1", "n1"]),
+            ("", vec![]),
+        ] {
+            assert_eq!(expand(text), Ok(names.iter().map(|n| n.to_string()).collect()), "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_and_endless_lists_are_refused() {
+        for text in [
+            "n[1-3]x",
+            "][5]",
+            "a]b[1]",
+            "n[1-3",
+            "n1]",
+            "n[]",
+            "n[3-1]",
+            "n[a-b]",
+            "n[1-]",
+            "n[0-4294967295]",
+            "n[1-1000][1-1000]",
+            "n[1-60000],m[1-60000]",
+            "n[0000000000000000001]",
+            "n[1]]",
+            "n[[1]]",
+        ] {
+            assert_eq!(
+                expand(text).map_err(|e| e.to_string()),
+                Err(format!("Invalid hostlist: {text}"))
+            );
+        }
+        assert!(expand(&format!("{}[1-60000]", "n".repeat(100_000))).is_err());
+        assert!(expand(&"n[1-60000]".repeat(100)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn plain_names_are_kept(names in prop::collection::vec("[a-z][a-z0-9.-]{0,9}", 0..6)) {
+            prop_assert_eq!(expand(&names.join(",")), Ok(names));
+        }
+
+        #[test]
+        fn a_range_has_each_number_once(first in 0u32..9999, more in 0u32..99) {
+            let names = expand(&format!("n[{first}-{}]", first + more));
+            prop_assert_eq!(names, Ok((first..=first + more).map(|i| format!("n{i}")).collect()));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "[n0-9,\\[\\]\\-]{0,30}|.*") {
+            let _ = expand(&text);
+        }
+    }
+}

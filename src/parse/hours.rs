@@ -1,0 +1,133 @@
+//! The hours of a day at which a partition starts jobs: `allowed_hours` of `slotd.toml`.
+
+use crate::model::Timestamp;
+use crate::model::partition::Hours;
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
+
+const MINUTES_OF_DAY: u16 = 24 * 60;
+
+/// `18:00-08:00`, also over midnight. `None`: it makes no sense.
+pub fn parse(text: &str) -> Option<Hours> {
+    let minute = |text: &str| -> Option<u16> {
+        let (hours, minutes) = text.trim().split_once(':')?;
+        let digits =
+            |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        let (hours, minutes): (u16, u16) = (
+            hours.parse().ok().filter(|_| digits(hours))?,
+            minutes.parse().ok().filter(|_| minutes.len() == 2)?,
+        );
+        (minutes < 60 && hours * 60 + minutes <= MINUTES_OF_DAY)
+            .then_some((hours * 60 + minutes) % MINUTES_OF_DAY)
+    };
+    let (from, until) = text.split_once('-')?;
+    let hours = Hours { from: minute(from)?, until: minute(until)? };
+    (hours.from != hours.until).then_some(hours)
+}
+
+/// The clock on the wall, by which the hours go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl Default for Zone {
+    fn default() -> Self {
+        Zone(TimeZone::UTC)
+    }
+}
+
+impl From<TimeZone> for Zone {
+    fn from(zone: TimeZone) -> Self {
+        Zone(zone)
+    }
+}
+
+impl Zone {
+    /// Whether it is one of these hours.
+    pub fn is_within(&self, hours: Hours, now: Timestamp) -> bool {
+        let Some(now) = self.at(now) else { return true };
+        let minute =
+            u16::try_from(i32::from(now.hour()) * 60 + i32::from(now.minute())).unwrap_or(0);
+        if hours.from < hours.until {
+            (hours.from..hours.until).contains(&minute)
+        } else {
+            minute >= hours.from || minute < hours.until
+        }
+    }
+
+    /// When these hours begin next.
+    pub fn next_begin(&self, hours: Hours, now: Timestamp) -> Option<Timestamp> {
+        let present = self.at(now)?;
+        let clock = Time::new((hours.from / 60) as i8, (hours.from % 60) as i8, 0, 0).ok()?;
+        [present.date(), present.date().tomorrow().ok()?].into_iter().find_map(|day| {
+            let begin = self.0.to_ambiguous_zoned(day.to_datetime(clock)).compatible().ok()?;
+            Some(Timestamp::from_secs(begin.timestamp().as_second())).filter(|begin| *begin > now)
+        })
+    }
+
+    /// A moment in words: the time alone where it is today.
+    pub fn tell(&self, moment: Timestamp, now: Timestamp) -> Option<String> {
+        let (then, today) = (self.at(moment)?, self.at(now)?.date());
+        let form = if then.date() == today { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+        Some(then.strftime(form).to_string())
+    }
+
+    fn at(&self, now: Timestamp) -> Option<jiff::Zoned> {
+        Some(jiff::Timestamp::from_second(now.as_secs()).ok()?.to_zoned(self.0.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn hours_may_go_over_midnight() {
+        let (zone, day) = (Zone::default(), 1_800_000_000 - 1_800_000_000 % 86_400);
+        let at = |hour: i64, minute: i64| Timestamp::from_secs(day + hour * 3600 + minute * 60);
+        let night = parse("18:00-08:00").unwrap();
+        let within = |hours, hour, minute| zone.is_within(hours, at(hour, minute));
+        assert_eq!(
+            [within(night, 17, 59), within(night, 18, 0), within(night, 0, 0)],
+            [false, true, true]
+        );
+        assert_eq!([within(night, 7, 59), within(night, 8, 0)], [true, false]);
+        assert_eq!(zone.next_begin(night, at(9, 0)), Some(at(18, 0)));
+        assert_eq!(zone.next_begin(night, at(18, 0)), Some(at(42, 0)));
+        let noon = parse("9:30-24:00").unwrap();
+        assert_eq!(
+            [within(noon, 9, 29), within(noon, 23, 59), within(noon, 0, 0)],
+            [false, true, false]
+        );
+    }
+
+    #[test]
+    fn hours_that_make_no_sense_are_refused() {
+        for text in [
+            "",
+            "18:00",
+            "18-8",
+            "8:00-8:00",
+            "25:00-8:00",
+            "18:60-8:00",
+            "24:01-8:00",
+            "18:0-8:00",
+            "a:00-b:00",
+        ] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(from in 0..MINUTES_OF_DAY, until in 0..MINUTES_OF_DAY) {
+            let hours = Hours { from, until };
+            prop_assert_eq!(parse(&hours.to_string()), Some(hours).filter(|_| from != until));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,20}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Memory binding of tasks: `--mem-bind=prefer,local`, `map_mem:0,1` (srun man page).
+
+use crate::model::placement::{MemBind, MemNodes};
+use crate::parse::cpu_bind::{is_item, list, mask, number};
+use crate::parse::error::{SpecError, shown};
+use crate::parse::suggest;
+
+const NAMES: [&str; 8] = ["none", "local", "rank", "prefer", "sort", "nosort", "quiet", "verbose"];
+
+/// The forms, as an error tells them.
+const FORMS: &str = "[quiet|verbose,][prefer,][sort|nosort,] and none, local, rank, map_mem:NODE,... or mask_mem:MASK,...";
+
+/// The binding that `text` asks for. Of several kinds the last one counts, as in Slurm.
+///
+/// # Errors
+/// `unrecognized --mem-bind argument "…"` with exit code 255.
+pub fn parse(text: &str) -> Result<MemBind, SpecError> {
+    let unrecognized = || {
+        let word = text.split(',').find(|word| !NAMES.contains(word)).unwrap_or_default();
+        SpecError::usage(format!("unrecognized --mem-bind argument \"{}\"", shown(text)))
+            .with_hint(suggest::hint(FORMS, word, NAMES))
+    };
+    read(&text.to_ascii_lowercase()).ok_or_else(unrecognized)
+}
+
+impl TryFrom<String> for MemBind {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
+}
+
+fn read(text: &str) -> Option<MemBind> {
+    let mut bind = MemBind::default();
+    let mut words = text.split(',').peekable();
+    while let Some(word) = words.next() {
+        match word {
+            "v" | "verbose" => bind.reports = true,
+            "q" | "quiet" => bind.reports = false,
+            "p" | "prefer" => bind.prefers = true,
+            "sort" => bind.sorts = Some(true),
+            "nosort" => bind.sorts = Some(false),
+            "no" | "none" => bind.nodes = MemNodes::None,
+            "local" => bind.nodes = MemNodes::Local,
+            "rank" => bind.nodes = MemNodes::Rank,
+            _ => {
+                let (name, first) = word.split_once(':')?;
+                let mut items = vec![first.to_owned()];
+                while let Some(item) = words.next_if(|item| is_item(item)) {
+                    items.push(item.to_owned());
+                }
+                bind.nodes = match name {
+                    "map_mem" => MemNodes::Map(list(&items, number)?),
+                    "mask_mem" => MemNodes::Mask(list(&items, mask)?),
+                    _ => return None,
+                };
+            }
+        }
+    }
+    Some(bind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::binding::Repeated;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nonsense_is_refused_with_its_value() {
+        for text in
+            ["", "nonsense", "map_mem:", "map_mem:x", "mask_mem:0", "local,", "map_cpu:0", "0"]
+        {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("unrecognized --mem-bind argument \"{text}\""));
+            assert_eq!(error.exit_code(), 255);
+        }
+    }
+
+    #[test]
+    fn tasks_are_told_as_slurm_tells_them() {
+        let told = |text: &str| -> Vec<String> {
+            parse(text)
+                .unwrap()
+                .variables()
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect()
+        };
+        let lines = |all: &str, list: &str, kind: &str, said: &str| {
+            vec![
+                format!("SLURM_MEM_BIND={all}"),
+                format!("SLURM_MEM_BIND_LIST={list}"),
+                format!("SLURM_MEM_BIND_TYPE={kind}"),
+                format!("SLURM_MEM_BIND_VERBOSE={said}"),
+            ]
+        };
+        assert_eq!(told("local,rank"), lines("quiet,rank", "", "rank", "quiet"));
+        assert_eq!(told("v,local"), lines("verbose,local", "", "local", "verbose"));
+        assert_eq!(told("mask_mem:0x1"), lines("quiet,mask_mem:1", "1", "mask_mem:", "quiet"));
+        let mut prefer = lines("quiet,prefer,map_mem:0,1", "0,1", "map_mem:", "quiet");
+        prefer.push("SLURM_MEM_BIND_PREFER=prefer".to_owned());
+        assert_eq!(told("prefer,map_mem:0,1"), prefer);
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_binding_reads_back(
+            kind in 0..5,
+            nodes in prop::collection::vec((0u32..64, 1u32..9), 1..5),
+            words in (any::<bool>(), prop::option::of(any::<bool>()), any::<bool>()),
+        ) {
+            let nodes = match kind {
+                0 => MemNodes::None,
+                1 => MemNodes::Local,
+                2 => MemNodes::Rank,
+                3 => MemNodes::Map(nodes.into_iter().map(|(value, times)| Repeated { value, times }).collect()),
+                _ => MemNodes::Mask(
+                    nodes.into_iter().map(|(node, times)| Repeated { value: vec![node, node + 1], times }).collect(),
+                ),
+            };
+            let bind = MemBind { nodes, prefers: words.0, sorts: words.1, reports: words.2 };
+            prop_assert_eq!(parse(&bind.to_string()), Ok(bind));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "(map_mem:|mask_mem:|local|prefer|0x|[0-9a-f,*]){0,9}|.*") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Text that a user writes → model: one grammar a file.
+//!
+//! Pure: no file, process, socket, environment or clock. The present instant and the time zone are
+//! arguments. What is asked for is understood here; whether the host can give it is decided by
+//! `sched`.
+
+pub mod acct_time;
+pub mod age;
+pub mod array;
+pub mod begin;
+pub mod capacity;
+pub mod cluster;
+pub mod constraint;
+pub mod count;
+pub mod cpu_bind;
+pub mod cpu_freq;
+pub mod dependency;
+pub mod directive;
+pub mod distribution;
+pub mod env_file;
+pub mod error;
+pub mod export;
+pub mod filename;
+pub mod gpu_bind;
+pub mod gres;
+pub mod hostlist;
+pub mod hours;
+pub mod ids;
+pub mod mem;
+pub mod mem_bind;
+pub mod moment;
+pub mod multi_prog;
+pub mod node_parts;
+pub mod nodes;
+pub mod partition;
+pub mod profile;
+pub mod propagate;
+pub mod script;
+pub mod script_tasks;
+pub mod shell_command;
+pub mod signal;
+pub mod states;
+pub mod suggest;
+pub mod time;
+pub mod web_address;
+
+pub use error::SpecError;

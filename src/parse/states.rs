@@ -1,0 +1,180 @@
+//! Lists of job states: `-t PD,running`, `--state=all`.
+
+use crate::model::JobState;
+use crate::parse::error::{SpecError, shown};
+use crate::parse::suggest;
+use std::fmt;
+
+/// Which states a query asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateFilter {
+    /// `all` was named.
+    All,
+    /// These, and no other. Empty where only states were named that slotd's jobs never have.
+    Some(Vec<JobState>),
+}
+
+/// What several lists admit together; `None` where there is no list.
+pub fn union(filters: &[StateFilter]) -> Option<StateFilter> {
+    let mut states: Vec<JobState> = Vec::new();
+    for filter in filters {
+        match filter {
+            StateFilter::All => return Some(StateFilter::All),
+            StateFilter::Some(more) => more.iter().for_each(|state| {
+                if !states.contains(state) {
+                    states.push(*state);
+                }
+            }),
+        }
+    }
+    (!filters.is_empty()).then_some(StateFilter::Some(states))
+}
+
+/// `all` or the long names with commas, which [`parse_list`] reads back.
+impl fmt::Display for StateFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateFilter::All => f.write_str("all"),
+            StateFilter::Some(states) => {
+                for (i, state) in states.iter().enumerate() {
+                    write!(f, "{}{state}", if i > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Slurm's states that no job of slotd is ever in (squeue man page, "JOB STATE CODES"): accepted,
+/// matching nothing.
+const ABSENT: &[(&str, &str)] = &[
+    ("PREEMPTED", "PR"),
+    ("BOOT_FAIL", "BF"),
+    ("DEADLINE", "DL"),
+    ("CONFIGURING", "CF"),
+    ("RESIZING", "RS"),
+    ("RESV_DEL_HOLD", "RD"),
+    ("REQUEUED", "RQ"),
+    ("REQUEUE_FED", "RF"),
+    ("REQUEUE_HOLD", "RH"),
+    ("REVOKED", "RV"),
+    ("SIGNALING", "SI"),
+    ("SPECIAL_EXIT", "SE"),
+    ("STAGE_OUT", "SO"),
+    ("STOPPED", "ST"),
+    ("LAUNCH_FAILED", "LF"),
+    ("RECONFIG_FAIL", "RC"),
+    ("POWER_UP_NODE", "PO"),
+    ("UPDATE_DB", "UD"),
+    ("EXPEDITING", "EX"),
+    ("UNKNOWN", "UN"),
+];
+
+/// What squeue lists after an unknown state (`squeue -t bogus`).
+const VALID_NAMES: &str = "PENDING,RUNNING,SUSPENDED,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,PREEMPTED,\
+    BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,COMPLETING,CONFIGURING,RESIZING,RESV_DEL_HOLD,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,\
+    REVOKED,SIGNALING,SPECIAL_EXIT,STAGE_OUT,STOPPED";
+
+/// Names (`PENDING`) and codes (`PD`) in any case, with commas; `all` anywhere admits everything.
+///
+/// # Errors
+/// squeue's two lines, `Invalid job state specified: bogus` and the list of the valid ones.
+pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
+    let mut states = Vec::new();
+    let (mut all, mut named) = (false, false);
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        named = true;
+        let is = |name: &str| word.eq_ignore_ascii_case(name);
+        if is("all") {
+            all = true;
+        } else if let Some(state) =
+            JobState::ALL.into_iter().find(|state| is(state.name()) || is(state.code()))
+        {
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        } else if !ABSENT.iter().any(|(name, code)| is(name) || is(code)) {
+            return Err(unknown(word));
+        }
+    }
+    match (named, all) {
+        (false, _) => Err(unknown(text)),
+        (_, true) => Ok(StateFilter::All),
+        (_, false) => Ok(StateFilter::Some(states)),
+    }
+}
+
+fn unknown(word: &str) -> SpecError {
+    SpecError::value(format!(
+        "Invalid job state specified: {}\nValid job states include: {VALID_NAMES}",
+        shown(word)
+    ))
+    .with_hint_of(suggest::nearest(word, VALID_NAMES.split(',').chain(["all"])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::End;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_and_codes_are_read_in_any_case() {
+        use JobState::{Ended, Pending, Running};
+        assert_eq!(parse_list("pd,running"), Ok(StateFilter::Some(vec![Pending, Running])));
+        assert_eq!(
+            parse_list("CD,F,CA"),
+            Ok(StateFilter::Some(vec![
+                Ended(End::Completed),
+                Ended(End::Failed),
+                Ended(End::Cancelled)
+            ]))
+        );
+        assert_eq!(parse_list("R,r,RUNNING,"), Ok(StateFilter::Some(vec![Running])));
+        assert_eq!(
+            parse_list("out_of_memory"),
+            Ok(StateFilter::Some(vec![Ended(End::OutOfMemory)]))
+        );
+        assert_eq!(parse_list("All"), Ok(StateFilter::All));
+        assert_eq!(parse_list("R,all"), Ok(StateFilter::All));
+    }
+
+    #[test]
+    fn no_state_of_slotd_is_among_those_that_it_never_has() {
+        let has =
+            |word| JobState::ALL.iter().any(|state| state.name() == word || state.code() == word);
+        assert!(!ABSENT.iter().any(|(name, code)| has(*name) || has(*code)));
+    }
+
+    #[test]
+    fn states_that_slotd_never_has_match_nothing() {
+        for text in ["PREEMPTED", "pr", "REVOKED,DL", "BF"] {
+            assert_eq!(parse_list(text), Ok(StateFilter::Some(Vec::new())), "{text}");
+        }
+        assert_eq!(parse_list("RV,R"), Ok(StateFilter::Some(vec![JobState::Running])));
+        assert!(VALID_NAMES.split(',').all(|name| parse_list(name).is_ok()));
+    }
+
+    #[test]
+    fn an_unknown_state_is_named_and_the_valid_ones_listed() {
+        let text = parse_list("R,bogus").expect_err("bogus").to_string();
+        assert!(text.starts_with(
+            "Invalid job state specified: bogus\nValid job states include: PENDING,RUNNING,"
+        ));
+        assert!(parse_list("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_filter_reads_back(states in prop::sample::subsequence(JobState::ALL.to_vec(), 1..=9)) {
+            let filter = StateFilter::Some(states);
+            prop_assert_eq!(parse_list(&filter.to_string()), Ok(filter));
+            prop_assert_eq!(parse_list(&StateFilter::All.to_string()), Ok(StateFilter::All));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in ".*") {
+            let _ = parse_list(&text);
+        }
+    }
+}

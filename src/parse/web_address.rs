@@ -1,0 +1,81 @@
+//! The address that events are posted to. What is in it beside the host may be a secret, and is
+//! shown to nobody.
+
+use std::fmt;
+
+/// An address that begins with `http://` or `https://` and names a host.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebAddress(String);
+
+impl WebAddress {
+    /// `None`: it is no such address.
+    pub fn parse(text: &str) -> Option<WebAddress> {
+        let is_plain = text.chars().all(|c| c.is_ascii_graphic());
+        let address = WebAddress(text.to_owned());
+        (is_plain && !address.host()?.is_empty()).then_some(address)
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> &str {
+        &self.0
+    }
+
+    fn scheme(&self) -> Option<(&str, &str)> {
+        self.0.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
+    }
+
+    /// The host with its port.
+    fn host(&self) -> Option<&str> {
+        let (_, rest) = self.scheme()?;
+        let authority = rest.split(['/', '?', '#']).next()?;
+        authority.rsplit('@').next()
+    }
+}
+
+/// Without a name, a password, a path and a query.
+impl fmt::Display for WebAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, _) = self.scheme().unwrap_or_default();
+        let host = self.host().unwrap_or_default();
+        let is_all = self.0.len() <= scheme.len() + "://".len() + host.len() + 1;
+        write!(f, "{scheme}://{host}/{}", if is_all { "" } else { "…" })
+    }
+}
+
+impl fmt::Debug for WebAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_host_is_shown() {
+        for (text, shown) in [
+            ("http://localhost:8080", "http://localhost:8080/"),
+            ("http://localhost:8080/", "http://localhost:8080/"),
+            ("https://hooks.example.org/services/T0/B1/secret", "https://hooks.example.org/…"),
+            ("https://me:pass@example.org?token=x", "https://example.org/…"),
+            ("https://[::1]:9/x#y", "https://[::1]:9/…"),
+        ] {
+            let address = WebAddress::parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((address.to_string().as_str(), address.whole()), (shown, text));
+            assert_eq!(format!("{address:?}"), shown);
+        }
+        for text in [
+            "",
+            "example.org",
+            "ftp://x/",
+            "http://",
+            "https:///path",
+            "http://a b/",
+            "http://x\r\n",
+            "https://me@",
+        ] {
+            assert_eq!(WebAddress::parse(text), None, "{text:?}");
+        }
+    }
+}
