@@ -1,10 +1,11 @@
 //! The partitions that a job may go to, and what it would be in each.
 //!
-//! A pending job that names several stands in the line of each, and starts in the one that lets it start first.
+//! A pending job that names several stands in the line of each, and starts in the one that lets it
+//! start first.
 
-use super::admit::size;
-use super::queue::Shape;
-use super::room::{Seating, Want};
+use super::line::queue::Shape;
+use super::resources::capacity::{CpuSharing, Want};
+use super::sizes::size;
 use super::types::Config;
 use crate::model::{Job, Partition, Tres};
 
@@ -20,7 +21,7 @@ pub struct Choice<'a> {
     pub tres: Tres,
     /// Its time limit there.
     pub limit_secs: Option<u64>,
-    place: Seating,
+    place: CpuSharing,
 }
 
 impl<'a> Choice<'a> {
@@ -28,7 +29,7 @@ impl<'a> Choice<'a> {
     pub fn all(job: &'a Job, config: &'a Config) -> impl Iterator<Item = Choice<'a>> {
         let is_settled = !job.has_several_partitions();
         job.partitions().zip(0..).map(move |(name, at)| {
-            let place = Seating::of(&job.request, name, config);
+            let place = CpuSharing::of(&job.request, name, config);
             let partition = place.partition.and_then(|at| config.partitions.get(at));
             let (tres, limit_secs) = match partition.filter(|_| !is_settled) {
                 Some(partition) => (
@@ -39,6 +40,11 @@ impl<'a> Choice<'a> {
             };
             Choice { job, at, partition, tres, limit_secs, place }
         })
+    }
+
+    /// What the job calls its partition.
+    pub fn name(&self) -> &'a str {
+        self.job.partitions().nth(usize::from(self.at)).unwrap_or_default()
     }
 
     pub fn want(&self) -> Want<'a> {

@@ -1,25 +1,25 @@
 //! Pending jobs that wait to expand a running one (`--dependency=expand`), as Slurm 2.3 had them.
 //!
-//! Such a job waits in the queue as any other, and starts when it may; but its resources are transferred to the other job in
-//! the same moment, and it is COMPLETED without having run anything. It stays as long as the other job does, so that it has
-//! the time limit of that.
+//! Such a job waits in the queue as any other, and starts when it may; but its resources are
+//! transferred to the other job in the same moment, and it is COMPLETED without having run
+//! anything. It stays as long as the other job does, so that it has the time limit of that.
 
 use super::core::Core;
-use super::lifecycle::Ending;
-use super::limits::Reached;
+use super::ending::Ending;
 use super::resize::joined;
-use super::room::Seating;
+use super::resources::capacity::CpuSharing;
 use super::types::{Cx, Effect};
 use crate::model::gpu::GpuShare;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::resize::PartChange;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, Job, JobId, JobRequest, JobState, Reason, Refusal, Tres};
+use crate::model::update::set_cpus;
+use crate::model::{End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Refusal, Tres};
 use std::sync::Arc;
 
 /// Asks for so much in the place of what was asked for: as one node, however it was counted before.
 fn ask_for(request: &mut JobRequest, tres: &Tres, share: GpuShare) {
-    super::update::set_cpus(request, tres.cpus);
+    set_cpus(request, tres.cpus);
     request.mem = MemRequest::PerNode(tres.mem_mb);
     let gpus = share.gpus_in(tres);
     if request.gpu.count(request.task_count()).unwrap_or(0) != gpus {
@@ -40,7 +40,8 @@ impl Core {
     /// # Errors
     /// As [`Core::check_expansion`].
     pub(super) fn prepare_expansion(&self, request: &mut JobRequest) -> Result<(), Refusal> {
-        if let Some(target) = request.dependency.expands().map(|target| self.resolve(target))
+        if let Some(target) =
+            request.dependency.expands().map(|target| self.records.resolve(target))
             && let Some(target) = target.first().and_then(|id| self.job(*id))
         {
             request.partition.get_or_insert_with(|| target.partition.clone());
@@ -49,7 +50,8 @@ impl Core {
         self.check_expansion(request)
     }
 
-    /// Refuses what could never expand the job that it names. One that is over is waited for in vain, and not refused.
+    /// Refuses what could never expand the job that it names. One that is over is waited for in
+    /// vain, and not refused.
     pub(super) fn check_expansion(&self, request: &JobRequest) -> Result<(), Refusal> {
         let Some(named) = request.dependency.expands() else { return Ok(()) };
         let refused =
@@ -60,7 +62,7 @@ impl Core {
         if request.kind != JobKind::Batch {
             return refused("only a batch job expands another one (sbatch)");
         }
-        let found = self.resolve(named);
+        let found = self.records.resolve(named);
         let Some(target) = found.first().and_then(|id| self.job(*id)) else { return Ok(()) };
         if found.len() > 1 || target.compact_tasks().is_some_and(|tasks| tasks.len() > 1) {
             return refused("it is an array: name one of its tasks");
@@ -76,15 +78,17 @@ impl Core {
         if target.partitions().any(|partition| partition != names) {
             return refused("it asks for other partitions, too, and may run there");
         }
-        let is_alone = |seating: Seating| !seating.exclusive && seating.seats == 1;
-        let seating = |request: &JobRequest| Seating::of(request, names, &self.config);
-        if !is_alone(seating(&target.request)) || !is_alone(seating(request)) {
+        let is_alone =
+            |sharing_of: CpuSharing| !sharing_of.exclusive && sharing_of.jobs_per_cpu == 1;
+        let sharing_of =
+            |request: &JobRequest| CpuSharing::of(request, names, self.resources.config());
+        if !is_alone(sharing_of(&target.request)) || !is_alone(sharing_of(request)) {
             return refused(
                 "jobs that have a partition to themselves, or share their CPUs, keep their size",
             );
         }
         // What it gets counts as the other's from then on.
-        if seating(&target.request).limits != seating(request).limits {
+        if sharing_of(&target.request).limits != sharing_of(request).limits {
             return refused(
                 "other limits hold for its account or its name (SlotdLimits in scontrol show config)",
             );
@@ -101,34 +105,8 @@ impl Core {
         Ok(())
     }
 
-    /// The running job that a pending one is to expand.
-    pub(super) fn expanded_by(&self, id: JobId) -> Option<JobId> {
-        let named = self.job(id)?.request.dependency.expands()?;
-        self.resolve(named)
-            .into_iter()
-            .find(|id| self.job(*id).is_some_and(|job| Core::may_resize(job.run.state)))
-    }
-
-    /// The limit that the job which this one expands would go beyond by so much more. It may hold only since this one was
-    /// submitted.
-    pub(super) fn limit_of_expanded<T>(
-        &self,
-        id: JobId,
-        more_cpus: u32,
-        tell: impl FnOnce(Reached) -> T,
-    ) -> Option<T> {
-        let held = self.ledger.held(self.expanded_by(id)?)?;
-        let mut room = self.ledger.room().clone();
-        room.give(held);
-        room.limit_reached(
-            &held.place,
-            held.alloc.tres.cpus.saturating_add(more_cpus),
-            &self.config.host,
-        )
-        .map(tell)
-    }
-
-    /// What a job would have started with is another one's. `from` is the compact record that it has left, or itself.
+    /// What a job would have started with is another one's. `from` is the compact record that it
+    /// has left, or itself.
     pub(super) fn expand(
         &mut self,
         target: JobId,
@@ -137,37 +115,32 @@ impl Core {
         alloc: Allocation,
         cx: &mut Cx,
     ) -> bool {
-        self.starts += 1;
-        if let Some(Job { run, .. }) = self.jobs.get_mut(&id).map(|record| &mut record.job) {
+        self.records.note_start(id);
+        let clock = self.records.clock();
+        self.records.edit(id, |Job { run, .. }| {
             run.start = Some(cx.now);
-            (run.clock, run.stepped_us) = (Some(self.clock), 0);
+            (run.clock, run.stepped_us) = (Some(clock), 0);
             run.eligible.get_or_insert(cx.now);
             run.alloc = Some(alloc.clone().into());
             run.system_comment = Some(format!("its resources were transferred to job {target}"));
-        }
+        });
         if !self.transition(id, JobState::Running, cx.now) {
             return false;
         }
-        for compact in self.pending_compact_of(id) {
-            self.refresh(compact, cx.now);
-        }
-        let ending = Ending {
-            state: JobState::Completed,
-            reason: Reason::None,
-            exit: ExitCode::OK,
-            by: None,
-        };
-        self.set_end(id, &ending, cx.now);
-        if !self.transition(id, JobState::Completed, cx.now) {
+        self.refresh_compact(id, cx.now);
+        let ending =
+            Ending { state: End::Completed, reason: Reason::None, exit: ExitCode::OK, by: None };
+        self.records.set_end(id, &ending, cx.now);
+        if !self.transition(id, JobState::Ended(End::Completed), cx.now) {
             return false;
         }
-        self.save_split(id, from, cx);
+        self.records.save_split(id, from, cx);
         cx.out.effects.push(Effect::Ended(id));
-        let Some(held) = self.ledger.held(target).map(|held| held.alloc.clone()) else {
+        let Some(held) = self.resources.ledger().held(target).map(|held| held.alloc.clone()) else {
             return false;
         };
         let whole = joined(&held, &alloc);
-        self.reshape(target, |job| {
+        self.records.edit(target, |job| {
             job.tres = job.tres.plus(&alloc.tres);
             ask_for(Arc::make_mut(&mut job.request), &job.tres, whole.gpu_share);
         });

@@ -1,19 +1,20 @@
 //! When pending jobs are expected to start: the plan itself, carried out in thought.
 //!
-//! Every running job is taken to use its time limit to the full, or to take as long as earlier jobs of its name where it has
-//! none, and nothing new to come. The same [`Round`] decides
-//! as in the plan, in the same order, so `squeue --start` shows what the plan says.
+//! Every running job is taken to use its time limit to the full, or to take as long as earlier jobs
+//! of its name where it has none, and nothing new to come. The same [`Round`] decides as in the
+//! plan, in the same order, so `squeue --start` shows what the plan says.
 //!
-//! A [`Forecast`] is a copy of what is needed for that: it is taken in a moment, and worked out wherever there is time.
+//! A [`Forecast`] is a copy of what is needed for that: it is taken in a moment, and worked out
+//! wherever there is time.
 
-use super::backfill::{Round, Running, Verdict};
 use super::choice::Choice;
-use super::core::{Core, Record};
-use super::plan::ExpectedEnd;
-use super::queue::{Place, Queue, QueueKey};
-use super::room::{Part, Room};
-use super::timers::is_late;
-use super::types::Estimate;
+use super::core::Core;
+use super::line::backfill::{Round, Running, Verdict};
+use super::line::queue::{Place, Queue, QueueKey};
+use super::line::run_times::ExpectedEnd;
+use super::records::Record;
+use super::resources::capacity::{Capacity, Part};
+use super::types::{Estimate, ExpectedStart};
 use crate::model::partition::Host;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,7 +31,7 @@ const MAX_JOBS: usize = 5000;
 pub struct Forecast {
     now: Timestamp,
     host: Host,
-    room: Room,
+    capacity: Capacity,
     /// With the array of each.
     running: Vec<(Running, Option<JobId>)>,
     waiting: Vec<Waiting>,
@@ -39,7 +40,8 @@ pub struct Forecast {
     started: u64,
 }
 
-/// A pending record that has nothing to wait for but resources, its begin time, or other tasks of its array.
+/// A pending record that has nothing to wait for but resources, its begin time, or other tasks of
+/// its array.
 #[derive(Debug, Clone)]
 struct Waiting {
     id: JobId,
@@ -67,43 +69,39 @@ pub struct Trial {
 /// When which records are expected to start.
 pub type Starts = BTreeMap<JobId, ExpectedStart>;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExpectedStart {
-    pub at: Timestamp,
-    /// In which of the partitions that the job names.
-    pub choice: u16,
-    /// It goes by how long earlier jobs took.
-    pub is_estimate: bool,
-}
-
 impl Core {
-    /// What a forecast needs. It costs what the jobs cost that it is about, however many wait behind them.
+    /// What a forecast needs. It costs what the jobs cost that it is about, however many wait
+    /// behind them.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
-        let holders =
-            self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.alloc.is_some());
+        let holders = self.records.active_jobs().filter(|job| job.run.alloc.is_some());
         let arrays: Vec<Option<JobId>> = holders.map(Job::array_job_id).collect();
         // Only an array with running tasks can have as many as it may.
         let full: BTreeSet<JobId> = arrays.iter().copied().flatten().collect();
         let full = full
             .iter()
-            .filter_map(|array| self.arrays.get(array))
+            .filter_map(|array| self.records.array(*array))
             .filter(|group| group.is_at_limit());
-        let in_line = self.queue.iter().map(|key| key.id);
-        let later = self.timers.iter().map(|(_, id)| *id);
+        let in_line = self.line.queue().iter().map(|key| key.id);
+        let later = self.line.later();
         let ids = in_line
             .take(MAX_JOBS)
             .chain(later.take(MAX_JOBS))
             .chain(full.flat_map(|group| &group.waiting).copied());
         let mut seen = BTreeSet::new();
-        let records = ids.filter(|id| seen.insert(*id)).filter_map(|id| self.jobs.get(&id));
+        let records = ids.filter(|id| seen.insert(*id)).filter_map(|id| self.records.get(id));
         Forecast {
             now,
-            host: self.config.host.clone(),
-            room: self.ledger.room().clone(),
-            running: self.running_jobs(now).into_iter().zip(arrays).collect(),
+            host: self.resources.host().clone(),
+            capacity: self.resources.ledger().capacity().clone(),
+            running: self
+                .line
+                .running(&self.records, self.resources.ledger(), now)
+                .into_iter()
+                .zip(arrays)
+                .collect(),
             waiting: records.filter_map(|record| self.waiting(record, now)).collect(),
-            turn: self.next_id,
-            started: self.starts,
+            turn: self.records.next_id().0,
+            started: self.records.starts(),
         }
     }
 
@@ -112,16 +110,16 @@ impl Core {
         if job.run.state != JobState::Pending {
             return None;
         }
-        let begin = match self.gate_anywhere(record, now) {
+        let begin = match self.records.gate_anywhere(record, now) {
             None | Some(Reason::JobArrayTaskLimit) => None,
             Some(Reason::BeginTime) => Some(job.request.begin?),
             Some(_) => return None,
         };
         let (mut places, mut begins) = (Vec::new(), Vec::new());
-        for choice in Choice::all(job, &self.config) {
-            let opens = match self.gate_in(&choice, now) {
+        for choice in Choice::all(job, self.resources.config()) {
+            let opens = match self.resources.gate_in(&choice, now) {
                 None => None,
-                Some(Reason::PartitionDown) => Some(self.opens_in(&choice, now)),
+                Some(Reason::PartitionDown) => Some(self.resources.opens_in(&choice, now)),
                 Some(_) => Some(None),
             };
             match opens {
@@ -129,18 +127,18 @@ impl Core {
                 Some(Some(opens)) => begins.push(begin.max(Some(opens))),
                 Some(None) => continue,
             }
-            places.push(self.place_of(&choice));
+            places.push(self.line.place_of(&choice, &self.records));
         }
         let limit = job.request.array.as_ref().and_then(|array| array.limit);
         let array = job.array_job_id().map(|array| (array, limit));
-        let usual_secs = self.experience.expected_secs(&job.request);
+        let usual_secs = self.line.usual_secs(&job.request);
         (!places.is_empty()).then(|| Waiting {
             id: job.id,
             places,
             begins,
             usual_secs,
             tasks: job.pending_tasks(),
-            expands: self.expanded_by(job.id),
+            expands: self.records.expanded_by(job.id),
             array,
         })
     }
@@ -149,7 +147,7 @@ impl Core {
     pub(super) fn forecast_with(&self, record: &Record, now: Timestamp) -> Forecast {
         let mut forecast = self.forecast(now);
         forecast.turn = forecast.turn.saturating_add(1);
-        if !is_late(&record.job, now) {
+        if !record.job.is_late(now) {
             forecast.waiting.extend(self.waiting(record, now));
         }
         forecast
@@ -157,9 +155,9 @@ impl Core {
 }
 
 impl Forecast {
-    /// When the plan would start the pending jobs. A compact record has the start of its first task. Jobs whose start
-    /// can't be told (held, waiting for others, behind a job without a time limit, too far back in a long queue) are not
-    /// in the answer.
+    /// When the plan would start the pending jobs. A compact record has the start of its first
+    /// task. Jobs whose start can't be told (held, waiting for others, behind a job without a time
+    /// limit, too far back in a long queue) are not in the answer.
     pub fn starts(self) -> Starts {
         Future::new(self).run()
     }
@@ -169,7 +167,7 @@ impl Forecast {
 struct Future {
     now: Timestamp,
     host: Host,
-    room: Room,
+    capacity: Capacity,
     running: Vec<(Running, Option<JobId>)>,
     waiting: HashMap<JobId, Waiting>,
     /// The records of each array, and its tasks that run.
@@ -187,7 +185,7 @@ struct Future {
 
 impl Future {
     fn new(forecast: Forecast) -> Self {
-        let Forecast { now, host, room, running, waiting, turn, started } = forecast;
+        let Forecast { now, host, capacity, running, waiting, turn, started } = forecast;
         let mut arrays: HashMap<JobId, (Vec<JobId>, u32)> = HashMap::new();
         for array in running.iter().filter_map(|(_, array)| *array) {
             arrays.entry(array).or_default().1 += 1;
@@ -207,7 +205,7 @@ impl Future {
         let mut future = Future {
             now,
             host,
-            room,
+            capacity,
             running,
             waiting,
             arrays,
@@ -222,7 +220,8 @@ impl Future {
         future
     }
 
-    /// A record stands in the queue where its time has come, unless its array has as many tasks running as it may.
+    /// A record stands in the queue where its time has come, unless its array has as many tasks
+    /// running as it may.
     fn enter(&mut self, id: JobId) {
         let Some(Waiting { places, array, begins, .. }) = self.waiting.get(&id) else { return };
         let is_full = array.is_some_and(|(array, limit)| {
@@ -243,7 +242,7 @@ impl Future {
             loop {
                 let (started, has_chosen) = self.one_round();
                 starts += started;
-                if started == 0 || !(has_chosen || self.room.is_shown_by_starts()) {
+                if started == 0 || !(has_chosen || self.capacity.is_shown_by_starts()) {
                     break;
                 }
             }
@@ -258,10 +257,10 @@ impl Future {
     fn one_round(&mut self) -> (usize, bool) {
         let mut round = Round::new(self.now);
         let (mut started, mut has_chosen) = (0, false);
-        while let Some(key) = round.next(&self.queue, &self.room, &self.host) {
+        while let Some(key) = round.next(&self.queue, &self.capacity, &self.host) {
             let Some(Waiting { places, .. }) = self.waiting.get(&key.id) else { continue };
             let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
-            match round.consider(key, places, &self.room, &self.host, running) {
+            match round.consider(key, places, &self.capacity, &self.host, running) {
                 Verdict::Start(part) => {
                     has_chosen |= places.len() > 1;
                     self.start(key, part);
@@ -275,7 +274,7 @@ impl Future {
     }
 
     fn start(&mut self, key: QueueKey, part: Part) {
-        self.room.take(&part);
+        self.capacity.take(&part);
         let id = key.id;
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
         self.starts.entry(id).or_insert(ExpectedStart {
@@ -350,7 +349,7 @@ impl Future {
         self.running = left;
         for (running, array) in gone {
             self.is_estimate |= running.end.is_estimate();
-            self.room.give(&running.part);
+            self.capacity.give(&running.part);
             self.change_load(array, -1);
             // Those that would expand it have come too late.
             let late = self.waiting.extract_if(|_, one| one.expands == Some(running.id));

@@ -1,10 +1,12 @@
-//! Jobs that the database does not know, or knows only as waiting, and that were launched all the same: it was lost, or
-//! an older copy was put in its place. What their directories tell is made into records.
+//! Jobs that the database does not know, or knows only as waiting, and that were launched all the
+//! same: it was lost, or an older copy was put in its place. What their directories tell is made
+//! into records.
 //!
-//! What still runs is RUNNING and is taken over like any running job. What has ended gets the exit code of its own record;
-//! that it was cancelled or reached its job's time limit was known to the lost database alone.
+//! What still runs is RUNNING and is taken over like any running job. What has ended gets the exit
+//! code of its own record; that it was cancelled or reached its job's time limit was known to the
+//! lost database alone.
 
-use super::lifecycle::Ending;
+use super::ending::Ending;
 use super::types::EndCause;
 use crate::model::array::TaskSet;
 use crate::model::change::{Change, Texts};
@@ -13,7 +15,7 @@ use crate::model::job::ClientProcess;
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
 use crate::model::{
-    ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp,
+    ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +33,8 @@ pub struct FoundJob {
     pub script: Option<Vec<u8>>,
 }
 
-/// The changes that put what was found into the database. `pending`: the records that wait there; `owner`: the name and
-/// the number of the user whose directories these are.
+/// The changes that put what was found into the database. `pending`: the records that wait there;
+/// `owner`: the name and the number of the user whose directories these are.
 pub fn found_changes(
     found: Vec<FoundJob>,
     pending: &BTreeMap<JobId, &Job>,
@@ -94,14 +96,15 @@ fn without(job: &Job, gone: &[u32]) -> Option<Job> {
     if tasks.is_empty() {
         // All that it stood for has been started since. The record has to name something.
         *tasks = TaskSet::one(before.first().unwrap_or(0));
-        left.run.state = JobState::Cancelled;
+        left.run.state = JobState::Ended(End::Cancelled);
         left.run.end = Some(left.submit);
         left.run.system_comment = Some(COMMENT.to_owned());
     }
     Some(left)
 }
 
-/// The record of what was found; `None` where nothing was launched that the database does not know of.
+/// The record of what was found; `None` where nothing was launched that the database does not know
+/// of.
 fn record(
     found: FoundJob,
     waiting: Option<&Job>,
@@ -165,7 +168,7 @@ fn step(job: &Job, trace: &Trace) -> Step {
         id: trace.step,
         name: job.request.name.clone(),
         ntasks: ended.map_or(1, |record| u32::try_from(record.tasks.len()).unwrap_or(1).max(1)),
-        state: ending.map_or(JobState::Running, |ending| ending.state),
+        state: ending.map_or(JobState::Running, |ending| JobState::Ended(ending.state)),
         start: ended.map_or(job.run.start.unwrap_or(job.submit), |record| record.started),
         end: ended.map(|record| record.ended),
         exit: ending.map_or(ExitCode::OK, |ending| ending.exit),
@@ -182,7 +185,8 @@ fn step(job: &Job, trace: &Trace) -> Step {
     }
 }
 
-/// The client of an allocation asks for its first step itself, and asks again after a restart of the daemon.
+/// The client of an allocation asks for its first step itself, and asks again after a restart of
+/// the daemon.
 fn first_client(job: &Job, step: StepId) -> Option<ClientProcess> {
     let is_first = matches!(step, StepId::Interactive | StepId::Num(0));
     job.holder().filter(|_| is_first && job.request.kind == JobKind::Allocation)
@@ -200,8 +204,8 @@ fn end(job: &mut Job, own: Option<StepId>, traces: &[Trace], now: Timestamp) {
         None => (Ending::of_running(ExitCode::OK, EndCause::RunnerLost), Usage::default(), now),
     };
     job.run = std::mem::take(&mut job.run).ended_as(ending.exit, usage, at);
-    (job.run.state, job.run.reason) = (ending.state, ending.reason);
-    if ending.state == JobState::Completed {
+    (job.run.state, job.run.reason) = (JobState::Ended(ending.state), ending.reason);
+    if ending.state == End::Completed {
         job.run.reason = Reason::None;
     }
 }
@@ -270,8 +274,8 @@ mod tests {
             told,
             [
                 (1, JobState::Running, ok, None),
-                (2, JobState::Failed, ExitCode::status(3), Some(Timestamp(50))),
-                (3, JobState::Failed, ok, Some(NOW)),
+                (2, JobState::Ended(End::Failed), ExitCode::status(3), Some(Timestamp(50))),
+                (3, JobState::Ended(End::Failed), ok, Some(NOW)),
                 (4, JobState::Running, ok, None),
             ]
         );
@@ -325,11 +329,11 @@ mod tests {
         };
         assert_eq!(
             of_id(12).map(|(is_new, job)| (is_new, job.run.state)),
-            Some((true, JobState::Completed))
+            Some((true, JobState::Ended(End::Completed)))
         );
         let (is_new, left) = of_id(10).expect("the rest");
         assert_eq!((is_new, left.compact_tasks()), (false, Some(&of(2, 5))));
-        assert_eq!(of_id(11).map(|(_, job)| job.run.state), Some(JobState::Cancelled));
+        assert_eq!(of_id(11).map(|(_, job)| job.run.state), Some(JobState::Ended(End::Cancelled)));
     }
 
     #[test]
@@ -361,6 +365,6 @@ mod tests {
             .collect();
         let states: Vec<_> = jobs(changes).iter().map(|(_, job)| job.run.state).collect();
         assert_eq!(clients, [Some(holder), None, Some(holder), None]);
-        assert_eq!(states, [JobState::Running, JobState::Failed]);
+        assert_eq!(states, [JobState::Running, JobState::Ended(End::Failed)]);
     }
 }

@@ -1,12 +1,11 @@
 //! What must always be true of the state: the tests check it after each step.
 
-use super::cards::Cards;
 use super::choice::Choice;
-use super::core::{Core, Record};
-use super::index::load_of;
-use super::queue::Place;
+use super::core::Core;
+use super::line::queue::Place;
+use super::resources::gpu_pool::GpuPool;
 use crate::model::tres::Allocation;
-use crate::model::{ArrayRole, Job, JobState, Reason, Tres};
+use crate::model::{Job, JobState, Reason, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {
@@ -15,10 +14,8 @@ impl Core {
         self.check_capacity()?;
         self.check_limits()?;
         self.check_queue()?;
-        self.check_clients()?;
-        self.check_loads()?;
-        self.check_arrays()?;
-        self.check_chains()?;
+        self.records.check()?;
+        self.notifications.check_chains(&self.records)?;
         self.check_blockers()
     }
 
@@ -31,7 +28,7 @@ impl Core {
             .unwrap_or_default();
         // A long queue has many that are alike.
         let pending =
-            self.jobs.values().filter(|record| record.job.run.state == JobState::Pending).take(16);
+            self.records.all().filter(|record| record.job.run.state == JobState::Pending).take(16);
         for record in pending {
             let (reason, all) = (self.reason_of(record, now), self.blockers(record, now));
             let first = all.first().map_or(Reason::None, |first| first.reason);
@@ -45,20 +42,15 @@ impl Core {
         Ok(())
     }
 
-    /// Never over capacity; no more jobs on a CPU than each of them allows, and no GPU in two hands; no partition has more
-    /// than it may; the ledger says what the jobs say.
+    /// Never over capacity; no more jobs on a CPU than each of them allows, and no GPU in two
+    /// hands; no partition has more than it may; the ledger says what the jobs say.
     fn check_capacity(&self) -> Result<(), String> {
-        let mut total = Tres::ZERO;
+        let (mut total, mut gone) = (Tres::ZERO, 0);
         let mut cpus = BTreeMap::new();
-        let mut gpus = Cards::of(&self.config.host);
+        let mut gpus = GpuPool::of(self.resources.host());
+        let is_there = |id: u32| self.resources.host().gpus.iter().any(|gpu| gpu.id == id);
         let mut used: HashMap<usize, (Tres, BTreeSet<u32>)> = HashMap::new();
         for job in self.jobs() {
-            if job.run.state.is_active() != self.active.contains(&job.id) {
-                return Err(format!(
-                    "job {} is {} and the index of active jobs disagrees",
-                    job.id, job.run.state
-                ));
-            }
             if !job.run.state.is_active() {
                 continue;
             }
@@ -66,6 +58,7 @@ impl Core {
                 return Err(format!("job {} runs without an allocation", job.id));
             };
             self.check_shrinking(job, alloc)?;
+            check_named(job, alloc)?;
             if job.tres.minus(&alloc.tres) != Tres::ZERO {
                 return Err(format!(
                     "job {} has {:?} and asked for {:?}",
@@ -81,12 +74,12 @@ impl Core {
                     job.id
                 ));
             }
-            let Some(held) = self.ledger.held(job.id) else {
+            let Some(held) = self.resources.ledger().held(job.id) else {
                 return Err(format!("job {} holds nothing", job.id));
             };
             for cpu in &alloc.cpu_ids {
                 let users: &mut Vec<u32> = cpus.entry(*cpu).or_default();
-                users.push(held.place.seats);
+                users.push(held.place.jobs_per_cpu);
                 if users.len() > users.iter().copied().min().unwrap_or(0) as usize {
                     return Err(format!(
                         "CPU {cpu} was given to more than may share it, once to job {}",
@@ -94,7 +87,8 @@ impl Core {
                     ));
                 }
             }
-            let partition = held.place.partition.map(|at| (at, &self.config.partitions[at]));
+            let partition =
+                held.place.partition.map(|at| (at, &self.resources.config().partitions[at]));
             if let Some((at, partition)) = partition {
                 let is_own = |own: &Option<BTreeSet<u32>>, ids: &[u32]| {
                     own.as_ref().is_none_or(|own| ids.iter().all(|id| own.contains(id)))
@@ -113,29 +107,37 @@ impl Core {
                     return Err(format!("jobs have {used:?} of {partition:?}"));
                 }
             }
-            if !gpus.have(&alloc.gpu_ids, alloc.gpu_share) {
+            // One that is not there any more is still the job's.
+            let there: Vec<u32> =
+                alloc.gpu_ids.iter().copied().filter(|id| is_there(*id)).collect();
+            if !gpus.have(&there, alloc.gpu_share) {
                 return Err(format!(
                     "job {} has of the GPUs {:?} what others have",
                     job.id, alloc.gpu_ids
                 ));
             }
             gpus.take(&alloc.gpu_ids, alloc.gpu_share);
+            gone += (alloc.gpu_ids.len() - there.len()) as u32;
             total = total.plus(&alloc.tres);
         }
-        if total != self.ledger.used() {
-            return Err(format!("jobs hold {total:?}, the ledger says {:?}", self.ledger.used()));
+        if total != self.resources.ledger().used() {
+            return Err(format!(
+                "jobs hold {total:?}, the ledger says {:?}",
+                self.resources.ledger().used()
+            ));
         }
         // Shared CPUs count for each job.
-        if (Tres { cpus: cpus.len() as u32, ..total }).minus(&self.config.host.tres()) != Tres::ZERO
-        {
-            return Err(format!("jobs hold {total:?} of {:?}", self.config.host.tres()));
+        let there =
+            Tres { cpus: cpus.len() as u32, gpus: total.gpus.saturating_sub(gone), ..total };
+        if there.minus(&self.resources.host().tres()) != Tres::ZERO {
+            return Err(format!("jobs hold {total:?} of {:?}", self.resources.host().tres()));
         }
         Ok(())
     }
 
     /// A job that is to have less has nothing left that none of its steps uses.
     fn check_shrinking(&self, job: &Job, alloc: &Allocation) -> Result<(), String> {
-        let owed = self.owed(job.id);
+        let owed = self.records.owed(job.id);
         let live = job.steps.iter().filter(|step| !step.state.is_terminal() && !step.overlap);
         let used: u32 = live.map(|step| step.alloc.tres.cpus).sum();
         if job.run.shrinks != (owed != Tres::ZERO) {
@@ -149,7 +151,7 @@ impl Core {
 
     /// No limit of the owner is passed.
     fn check_limits(&self) -> Result<(), String> {
-        for limit in &self.config.limits {
+        for limit in &self.resources.config().limits {
             let own = self.jobs().filter(|job| job.run.state.is_active());
             let own =
                 own.filter(|job| limit.is_of(job.request.account.as_deref(), &job.request.name));
@@ -166,15 +168,15 @@ impl Core {
 
     /// The queue holds pending records only, each at its place.
     fn check_queue(&self) -> Result<(), String> {
-        let keyed = self.jobs.values().map(|record| record.places.len()).sum::<usize>();
-        if keyed != self.queue.len() {
+        let keyed = self.records.all().map(|record| record.places.len()).sum::<usize>();
+        if keyed != self.line.queue().len() {
             return Err(format!(
                 "{keyed} records think they are in the queue, which has {}",
-                self.queue.len()
+                self.line.queue().len()
             ));
         }
-        for key in self.queue.iter() {
-            let Some(record) = self.jobs.get(&key.id) else {
+        for key in self.line.queue().iter() {
+            let Some(record) = self.records.get(key.id) else {
                 return Err(format!("job {} is in the queue and not in memory", key.id));
             };
             if record.job.run.state != JobState::Pending
@@ -183,92 +185,23 @@ impl Core {
                 return Err(format!("job {} is {} and in the queue", key.id, record.job.run.state));
             }
         }
-        let places = self
-            .jobs
-            .values()
-            .flat_map(|record| record.places.iter().map(move |place| (&**record, place)));
-        let is_true = |(record, place): &(&Record, &Place)| {
-            let mut choices = Choice::all(&record.job, &self.config);
-            choices.any(|choice| self.place_of(&choice) == **place)
-        };
-        if let Some((record, _)) = places.clone().find(|found| !is_true(found)) {
-            return Err(format!("job {} waits in another place than its own", record.job.id));
+        for record in self.records.all() {
+            let is_true = |place: &Place| {
+                let mut choices = Choice::all(&record.job, self.resources.config());
+                choices.any(|choice| self.line.place_of(&choice, &self.records) == *place)
+            };
+            if !record.places.iter().all(is_true) {
+                return Err(format!("job {} waits in another place than its own", record.job.id));
+            }
         }
-        self.queue.check(places.map(|(_, place)| place))
+        self.line.queue().check(self.records.all().flat_map(|record| &record.places))
     }
+}
 
-    /// The loads of the partitions are those of their jobs.
-    fn check_loads(&self) -> Result<(), String> {
-        let mut loads: HashMap<String, (u64, u64)> = HashMap::new();
-        for job in self.jobs() {
-            let (running, pending) = load_of(job);
-            for name in job.partitions() {
-                let load = loads.entry(name.to_owned()).or_default();
-                *load = (load.0 + running, load.1 + pending);
-            }
-        }
-        let differs = |(name, load): &(&String, &(u64, u64))| {
-            loads.get(*name).copied().unwrap_or_default() != **load
-        };
-        match self.loads.iter().find(differs) {
-            Some((name, load)) => {
-                Err(format!("partition {name} counts {load:?} and has {:?}", loads.get(name)))
-            }
-            None if loads
-                .iter()
-                .any(|(name, load)| *load != (0, 0) && !self.loads.contains_key(name)) =>
-            {
-                Err(format!("a partition is not counted: {loads:?}"))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Each record is found by the process that submitted it, and no other is.
-    fn check_clients(&self) -> Result<(), String> {
-        let of = |job: &Job| job.client.map(|client| (client.process, job.id));
-        let told: BTreeSet<_> = self.jobs().filter_map(of).collect();
-        if told == self.clients {
-            return Ok(());
-        }
-        let wrong: Vec<_> = told.symmetric_difference(&self.clients).collect();
-        Err(format!("the index of submitting processes is wrong about {wrong:?}"))
-    }
-
-    /// No task is in two records; no array has more tasks running than it may.
-    fn check_arrays(&self) -> Result<(), String> {
-        for (id, group) in &self.arrays {
-            let mut seen = BTreeSet::new();
-            let (mut active, mut live) = (0, 0);
-            for record in group.records.iter().filter_map(|id| self.jobs.get(id)) {
-                let tasks: Vec<u32> = match &record.job.role {
-                    ArrayRole::Task { task, .. } => vec![*task],
-                    ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
-                        tasks.iter().collect()
-                    }
-                    ArrayRole::None => {
-                        return Err(format!("job {} is no part of array {id}", record.job.id));
-                    }
-                };
-                active += u32::from(record.job.run.state.is_active());
-                live += usize::from(!record.job.run.state.is_terminal());
-                if let Some(task) = tasks.into_iter().find(|task| !seen.insert(*task)) {
-                    return Err(format!("task {task} of array {id} is in two records"));
-                }
-            }
-            if live != group.live {
-                return Err(format!(
-                    "array {id} has {live} records that are not over and counts {}",
-                    group.live
-                ));
-            }
-            if active != group.active {
-                return Err(format!(
-                    "array {id} has {active} tasks running and counts {}",
-                    group.active
-                ));
-            }
-        }
-        Ok(())
+/// It has the CPUs that it named.
+fn check_named(job: &Job, alloc: &Allocation) -> Result<(), String> {
+    match job.request.named_cpus.iter().find(|cpu| !alloc.cpu_ids.contains(cpu)) {
+        Some(cpu) => Err(format!("job {} has {alloc:?}, and not CPU {cpu}", job.id)),
+        None => Ok(()),
     }
 }

@@ -36,9 +36,10 @@ pub struct Outside {
 
 /// Lays the tasks on `own`, the CPUs that count for the step, within `job`, all CPUs of its job.
 ///
-/// Where nothing is asked for, several tasks that use up the step's CPUs or cores have their own each, as in Slurm; all
-/// others have the CPUs of the job in common. Numbers of CPUs that this machine does not have cannot be bound to: tasks
-/// that were given some are not bound unless it is asked for.
+/// Where nothing is asked for, several tasks that use up the step's CPUs or cores have their own
+/// each, as in Slurm; all others have the CPUs of the job in common. Numbers of CPUs that this
+/// machine does not have cannot be bound to: tasks that were given some are not bound unless it is
+/// asked for.
 ///
 /// # Errors
 /// A map or a mask names something that is not the job's.
@@ -188,8 +189,8 @@ fn order(placement: &Placement) -> Order {
     }
 }
 
-/// Gives each task its part of the CPUs, by cores or by threads: as many as it asks for, or more where there are more for
-/// each. With more tasks than parts it begins anew.
+/// Gives each task its part of the CPUs, by cores or by threads: as many as it asks for, or more
+/// where there are more for each. With more tasks than parts it begins anew.
 fn deal(ask: &LayoutAsk<'_>, own: &[u32], unit: Unit, host: &Topology) -> Vec<Vec<u32>> {
     let cores = host.group(own.iter().copied(), Level::Core);
     let (units, per_task): (Vec<Vec<u32>>, u32) = match unit {
@@ -236,10 +237,10 @@ impl Dealer {
             }
             let places = self.left.len().max(1);
             let wanted = if nth == 0 { each } else { 1 };
-            let next = |room: usize| {
+            let next = |capacity: usize| {
                 (0..places)
                     .map(|step| (self.at + step) % places)
-                    .find(|at| self.left.get(*at).is_some_and(|place| place.len() >= room))
+                    .find(|at| self.left.get(*at).is_some_and(|place| place.len() >= capacity))
             };
             // All of a task in one place, where one has room for it.
             let stays =
@@ -253,8 +254,8 @@ impl Dealer {
     }
 }
 
-/// From which NUMA nodes the task of this rank has its memory: none where that is left to the kernel. `cpus` are those of
-/// the task; one that is not bound has those of the whole host.
+/// From which NUMA nodes the task of this rank has its memory: none where that is left to the
+/// kernel. `cpus` are those of the task; one that is not bound has those of the whole host.
 pub fn memory_of(bind: &MemBind, rank: u32, cpus: &[u32], host: &Topology) -> Vec<u32> {
     match &bind.nodes {
         MemNodes::None => Vec::new(),
@@ -316,7 +317,8 @@ mod tests {
             said_nothing(CpuBind::Cores, &all(&host), &host, (2, 4)),
             [[0, 1, 4, 5], [2, 3, 6, 7]]
         );
-        // More tasks than cores begin anew; of a core that is not the job's alone only its part counts.
+        // More tasks than cores begin anew; of a core that is not the job's alone only its part
+        // counts.
         assert_eq!(
             said_nothing(CpuBind::Cores, &[0, 4, 5], &host, (4, 1)),
             [vec![0, 4], vec![5], vec![0, 4], vec![5]]

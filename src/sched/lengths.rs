@@ -1,12 +1,15 @@
-//! How long the texts of a submission, or of a changed job, may be: as Slurm's controller has it, and no longer than a launch can carry.
+//! How long the texts of a submission, or of a changed job, may be: as Slurm's controller has it,
+//! and no longer than a launch can carry.
 
 use super::types::Submission;
+use crate::model::request::KeptText;
 use crate::model::{JobRequest, Refusal};
 
 /// Bytes of a script (slurm.conf, `max_script_size`).
 const SCRIPT: usize = 4 << 20;
 
-/// Bytes of an environment. Linux starts no program with more than 6 MB of arguments and environment.
+/// Bytes of an environment. Linux starts no program with more than 6 MB of arguments and
+/// environment.
 const ENVIRONMENT: usize = 8 << 20;
 
 /// Bytes of a path (`PATH_MAX`).
@@ -27,32 +30,10 @@ pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
 /// [`Refusal::TooLong`].
 pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
     let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = request;
-    let JobRequest {
-        account,
-        qos,
-        comment,
-        extra,
-        wckey,
-        reservation,
-        licenses,
-        mail_type,
-        mail_user,
-        ..
-    } = request;
     check_text("name", Some(name), TEXT)?;
-    let texts = [
-        ("partition", partition),
-        ("account", account),
-        ("qos", qos),
-        ("comment", comment),
-        ("extra", extra),
-        ("wckey", wckey),
-        ("reservation", reservation),
-        ("licenses", licenses),
-        ("mail_type", mail_type),
-        ("mail_user", mail_user),
-    ];
-    texts.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), TEXT))?;
+    check_text("partition", partition.as_ref(), TEXT)?;
+    let kept = |text: KeptText| check_text(text.field(), text.of(request), TEXT);
+    KeptText::ALL.into_iter().try_for_each(kept)?;
     let paths = [("std_out", std_out), ("std_err", std_err), ("std_in", std_in)];
     paths.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), PATH))?;
     check_text("work_dir", Some(work_dir), PATH)

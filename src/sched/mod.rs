@@ -1,30 +1,26 @@
 //! The scheduling core: every decision about jobs, and nothing else.
 //!
-//! [`Core`] holds the live state. It is told facts and commands together with the time, changes its state, and puts
-//! what must be remembered and what must be done into an [`Outbox`]. It starts no process, reads no clock, opens no
-//! file and sends nothing: the caller first commits `changes`, then carries `effects` out, in their order.
+//! [`Core`] holds the live state. It is told facts and commands together with the time, changes its
+//! state, and puts what must be remembered and what must be done into an [`Outbox`]. It starts no
+//! process, reads no clock, opens no file and sends nothing: the caller first commits `changes`,
+//! then carries `effects` out, in their order.
 //!
 //! | file | what it decides |
 //! |---|---|
 //! | `types` | the words between the core and its caller |
 //! | `core` | the state, and the one function that changes a job's state |
-//! | `index` | the records by name, by array, and those that hold resources |
-//! | `admit` | whether a submission is taken, and its sizes |
+//! | `records` | every job in memory, with all indexes over them: arrays, dependencies, names |
+//! | `admit`, `sizes`, `submit` | whether a submission is taken, and its sizes |
 //! | `choice` | what a job would be in each of its partitions |
-//! | `room`, `cards`, `ledger` | what is free, who shares which GPU, and who has which CPU |
-//! | `limits` | how far the limits on accounts and names are used |
-//! | `readings` | when what changes by itself is read |
-//! | `cpu_use` | what others than jobs use of the CPUs |
-//! | `gpu_use` | what others than jobs have of the GPUs, and what jobs use of theirs |
-//! | `queue` | in which order pending jobs are looked at, and which of them are alike |
+//! | `resources` | the host: what is free, who has which part, and what others than jobs use |
+//! | `line` | the queue, the timers, the steps that wait, and how long jobs take |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
-//! | `depend`, `waits` | dependencies, and who waits for whom |
-//! | `array` | the compact records of arrays and the tasks that leave them |
-//! | `backfill`, `plan` | which jobs start now |
+//! | `line::backfill`, `plan` | which jobs start now |
 //! | `forecast` | when the others are expected to |
-//! | `experience` | how long jobs of a name took |
 //! | `why`, `words` | all that keeps a job from starting: figures, and words |
-//! | `lifecycle` | how jobs end, and the requeue rule |
+//! | `foreign_use` | when it is read what others than jobs use |
+//! | `launches` | launches that are late or come to nothing |
+//! | `ending`, `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
 //! | `managed` | steps that the job's own manager launches, and tells of |
@@ -32,57 +28,43 @@
 //! | `resize` | running jobs that grow and shrink |
 //! | `timers` | what becomes due |
 //! | `view` | what queries see |
-//! | `requests` | requests that are alike, kept once |
 //! | `recover` | the state after a restart of the daemon |
 //! | `found` | records of jobs that the database does not know |
 //! | `reboot` | what became of jobs that ran when the machine went down |
 //! | `site` | what the owner of the host changes |
-//! | `machine` | how much of what the machine has jobs get, and what of it is lost |
-//! | `outages` | which parts of the host no job gets |
 //! | `invariants` | what must always be true, for the tests |
 
 mod admit;
-mod array;
-mod backfill;
 mod blockers;
-mod cards;
 mod choice;
 mod control;
 mod core;
-mod cpu_use;
-mod depend;
+mod ending;
 mod expand;
-mod experience;
 mod forecast;
+mod foreign_use;
 mod found;
-mod gpu_use;
-mod index;
+mod launches;
 mod layout;
-mod ledger;
 mod lengths;
 mod lifecycle;
-mod limits;
-mod machine;
+mod line;
 mod managed;
-mod node;
-mod outages;
+mod notify;
 mod plan;
-mod queue;
-mod readings;
 mod reboot;
+mod records;
 mod recover;
-mod requests;
 mod resize;
-mod room;
-mod seats;
+mod resources;
 mod site;
+mod sizes;
 mod steps;
-mod telling;
+mod submit;
 mod timers;
 mod types;
 mod update;
 mod view;
-mod waits;
 mod why;
 mod withdraw;
 mod words;
@@ -96,12 +78,13 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Core, dependency_targets};
+pub use self::core::Core;
 pub use forecast::{Forecast, Starts};
 pub use found::{FoundJob, found_changes};
 pub use layout::{Layout, LayoutAsk, Outside, layout, memory_of};
-pub use machine::Capacities;
-pub use node::Trouble;
-pub use reboot::Remains;
+pub use reboot::Interrupted;
+pub use records::depend::dependency_targets;
+pub use resources::machine::Capacities;
+pub use resources::node::Trouble;
 pub use types::*;
 pub use view::view_of;

@@ -1,8 +1,8 @@
 //! Thousands of random queues with random facts, and what must hold of all of them.
 
-use super::backfill::{Round, Verdict};
 use super::choice::Choice;
-use super::queue::{Place, QueueKey};
+use super::line::backfill::{Round, Verdict};
+use super::line::queue::{Place, QueueKey};
 use super::testing::*;
 use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
@@ -46,6 +46,7 @@ enum Event {
 #[derive(Clone, PartialEq)]
 struct Shape {
     cpus: u32,
+    named_cpus: Vec<u32>,
     mem: u64,
     gpus: u32,
     share: GpuShare,
@@ -85,6 +86,9 @@ impl std::fmt::Debug for Shape {
         ];
         flags.iter().filter(|(_, is_on)| *is_on).try_for_each(|(name, _)| write!(f, " {name}"))?;
         write!(f, " in {:?}", self.partitions)?;
+        if !self.named_cpus.is_empty() {
+            write!(f, " on {:?}", self.named_cpus)?;
+        }
         let (limit, array, begin) = (self.limit, self.array, self.begin);
         limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
         array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
@@ -115,7 +119,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         1 => (1..=GPUS, 1u64..=100).prop_map(|(gpus, mb)| (gpus, GpuShare::MemMb(mb))),
         1 => (1u32..=4).prop_map(|shards| (1, GpuShare::Shards(shards))),
     ];
-    let size = (1..=CPUS, 1u64..600, gpus);
+    let size = (1..=CPUS, 1u64..600, gpus, named_cpus());
     let limit = prop_oneof![1 => Just(None), 2 => (1u64..500).prop_map(Some)];
     let array = prop::option::weighted(0.3, (1u32..6, prop::option::of(1u32..4)));
     let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
@@ -134,6 +138,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     let parts = (size, limit, array, depends, flags, when, site);
     parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
         cpus: size.0,
+        named_cpus: size.3,
         mem: size.1,
         gpus: size.2.0,
         share: size.2.1,
@@ -193,6 +198,13 @@ fn some_of(count: u32) -> impl Strategy<Value = Vec<u32>> {
     prop_oneof![3 => Just(Vec::new()), 2 => prop::collection::vec(0..count, 1..3)]
 }
 
+/// The CPUs that a job must get; mostly none.
+fn named_cpus() -> impl Strategy<Value = Vec<u32>> {
+    let some =
+        prop::collection::btree_set(0..CPUS, 1..3).prop_map(|cpus| cpus.into_iter().collect());
+    prop_oneof![4 => Just(Vec::new()), 1 => some]
+}
+
 /// One of the records that `is_wanted`.
 fn choose(d: &Double, which: usize, is_wanted: impl Fn(&Job) -> bool) -> Option<Job> {
     let jobs: Vec<&Job> = d.core.jobs().filter(|job| is_wanted(job)).collect();
@@ -209,7 +221,12 @@ fn named(job: &Job, task: Option<u32>) -> JobRef {
 }
 
 fn request(d: &Double, shape: Shape) -> Ask {
-    let mut ask = ask().cpus(shape.cpus).mem(shape.mem).gpus(shape.gpus).share(shape.share);
+    let mut ask = ask()
+        .cpus(shape.cpus)
+        .on_cpus(&shape.named_cpus)
+        .mem(shape.mem)
+        .gpus(shape.gpus)
+        .share(shape.share);
     let mut dependency = Dependency { terms: Vec::new(), any: shape.or };
     if let Some((kind, which)) = shape.depends
         && let Some(target) = choose(d, which, |_| true)
@@ -337,7 +354,9 @@ fn command(d: &mut Double, event: Event) {
             }
         }
         Event::Requeue { which } => {
-            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
+            let may_run_again =
+                |job: &Job| job.run.state == JobState::Running || job.run.state.is_terminal();
+            if let Some(job) = choose(d, which, may_run_again) {
                 let sel = JobRef::job(job.id);
                 let _ = d.act(|core, cx| core.requeue(&sel, false, cx));
             }
@@ -392,7 +411,7 @@ fn recovered(d: &Double) -> Core {
 fn restart(d: &mut Double) {
     d.core = recovered(d);
     let told = d.effects.len();
-    d.act(|core, cx| core.say(cx));
+    d.act(|core, cx| core.notifications.say(&core.records, cx));
     assert_eq!(d.effects.len(), told, "a restart is told to nobody");
     d.core.check_invariants().expect("the state makes sense after a restart");
 }
@@ -405,7 +424,7 @@ fn check_reasons(d: &Double) {
     for job in d.core.jobs().filter(|job| job.run.state == JobState::Pending) {
         let reason = d.reason(job.id);
         let text = d.core.view(job.id, d.now).map(|view| view.dependency).unwrap_or_default();
-        let group = job.array_job_id().and_then(|array| d.core.arrays.get(&array));
+        let group = job.array_job_id().and_then(|array| d.core.records.array(array));
         let is_true = match reason {
             Reason::JobHeldUser => job.hold == Hold::User,
             Reason::Dependency => text.contains("(unfulfilled)"),
@@ -414,36 +433,42 @@ fn check_reasons(d: &Double) {
             Reason::JobArrayTaskLimit => {
                 group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit))
             }
-            Reason::Resources | Reason::Exclusive => {
-                choices(job).any(|choice| !d.core.ledger.room().fits(&choice.want(), host))
-            }
+            Reason::Resources | Reason::Exclusive => choices(job)
+                .any(|choice| !d.core.resources.ledger().capacity().fits(&choice.want(), host)),
             Reason::ReqNodeNotAvail => {
                 !host.drained.is_empty()
-                    && !choices(job).any(|choice| d.core.ledger.whole().fits(&choice.want(), host))
+                    && !choices(job)
+                        .any(|choice| d.core.resources.ledger().whole().fits(&choice.want(), host))
             }
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
-                let rooms = [d.core.ledger.room(), d.core.ledger.whole()];
+                let rooms =
+                    [d.core.resources.ledger().capacity(), d.core.resources.ledger().whole()];
                 choices(job).map(|choice| choice.want()).any(|want| {
-                    rooms.iter().any(|room| {
-                        room.limit_reached(&want.place, want.tres.cpus, host)
+                    rooms.iter().any(|capacity| {
+                        capacity
+                            .limit_reached(&want.place, want.tres.cpus, host)
                             .is_some_and(|it| it.reason == reason)
                     })
                 })
             }
             // Another one that waits for the same is before it, or it would delay one.
-            Reason::Priority => d.core.jobs[&job.id].places.iter().any(|own| {
-                let want = own.shape.want();
-                let room = d.core.ledger.room();
-                let line = |place: &Place| room.line(place.shape.want().place.partition);
-                let is_before = |other: &Place| line(other) == line(own) || room.fits(&want, host);
-                let earlier = d
-                    .core
-                    .queue
-                    .iter()
-                    .take_while(|key| *key < own.key)
-                    .filter(|key| key.id != job.id);
-                earlier.filter_map(|key| place(d, key)).any(is_before)
-            }),
+            Reason::Priority => {
+                d.core.records.get(job.id).expect("a record").places.iter().any(|own| {
+                    let want = own.shape.want();
+                    let capacity = d.core.resources.ledger().capacity();
+                    let line = |place: &Place| capacity.line(place.shape.want().place.partition);
+                    let is_before =
+                        |other: &Place| line(other) == line(own) || capacity.fits(&want, host);
+                    let earlier = d
+                        .core
+                        .line
+                        .queue()
+                        .iter()
+                        .take_while(|key| *key < own.key)
+                        .filter(|key| key.id != job.id);
+                    earlier.filter_map(|key| place(d, key)).any(is_before)
+                })
+            }
             _ => false,
         };
         assert!(
@@ -456,21 +481,21 @@ fn check_reasons(d: &Double) {
 
 /// The place that this key is about.
 fn place(d: &Double, key: QueueKey) -> Option<&Place> {
-    d.core.jobs[&key.id].places.iter().find(|place| place.key == key)
+    d.core.records.get(key.id).expect("a record").places.iter().find(|place| place.key == key)
 }
 
-/// The first blocked jobs of the lines with the latest moment at which each starts: those that nobody of another line is
-/// before who waits for one of the same CPUs.
+/// The first blocked jobs of the lines with the latest moment at which each starts: those that
+/// nobody of another line is before who waits for one of the same CPUs.
 fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
-    let (config, room) = (d.core.config(), d.core.ledger.room());
+    let (config, capacity) = (d.core.config(), d.core.resources.ledger().capacity());
     let (host, partitions) = (&config.host, &config.partitions);
     let mut before: Vec<&Place> = Vec::new();
     let mut found = Vec::new();
-    for key in d.core.queue.iter() {
-        let places = &d.core.jobs[&key.id].places;
+    for key in d.core.line.queue().iter() {
+        let places = &d.core.records.get(key.id).expect("a record").places;
         let partition = |place: &Place| {
             let at = place.shape.want().place.partition;
-            (room.line(at), &partitions[at.expect("a partition that is there")])
+            (capacity.line(at), &partitions[at.expect("a partition that is there")])
         };
         let meets = |own: &Place, other: &Place| {
             let ((line, own), (other_line, other)) = (partition(own), partition(other));
@@ -484,8 +509,10 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
         let is_first = places.iter().all(|place| place.key >= key);
         before.extend(places.iter().filter(|_| is_first));
         let mut round = Round::new(d.now);
-        let running = || d.core.running_jobs(d.now);
-        if is_free && is_first && round.consider(key, places, room, host, running) == Verdict::Wait
+        let running = || d.core.line.running(&d.core.records, d.core.resources.ledger(), d.now);
+        if is_free
+            && is_first
+            && round.consider(key, places, capacity, host, running) == Verdict::Wait
         {
             found.extend(round.reservation().map(|reservation| (key.id, reservation.at)));
         }
@@ -496,10 +523,10 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
 /// The plan without any index: each record of the queue is looked at, in its order.
 fn one_by_one(core: &mut Core, cx: &mut Cx) {
     let mut round = Round::new(cx.now);
-    let mut next = core.queue.first();
+    let mut next = core.line.queue().first();
     while let Some(key) = next {
         core.look_at(key, &mut round, cx);
-        next = core.queue.after(key);
+        next = core.line.queue().after(key);
     }
 }
 
@@ -549,7 +576,8 @@ fn host_of(is_divided: bool) -> Double {
     })
 }
 
-/// `PROPTEST_CASES` asks for more queues than the usual number. What failed once is kept beside this file.
+/// `PROPTEST_CASES` asks for more queues than the usual number. What failed once is kept beside
+/// this file.
 fn settings() -> ProptestConfig {
     ProptestConfig {
         max_shrink_iters: 4000,
@@ -561,8 +589,9 @@ fn settings() -> ProptestConfig {
 proptest! {
     #![proptest_config(settings())]
 
-    /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in two hands, that the
-    /// ledger agrees with the jobs, and that a job is RUNNING in the store before it is launched.
+    /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in
+    /// two hands, that the ledger agrees with the jobs, and that a job is RUNNING in the store
+    /// before it is launched.
     #[test]
     fn random_queues_stay_within_the_host_and_tell_true_reasons(
         is_divided in any::<bool>(),
@@ -588,7 +617,8 @@ proptest! {
         prop_assert_eq!(d.store.jobs, e.store.jobs);
     }
 
-    /// Whole shapes are passed over, and what starts is what would start if every record were looked at.
+    /// Whole shapes are passed over, and what starts is what would start if every record were
+    /// looked at.
     #[test]
     fn a_round_starts_what_a_look_at_each_job_would(
         is_divided in any::<bool>(),
@@ -624,8 +654,9 @@ proptest! {
         }
     }
 
-    /// The records alone give the same state again: who runs where, who waits for what, in which order. (Whose turn it is
-    /// among arrays is known as long as their last started tasks are in memory, so none is forgotten here.)
+    /// The records alone give the same state again: who runs where, who waits for what, in which
+    /// order. (Whose turn it is among arrays is known as long as their last started tasks are in
+    /// memory, so none is forgotten here.)
     #[test]
     fn a_restart_changes_nothing(is_divided in any::<bool>(), events in prop::collection::vec(event(), 1..50)) {
         let mut d = host_of(is_divided);
@@ -633,9 +664,9 @@ proptest! {
             happen(&mut d, event);
             d.plan();
             let core = recovered(&d);
-            prop_assert_eq!(&core.ledger, &d.core.ledger);
+            prop_assert_eq!(core.resources.ledger(), d.core.resources.ledger());
             prop_assert_eq!(core.next_id(), d.core.next_id());
-            let order = |core: &Core| core.queue.iter().map(|key| key.id).collect::<Vec<_>>();
+            let order = |core: &Core| core.line.queue().iter().map(|key| key.id).collect::<Vec<_>>();
             prop_assert_eq!(order(&core), order(&d.core));
             for job in d.core.jobs() {
                 let (old, new) = (d.core.view(job.id, d.now), core.view(job.id, d.now));
@@ -645,17 +676,17 @@ proptest! {
         }
     }
 
-    /// EASY: while every job keeps to its limit and nobody goes before it, the first blocked job of a line starts no later
-    /// than was reserved for it, whatever is submitted behind it.
+    /// EASY: while every job keeps to its limit and nobody goes before it, the first blocked job of
+    /// a line starts no later than was reserved for it, whatever is submitted behind it.
     #[test]
     fn the_first_blocked_job_starts_no_later_than_reserved(
         is_divided in any::<bool>(),
-        before in prop::collection::vec((1..=CPUS, 1u64..200, some_partitions()), 1..8),
-        behind in prop::collection::vec((1..=CPUS, prop::option::of(1u64..300), 1u64..40, some_partitions()), 1..25),
+        before in prop::collection::vec((1..=CPUS, named_cpus(), 1u64..200, some_partitions()), 1..8),
+        behind in prop::collection::vec((1..=CPUS, named_cpus(), prop::option::of(1u64..300), 1u64..40, some_partitions()), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, limit, partitions) in before {
-            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).limit(limit));
+        for (cpus, named, limit, partitions) in before {
+            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).on_cpus(&named).limit(limit));
         }
         d.plan();
         let mut promised: BTreeMap<JobId, Timestamp> = BTreeMap::new();
@@ -665,15 +696,16 @@ proptest! {
                 None => d.now > **at,
             }).map_or(Ok(()), |broken| Err(TestCaseError::fail(format!("{broken:?} was not kept"))))
         };
-        for (cpus, limit, gap, partitions) in behind {
-            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).with(|r| {
+        for (cpus, named, limit, gap, partitions) in behind {
+            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).on_cpus(&named).with(|r| {
                 r.time_limit_secs = limit;
                 // Nothing is known of the end of one without a limit.
                 r.name = limit.map_or_else(|| "endless".to_owned(), |_| r.name.clone());
             }));
             d.plan();
             for (id, at) in reservations(&d) {
-                // Jobs without a limit may have passed while another was first: then nothing could be promised yet.
+                // Jobs without a limit may have passed while another was first: then nothing could
+                // be promised yet.
                 if at.is_some() || promised.contains_key(&id) {
                     let at = at.expect("what was promised stays promised");
                     let old = promised.insert(id, at);
@@ -696,11 +728,11 @@ proptest! {
     #[test]
     fn jobs_start_when_the_forecast_says(
         is_divided in any::<bool>(),
-        jobs in prop::collection::vec((1..=CPUS, 1u64..100, (prop::bool::weighted(0.1), any::<bool>()), some_partitions()), 1..25),
+        jobs in prop::collection::vec((1..=CPUS, named_cpus(), 1u64..100, (prop::bool::weighted(0.1), any::<bool>()), some_partitions()), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, limit, (exclusive, limited), partitions) in jobs {
-            let ask = ask_in(&d, &partitions).cpus(cpus).limit(limit);
+        for (cpus, named, limit, (exclusive, limited), partitions) in jobs {
+            let ask = ask_in(&d, &partitions).cpus(cpus).on_cpus(&named).limit(limit);
             let ask = ask.with(|request| request.account = limited.then(|| LIMITED.to_owned()));
             let _ = d.try_submit(if exclusive { ask.exclusive() } else { ask });
         }

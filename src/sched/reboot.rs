@@ -1,16 +1,17 @@
 //! What becomes of jobs when the machine went down while they ran.
 //!
-//! A process of an earlier boot is gone, whatever has its number now. How it ended is known where its watcher wrote it
-//! down; where not, the job is NODE_FAIL. That nothing is on disk of a launch does not tell that it never was: the kernel
-//! may have lost it. So such a job never runs again by itself, unless that was asked for (`--requeue`).
+//! A process of an earlier boot is gone, whatever has its number now. How it ended is known where
+//! its watcher wrote it down; where not, the job is NODE_FAIL. That nothing is on disk of a launch
+//! does not tell that it never was: the kernel may have lost it. So such a job never runs again by
+//! itself, unless that was asked for (`--requeue`).
 
 use super::core::Core;
 use super::types::{Cx, EndCause};
-use crate::model::{BootId, ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
 
 /// What is left of a job that ran when the machine went down.
 #[derive(Debug, Clone)]
-pub struct Remains {
+pub struct Interrupted {
     pub job: JobId,
     /// How its script or command ended, where that was written down.
     pub own: Option<ExitRecord>,
@@ -20,30 +21,11 @@ pub struct Remains {
     pub last_sign: Timestamp,
 }
 
-/// The job runs, as far as its record goes, but the machine was started again since. A record of an earlier slotd, which
-/// did not keep the boot, tells by its start.
-fn ran_before(job: &Job, boot: BootId, booted: Option<Timestamp>) -> bool {
-    job.run.state.is_active()
-        && match job.run.clock {
-            Some(clock) => clock.boot.differs(boot),
-            None => booted.zip(job.run.start).is_some_and(|(booted, start)| start < booted),
-        }
-}
-
 impl Core {
-    /// The jobs that ran under an earlier boot than this one, which was at `booted`, where that is known.
-    pub fn ran_before(&self, booted: Option<Timestamp>) -> Vec<JobId> {
-        let boot = self.clock.boot;
-        self.active
-            .iter()
-            .copied()
-            .filter(|id| self.job(*id).is_some_and(|job| ran_before(job, boot, booted)))
-            .collect()
-    }
-
-    /// The machine went down while this job ran: it has ended as was written down, or as nobody knows.
-    pub fn node_failed(&mut self, remains: Remains, cx: &mut Cx) {
-        let Remains { job: id, own, mut steps, last_sign } = remains;
+    /// The machine went down while this job ran: it has ended as was written down, or as nobody
+    /// knows.
+    pub fn node_failed(&mut self, remains: Interrupted, cx: &mut Cx) {
+        let Interrupted { job: id, own, mut steps, last_sign } = remains;
         let Some(job) = self.job(id) else { return };
         let live: Vec<StepId> =
             job.steps.iter().filter(|step| !step.state.is_terminal()).map(|step| step.id).collect();

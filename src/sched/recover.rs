@@ -1,18 +1,19 @@
 //! The state after a restart of the daemon, from the records alone.
 //!
-//! Nothing is decided anew: running jobs keep their CPUs and GPUs, what was COMPLETING still is, and what pending jobs
-//! wait for is worked out from what the store knows of their targets.
+//! Nothing is decided anew: running jobs keep their CPUs and GPUs, what was COMPLETING still is,
+//! and what pending jobs wait for is worked out from what the store knows of their targets.
 
 use super::core::Core;
-use super::depend::Known;
-use super::room::Part;
-use super::types::{Config, EndedJob, StopCause};
-use crate::model::{ArrayRole, Job, JobId, JobState, Reason, StepId, Timestamp};
+use super::records::depend::Known;
+use super::resources::capacity::Part;
+use super::types::{Config, EndedJob};
+use crate::model::memo::{MemoBody, MemoKey};
+use crate::model::{Job, JobId, StepId, Timestamp};
 
 impl Core {
-    /// `jobs`: every record that has not ended, and those that ended within `min_job_age_secs`, with their steps.
-    /// `ended`: what the store knows of the `dependency_targets` of the pending ones. `next_id`: the number that the
-    /// store would give next.
+    /// `jobs`: every record that has not ended, and those that ended within `min_job_age_secs`,
+    /// with their steps. `ended`: what the store knows of the `dependency_targets` of the pending
+    /// ones. `next_id`: the number that the store would give next.
     pub fn recover(
         config: Config,
         jobs: Vec<Job>,
@@ -22,10 +23,9 @@ impl Core {
     ) -> Core {
         let mut core = Core::new(config);
         let known = Known::new(&ended);
-        core.next_id = next_id.0.max(1);
+        core.records.count_from(next_id);
         let mut ids = Vec::with_capacity(jobs.len());
         for job in jobs {
-            core.next_id = core.next_id.max(job.id.0.saturating_add(1));
             ids.push(job.id);
             core.restore(job);
         }
@@ -33,18 +33,15 @@ impl Core {
         for id in &ids {
             core.readopt(*id);
         }
-        let start = |core: &Core, id: &JobId| core.job(*id).and_then(|job| job.run.start);
-        let mut running: Vec<JobId> = core.active.iter().copied().collect();
-        running.sort_by_key(|id| (start(&core, id), *id));
-        for id in running {
-            core.starts += 1;
-            if let Some(record) = core.jobs.get_mut(&id) {
-                record.start_order = core.starts;
-            }
+        let mut running: Vec<_> =
+            core.records.active_jobs().map(|job| (job.run.start, job.id)).collect();
+        running.sort_unstable();
+        for (_, id) in running {
+            core.records.note_start(id);
         }
-        core.learn(&known);
+        core.records.learn(&known);
         for id in &ids {
-            core.set_waits(*id, &known);
+            core.records.set_waits(*id, &known);
         }
         for id in &ids {
             core.refresh(*id, now);
@@ -53,10 +50,16 @@ impl Core {
         core
     }
 
-    /// A job that ended too long ago to be in memory is there again, for what is to be done to it now. It leaves at the
-    /// next look at what is due, unless it is queued again meanwhile.
+    /// Takes over what an earlier daemon has counted and told. To be called once, after the
+    /// recovery.
+    pub fn recall_memos(&mut self, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
+        self.notifications.recall(&self.records, memos, now);
+    }
+
+    /// A job that ended too long ago to be in memory is there again, for what is to be done to it
+    /// now. It leaves at the next look at what is due, unless it is queued again meanwhile.
     pub fn recall(&mut self, job: Job) {
-        if job.run.state.is_terminal() && !self.jobs.contains_key(&job.id) {
+        if job.run.state.is_terminal() && self.job(job.id).is_none() {
             let id = job.id;
             self.restore(job);
             self.readopt(id);
@@ -74,46 +77,16 @@ impl Core {
         job.steps.retain(|step| {
             !step.managed || !step.state.is_terminal() || job.run.state.is_terminal()
         });
-        self.add_record(job, None);
-    }
-
-    /// The jobs that were being stopped when the daemon went, and why: their ladders have to be run again.
-    pub fn unfinished_stops(&self) -> Vec<(JobId, StopCause)> {
-        let completing = |job: &&Job| job.run.state == JobState::Completing;
-        let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(completing);
-        jobs.map(|job| {
-            let cause = match (job.run.cancelled_by, job.run.reason) {
-                (Some(by), _) => StopCause::Cancelled { by },
-                (None, Reason::Requeued) => StopCause::Requeue,
-                (None, Reason::ClientLost) => StopCause::ClientLost,
-                (None, Reason::DeadLine) => StopCause::Deadline,
-                (None, Reason::TimeLimit) => StopCause::TimeLimit,
-                (None, Reason::NodeDown) => StopCause::NodeDown,
-                (None, _) => StopCause::Released,
-            };
-            (job.id, cause)
-        })
-        .collect()
+        self.records.add(job, None);
     }
 
     fn readopt(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
-        if job.run.state.is_active() {
-            if let Some(part) = Part::of(job, &self.config) {
-                self.ledger.take(id, part);
-            }
-        } else if job.run.state.is_terminal() {
-            let submitted = job.submit;
-            self.forget_later(id, submitted);
-            self.note_terminal(id);
-            return;
+        let Some(job) = self.records.job(id) else { return };
+        let (state, submitted) = (job.run.state, job.submit);
+        if let Some(part) = Part::of(job, self.resources.config()).filter(|_| state.is_active()) {
+            self.resources.take(id, part);
         }
-        let has_begun = job.run.start.is_some() || job.run.restarts > 0;
-        let (ArrayRole::Task { array_job, task }, true) = (&job.role, has_begun) else { return };
-        let begun = job.run.start.unwrap_or(job.submit);
-        if let Some(group) = self.arrays.get_mut(array_job) {
-            group.note_begun(*task, begun);
-            group.last_served = group.last_served.max(id.0);
-        }
+        self.records.note_restored(id);
+        self.records.forget_later(id, submitted, self.resources.config().min_job_age_secs);
     }
 }

@@ -1,48 +1,93 @@
 //! What the owner of the host changes while the daemon runs.
 
 use super::core::Core;
-use super::cpu_use::CpuUse;
-use super::types::Config;
-use crate::model::partition::Host;
-use crate::model::{Refusal, Timestamp};
-use crate::spec::partition::{self, PartitionError, Written};
+use super::types::{Config, Cx, Effect};
+use crate::model::node::Drains;
+use crate::model::partition::{Host, Machine};
+use crate::model::topology::Place;
+use crate::model::{JobState, Refusal, Timestamp};
+use crate::parse::partition::{self, PartitionError, Written};
 
 impl Core {
-    /// The configuration was read again. What is known of the machine is younger here, and what is out of use is not its
-    /// matter.
-    pub fn set_config(&mut self, config: Config, now: Timestamp) {
-        let Host {
-            gpus, lost_gpus, topology, lost_cpus, machine_mem_mb, lost_mem_mb, drained, ..
-        } = self.config.host.clone();
-        let machine = Host {
-            gpus,
-            lost_gpus,
-            topology,
-            lost_cpus,
-            machine_mem_mb,
-            lost_mem_mb,
-            ..config.host.clone()
-        };
-        let mut host = Host { drained, ..machine };
-        config.capacities.give(&mut host);
-        if !config.avoids_used_cpus {
-            self.cpu_use = CpuUse::default();
+    /// The machine has this now. What it had and has no more is lost until it is back.
+    pub fn on_machine_seen(&mut self, Machine { topology, mem_mb }: Machine, now: Timestamp) {
+        let known = &self.resources.config().host;
+        if topology == known.topology && mem_mb == known.machine_mem_mb {
+            return;
         }
-        let all_partitions = config.all_partitions.clone();
-        self.config = config;
-        self.set_host(host, all_partitions, now);
+        let all = known.topology.places().iter().chain(&known.lost_cpus);
+        let mut lost_cpus: Vec<Place> =
+            all.filter(|place| !topology.has_all(&[place.cpu])).copied().collect();
+        lost_cpus.sort_unstable();
+        let lost_mem_mb =
+            known.machine_mem_mb.saturating_add(known.lost_mem_mb).saturating_sub(mem_mb);
+        let mut host =
+            Host { topology, lost_cpus, machine_mem_mb: mem_mb, lost_mem_mb, ..known.clone() };
+        self.resources.config().capacities.give(&mut host);
+        self.set_host(host, self.resources.config().all_partitions.clone(), now);
     }
 
-    /// `scontrol update PartitionName=…`. It holds until the configuration is read again, as in Slurm.
+    /// The configuration was read again. What is known of the machine is younger here, and what is
+    /// out of use is not its matter.
+    pub fn set_config(&mut self, config: Config, now: Timestamp) {
+        self.notifications.set_audience(config.audience);
+        self.resources.set_config(config, &self.records, now);
+        self.refresh_pending(now);
+    }
+
+    /// What the owner has taken out of use. Jobs that run go on, also on the parts that are.
+    pub fn set_drains(&mut self, drains: Drains, now: Timestamp) {
+        let drained = drains.all_parts();
+        self.resources.node_mut().set_drains(drains);
+        if drained != self.resources.host().drained {
+            let host = Host { drained, ..self.resources.host().clone() };
+            self.set_host(host, self.resources.config().all_partitions.clone(), now);
+        }
+    }
+
+    /// The jobs on parts that have gone out of use since the last time hear of it: the manager of a
+    /// job's steps, and where there is none, the job by the signal that it asked for.
+    pub fn tell_outages(&mut self, cx: &mut Cx) {
+        let (known, out) = self.resources.note_told_outages();
+        // What is back is used again.
+        self.resources.managers_mut().keep_spares_within(&out);
+        let mut changed = Vec::new();
+        for job in self.records.active_jobs() {
+            let id = &job.id;
+            let own = job.run.alloc.as_ref().map(|alloc| alloc.parts()).unwrap_or_default();
+            let (before, now) = (own.within(&known), own.within(&out));
+            if before == now {
+                continue;
+            }
+            changed.push(*id);
+            if self.resources.managers().has(*id) {
+                cx.out.effects.push(Effect::PartsOut(*id));
+            } else if !now.without(&before).is_empty() && job.run.state == JobState::Running {
+                cx.out.effects.extend(job.request.signal.map(|_| Effect::Warn(*id)));
+            }
+        }
+        for id in changed {
+            self.refuse_steps_too_large(id, cx);
+            self.start_waiting_steps(id, cx);
+        }
+    }
+
+    /// What is out of use already when the daemon starts was told by the one before.
+    pub fn outages_are_known(&mut self) {
+        self.resources.note_told_outages();
+    }
+
+    /// `scontrol update PartitionName=…`. It holds until the configuration is read again, as in
+    /// Slurm.
     pub fn update_partition(
         &mut self,
         name: &str,
         settings: &[(String, String)],
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let mut all = self.config.all_partitions.clone();
+        let mut all = self.resources.config().all_partitions.clone();
         let Some(at) = all.iter().position(|known| known.name == name) else {
-            return Err(self.unknown_partition(name));
+            return Err(self.resources.config().unknown_partition(name));
         };
         for (key, value) in settings {
             partition::set(&mut all[at], key, value, Written::ToScontrol).map_err(|error| {
@@ -55,17 +100,21 @@ impl Core {
             })?;
         }
         partition::check(&all[at]).map_err(Refusal::Configuration)?;
-        let there = self.config.host.parts().cpus;
+        let there = self.resources.host().parts().cpus;
         let missing = all[at].cpus.iter().flatten().find(|cpu| !there.contains(cpu));
         if let Some(cpu) = missing {
             return Err(Refusal::Configuration(format!("there is no CPU {cpu} that jobs may use")));
         }
-        let was_default =
-            self.config.partitions.iter().any(|known| known.name == name && known.is_default);
+        let was_default = self
+            .resources
+            .config()
+            .partitions
+            .iter()
+            .any(|known| known.name == name && known.is_default);
         if all[at].is_default && !was_default {
             all.iter_mut().enumerate().for_each(|(other, known)| known.is_default = other == at);
         }
-        self.set_host(self.config.host.clone(), all, now);
+        self.set_host(self.resources.host().clone(), all, now);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Builders and a recording double for tests: a small host, short ways to say what happens, and a record of what the
-//! core wanted done. Its end check is "nothing left unsaid".
+//! Builders and a recording double for tests: a small host, short ways to say what happens, and a
+//! record of what the core wanted done. Its end check is "nothing left unsaid".
 
 use super::core::Core;
 use super::types::{Config, Cx, Effect, EndCause, EndedJob, StopCause, Submission};
@@ -15,10 +15,10 @@ use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
 use crate::model::topology::Topology;
 use crate::model::{
-    ArrayRole, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal,
+    ArrayRole, End, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal,
     TaskSet, Timestamp,
 };
-use crate::spec::hours::Zone;
+use crate::parse::hours::Zone;
 use std::collections::BTreeMap;
 
 /// Where the clock of a test begins.
@@ -51,6 +51,7 @@ pub fn config(host: Host) -> Config {
         zone: Zone::default(),
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,
+        reruns_failed: true,
         min_job_age_secs: 300,
         cluster: "slotd".to_string(),
         max_array_size: 4_000_001,
@@ -79,6 +80,11 @@ pub fn ask() -> Ask {
 impl Ask {
     pub fn cpus(mut self, n: u32) -> Self {
         self.0.cpus_per_task = Some(n);
+        self
+    }
+    /// With these among its CPUs.
+    pub fn on_cpus(mut self, cpus: &[u32]) -> Self {
+        self.0.named_cpus = cpus.to_vec();
         self
     }
     pub fn mem(mut self, mb: u64) -> Self {
@@ -205,7 +211,7 @@ impl Stored {
             let fact = EndedJob {
                 id: job.id,
                 array: None,
-                ok: job.run.state == JobState::Completed,
+                ok: job.run.state == JobState::Ended(End::Completed),
                 start: job.run.start,
                 ended: job.run.end.unwrap_or(job.submit),
             };
@@ -254,7 +260,8 @@ impl Double {
         double
     }
 
-    /// Does something to the core, keeps what comes of it, and checks that the state still makes sense.
+    /// Does something to the core, keeps what comes of it, and checks that the state still makes
+    /// sense.
     pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
         let mut cx = Cx::at(self.now);
         let result = deed(&mut self.core, &mut cx);
@@ -282,7 +289,7 @@ impl Double {
         self.effects.extend(cx.out.effects);
         self.core.check_invariants().expect("the state makes sense");
         assert_eq!(
-            self.core.memos().as_ref(),
+            self.core.notifications.memos().as_ref(),
             Ok(&self.store.memos),
             "what is kept is what is known"
         );

@@ -1,7 +1,6 @@
 //! The words between the core and its caller: facts and commands in, changes and effects out.
 
-use super::forecast::ExpectedStart;
-use super::machine::Capacities;
+use super::resources::machine::Capacities;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
@@ -13,7 +12,7 @@ use crate::model::tres::Allocation;
 use crate::model::{
     ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp,
 };
-use crate::spec::hours::Zone;
+use crate::parse::hours::Zone;
 
 /// What the core has to know about the host and its settings.
 #[derive(Debug, Clone)]
@@ -21,7 +20,8 @@ pub struct Config {
     pub host: Host,
     /// How much of what the machine has is the host's.
     pub capacities: Capacities,
-    /// In the order of the configuration; the default one is marked. Without those for GPUs where there are none.
+    /// In the order of the configuration; the default one is marked. Without those for GPUs where
+    /// there are none.
     pub partitions: Vec<Partition>,
     /// With them.
     pub all_partitions: Vec<Partition>,
@@ -32,6 +32,9 @@ pub struct Config {
     /// Memory of a job that asked for none, MB.
     pub default_mem_mb: u64,
     pub batch_tasks: BatchTasks,
+    /// `--requeue` has a job run once more after its own failure too, and not only after one of the
+    /// node.
+    pub reruns_failed: bool,
     /// How long a job that has ended stays in memory, seconds (Slurm `MinJobAge`: 300).
     pub min_job_age_secs: u64,
     pub cluster: String,
@@ -50,11 +53,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// With other partitions; those for GPUs show where there are some.
+    /// With other partitions; those for GPUs show if there are some, or if that is not known yet.
     pub fn set_partitions(&mut self, all: Vec<Partition>) {
-        let has_gpus = self.host.has_gpus();
+        let may_have_gpus = self.host.has_gpus() || self.host.detects_gpus;
         self.partitions =
-            all.iter().filter(|partition| has_gpus || !partition.is_gpu).cloned().collect();
+            all.iter().filter(|partition| may_have_gpus || !partition.is_gpu).cloned().collect();
         // The first is the default where no other is.
         if !self.partitions.iter().any(|partition| partition.is_default)
             && let Some(first) = self.partitions.first_mut()
@@ -65,8 +68,8 @@ impl Config {
     }
 }
 
-/// What comes of a fact or a command. `changes` are committed first; `effects` are carried out after the commit, but for
-/// those that end or signal running processes, which need not wait.
+/// What comes of a fact or a command. `changes` are committed first; `effects` are carried out
+/// after the commit, but for those that end or signal running processes, which need not wait.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub changes: Vec<Change>,
@@ -89,13 +92,14 @@ impl Cx {
 /// What the caller must do. The core relies on each being answered by the fact named here.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Start the processes of a batch or run job, which is RUNNING with its allocation. Answer: `on_job_ended`, also
-    /// when the launch fails.
+    /// Start the processes of a batch or run job, which is RUNNING with its allocation. Answer:
+    /// `on_job_ended`, also when the launch fails.
     Launch(Box<Job>),
-    /// An allocation runs now: its runner is created, its client is told. Answer: `release_allocation`,
-    /// `client_lost` or `on_job_ended`.
+    /// An allocation runs now: its runner is created, its client is told. Answer:
+    /// `release_allocation`, `client_lost` or `on_job_ended`.
     Granted(JobId),
-    /// Run the kill ladder on everything of the job. Answer: `on_job_ended`, also when nothing was left to kill.
+    /// Run the kill ladder on everything of the job. Answer: `on_job_ended`, also when nothing was
+    /// left to kill.
     Stop { job: JobId, cause: StopCause },
     /// Run the kill ladder on one step. Answer: `on_step_ended`.
     StopStep { step: StepKey, cause: StopCause },
@@ -105,33 +109,43 @@ pub enum Effect {
     Suspend(JobId),
     /// Let them go on. No answer.
     Resume(JobId),
-    /// The time limit of a running job is another now. `limit_secs` counts from `start`, without the time it was
-    /// suspended (`suspended_us` so far); `None` is unlimited.
+    /// The time limit of a running job is another now. `limit_secs` counts from `start`, without
+    /// the time it was suspended (`suspended_us` so far); `None` is unlimited.
     SetTimeLimit { job: JobId, limit_secs: Option<u64>, start: Timestamp, suspended_us: u64 },
     /// A step that waited has its resources; the session holds what it needs under this ticket.
     LaunchStep { step: StepKey, ticket: u64, alloc: Allocation },
     /// The manager of the job's steps has other resources, or another time.
     ManagerChanged(JobId, PartChange),
-    /// A running job has other resources: those of its processes that are to may use them, and no others.
+    /// A running job has other resources: those of its processes that are to may use them, and no
+    /// others.
     Resized(JobId),
-    /// Other parts of what a job has are out of use than before: the manager of its steps uses them no longer.
+    /// Other parts of what a job has are out of use than before: the manager of its steps uses them
+    /// no longer.
     PartsOut(JobId),
-    /// Part of what a job has is out of use: send the signal that it asked for before its end. No answer.
+    /// Part of what a job has is out of use: send the signal that it asked for before its end. No
+    /// answer.
     Warn(JobId),
     /// A step that waited can never start: its job is ending.
     StepRefused { ticket: u64, refusal: Refusal },
-    /// A record reached a terminal state: waiters are told (of array tasks too). A runner that still exists for it has
-    /// nothing left to do.
+    /// A record reached a terminal state: waiters are told (of array tasks too). A runner that
+    /// still exists for it has nothing left to do.
     Ended(JobId),
     /// A job that ran is PENDING again: its runner is done with it.
     Requeued(JobId),
-    /// Somebody wants to know this, which is mostly about a job (of an array its number). No answer.
+    /// Somebody wants to know this, which is mostly about a job (of an array its number). No
+    /// answer.
     Tell { job: Option<JobId>, notice: Box<Notice> },
     /// The record left the memory of the core; the store still has it.
     Gone(JobId),
 }
 
 impl Effect {
+    /// The time limit of a job, as it is now. `None`: it has not started.
+    pub fn set_time_limit(job: &Job) -> Option<Effect> {
+        let (limit_secs, suspended_us) = (job.request.time_limit_secs, job.run.suspended_us);
+        Some(Effect::SetTimeLimit { job: job.id, limit_secs, start: job.run.start?, suspended_us })
+    }
+
     /// The job that it is about, as far as it says so.
     pub fn job(&self) -> Option<JobId> {
         match self {
@@ -187,8 +201,8 @@ pub struct Submission {
     pub request: JobRequest,
     pub texts: LaunchTexts,
     pub client: Option<Client>,
-    /// What the store knows of the jobs that the dependency names (see [`dependency_targets`]). Those that are in
-    /// memory too may be left out or not.
+    /// What the store knows of the jobs that the dependency names (see [`dependency_targets`]).
+    /// Those that are in memory too may be left out or not.
     ///
     /// [`dependency_targets`]: crate::sched::dependency_targets
     pub ended: Vec<EndedJob>,
@@ -217,14 +231,15 @@ pub enum EndCause {
     OutOfMemory,
     /// Files could not be opened, the cgroup could not be made, …: no process of the user ran.
     LaunchFailed,
-    /// The host could not start them (no space, no processes): no process of the user ran, and the job is not at fault.
-    /// The record names the fault.
+    /// The host could not start them (no space, no processes): no process of the user ran, and the
+    /// job is not at fault. The record names the fault.
     HostFault,
     /// The process that watched them died: how they ended is not known.
     RunnerLost,
     /// The machine went down: what ran under its earlier boot cannot run any more.
     NodeFailed,
-    /// The daemon was restarted between its decision and the launch: nothing ran, and nothing will by itself.
+    /// The daemon was restarted between its decision and the launch: nothing ran, and nothing will
+    /// by itself.
     NeverLaunched,
     /// The ladder of an [`Effect::Stop`] ran.
     Stopped,
@@ -260,7 +275,8 @@ pub struct StepAsker {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepStart {
     Now(StepKey, Allocation),
-    /// The resources are in use: [`Effect::LaunchStep`] or [`Effect::StepRefused`] comes with the ticket.
+    /// The resources are in use: [`Effect::LaunchStep`] or [`Effect::StepRefused`] comes with the
+    /// ticket.
     Waits,
 }
 
@@ -270,6 +286,15 @@ pub struct Submitted {
     pub job: JobId,
     /// It runs already: its launch is on its way.
     pub runs: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedStart {
+    pub at: Timestamp,
+    /// In which of the partitions that the job names.
+    pub choice: u16,
+    /// It goes by how long earlier jobs took.
+    pub is_estimate: bool,
 }
 
 /// What the plan would give a job (`sbatch --test-only`).

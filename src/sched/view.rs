@@ -1,18 +1,19 @@
 //! What queries see: each record as it is now, with everything that is worked out on demand.
 //!
-//! Paths stay as they were written: filling in patterns takes `spec`, and is done by the caller.
+//! Paths stay as they were written: filling in patterns takes `parse`, and is done by the caller.
 
-use super::choice::Choice;
-use super::core::{Core, Record};
+use super::core::Core;
+use super::records::Record;
 use super::types::PartitionLoad;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::brief::BriefJob;
 use crate::model::job::Hold;
 use crate::model::view::JobView;
-use crate::model::{Job, JobId, JobState, Partition, Step, StepId, Timestamp, Tres};
+use crate::model::{End, ExitCode, Job, JobId, JobState, Partition, Step, StepId, Timestamp};
 
-/// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`): worked out from the
-/// record, since it begins and ends with it. `None` for allocations and for what has not started.
+/// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`):
+/// worked out from the record, since it begins and ends with it. `None` for allocations and for
+/// what has not started.
 pub fn own_step(job: &Job) -> Option<Step> {
     let id = job.own_step_id()?;
     let (name, ntasks) = match id {
@@ -22,24 +23,18 @@ pub fn own_step(job: &Job) -> Option<Step> {
         }
     };
     let (start, alloc) = (job.run.start?, job.run.alloc.as_deref().cloned()?);
-    // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
-    // the signal by the code that it chose.
-    let (state, exit) = match job.run.state {
-        JobState::Cancelled | JobState::Timeout if job.run.exit.is_success() => {
-            (JobState::Completed, job.run.exit)
-        }
-        JobState::Cancelled | JobState::Timeout if job.run.exit.signal == 0 => {
-            (JobState::Failed, job.run.exit)
-        }
-        JobState::Cancelled | JobState::Timeout => (JobState::Cancelled, job.run.exit),
-        JobState::Failed if job.run.exit.signal != 0 => (JobState::Cancelled, job.run.exit),
-        JobState::Completing | JobState::Suspended => (JobState::Running, job.run.exit),
-        JobState::Pending
-        | JobState::Running
-        | JobState::Completed
-        | JobState::Failed
-        | JobState::OutOfMemory
-        | JobState::NodeFail => (job.run.state, job.run.exit),
+    // Slurm shows the script of a job that was ended from outside, or died by a signal, as
+    // CANCELLED, and one that caught the signal by the code that it chose.
+    let exit = job.run.exit;
+    let state = match job.run.state {
+        JobState::Completing | JobState::Suspended => JobState::Running,
+        JobState::Ended(end) if end.precedes_exit() => JobState::Ended(match exit {
+            ExitCode { status: 0, signal: 0 } => End::Completed,
+            ExitCode { signal: 0, .. } => End::Failed,
+            ExitCode { .. } => End::Cancelled,
+        }),
+        JobState::Ended(End::Failed) if exit.signal != 0 => JobState::Ended(End::Cancelled),
+        state @ (JobState::Pending | JobState::Running | JobState::Ended(_)) => state,
     };
     Some(Step {
         id,
@@ -62,8 +57,8 @@ pub fn own_step(job: &Job) -> Option<Step> {
     })
 }
 
-/// A record as queries see it, with the step that stands for its script, without what only the live state knows (the
-/// dependency, the reason of a pending job). For records that come from the store.
+/// A record as queries see it, with the step that stands for its script, without what only the live
+/// state knows (the dependency, the reason of a pending job). For records that come from the store.
 pub fn view_of(mut job: Job, setting: BatchTasks) -> JobView {
     job.steps.splice(0..0, own_step(&job));
     view_without_steps(job, setting)
@@ -89,27 +84,32 @@ fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
 }
 
 impl Core {
-    /// One record as it is now. Its expected start is its begin time, if anything: [`Forecast`] tells more.
+    /// One record as it is now. Its expected start is its begin time, if anything: [`Forecast`]
+    /// tells more.
     ///
     /// [`Forecast`]: super::forecast::Forecast
     pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
-        let record = self.jobs.get(&id)?;
-        Some(self.view_now(record, view_of(record.job.clone(), self.config.batch_tasks), now))
+        let record = self.records.get(id)?;
+        Some(self.view_now(
+            record,
+            view_of(record.job.clone(), self.resources.config().batch_tasks),
+            now,
+        ))
     }
 
     /// As [`Self::view`], for who does not look at the steps: a job may have thousands.
     pub fn view_without_steps(&self, id: JobId, now: Timestamp) -> Option<JobView> {
-        let record = self.jobs.get(&id)?;
+        let record = self.records.get(id)?;
         Some(self.view_now(
             record,
-            view_without_steps(record.job.without_steps(), self.config.batch_tasks),
+            view_without_steps(record.job.without_steps(), self.resources.config().batch_tasks),
             now,
         ))
     }
 
     /// As [`Self::view`], for a listing of the queue.
     pub fn brief(&self, id: JobId, now: Timestamp) -> Option<BriefJob> {
-        let record = self.jobs.get(&id)?;
+        let record = self.records.get(id)?;
         let mut brief = BriefJob::of(&record.job);
         brief.0.run.reason = self.reason_of(record, now);
         brief.0.priority = shown_priority(&record.job);
@@ -120,13 +120,10 @@ impl Core {
     fn view_now(&self, record: &Record, mut view: JobView, now: Timestamp) -> JobView {
         view.run.reason = self.reason(view.id, now);
         if let Some(waits) = &record.waits {
-            view.dependency = self.dependency_text(&record.job, waits, now);
+            view.dependency = self.records.dependency_text(&record.job, waits, now);
         }
         if view.run.state == JobState::Pending {
-            let by_others =
-                |choice: &Choice| self.gpus_in_use(choice).or_else(|| self.cpus_in_use(choice));
-            let in_use =
-                Choice::all(&record.job, &self.config).find_map(|choice| by_others(&choice));
+            let in_use = self.resources.used_by_others(&record.job);
             let known = in_use.or(view.run.system_comment.take());
             let reason = view.run.reason;
             view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));
@@ -135,24 +132,12 @@ impl Core {
         view
     }
 
-    /// What jobs hold.
-    pub fn allocated(&self) -> Tres {
-        let used = self.ledger.used();
-        // Those that jobs share count once for each.
-        Tres { cpus: used.cpus.min(self.config.host.tres().cpus), ..used }
-    }
-
-    /// A job has the whole host to itself.
-    pub fn is_exclusive(&self) -> bool {
-        self.ledger.is_exclusive() && self.allocated().cpus >= self.config.host.tres().cpus
-    }
-
     /// Jobs that run and that wait, by partition; each task of a pending array counts.
     pub fn partition_loads(&self) -> Vec<PartitionLoad> {
         let of = |partition: &Partition| {
-            let (running, pending) = self.loads.get(&partition.name).copied().unwrap_or_default();
+            let (running, pending) = self.records.load(&partition.name);
             PartitionLoad { partition: partition.clone(), running, pending }
         };
-        self.config.partitions.iter().map(of).collect()
+        self.resources.config().partitions.iter().map(of).collect()
     }
 }

@@ -1,26 +1,30 @@
-//! All that stands between a pending job and its start: the reasons that the plan goes by, each with its figures.
+//! All that stands between a pending job and its start: the reasons that the plan goes by, each
+//! with its figures.
 //!
 //! The first one is what squeue shows. The words are made in `words`.
 
-use super::backfill::{Running, latest_start, waits_for};
 use super::choice::Choice;
-use super::core::{Core, Record};
-use super::limits::Reached;
-use super::plan::{ExpectedEnd, expected_end};
-use super::queue::QueueKey;
-use super::room::{Room, Want};
-use super::waits::{Status, Waits};
+use super::core::Core;
+use super::line::backfill::{Running, latest_start, waits_for};
+use super::line::queue::QueueKey;
+use super::line::run_times::ExpectedEnd;
+use super::records::Record;
+use super::records::{Status, Waits};
+use super::resources::capacity::{Capacity, Want};
+use super::resources::limits::Reached;
+use super::types::Cx;
 use crate::model::dependency::DependencyTerm;
 use crate::model::job::Hold;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
 use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
-use crate::model::{Job, JobId, JobState, Reason, Timestamp, Tres};
+use crate::model::{Job, JobState, Reason, Timestamp, Tres};
 
 impl Core {
-    /// Adds to the view of a pending job all that keeps it from starting. It costs a look at all that runs.
+    /// Adds to the view of a pending job all that keeps it from starting. It costs a look at all
+    /// that runs.
     pub fn tell_blockers(&self, view: &mut JobView, now: Timestamp) {
-        if let Some(record) = self.jobs.get(&view.id) {
+        if let Some(record) = self.records.get(view.id) {
             view.blockers = self.blockers(record, now);
         }
     }
@@ -31,14 +35,17 @@ impl Core {
             return Vec::new();
         }
         let anywhere = self
+            .records
             .gates_anywhere(record, now)
             .map(|reason| (reason, self.anywhere(reason, record, now)));
         let mut found: Vec<(Reason, What)> = anywhere.collect();
         let is_in_line = found.is_empty();
-        let choices = Choice::all(&record.job, &self.config);
+        let choices = Choice::all(&record.job, self.resources.config());
         let closed: Vec<(Reason, What)> =
             choices.flat_map(|choice| self.closed(&choice, now)).collect();
         let node = self
+            .resources
+            .node()
             .start_trouble()
             .map(|trouble| (Reason::ReqNodeNotAvail, What::Node { since: trouble.since }));
         match self.waits_in(record, now) {
@@ -52,7 +59,57 @@ impl Core {
                 }
             }
         }
-        found.into_iter().map(|(reason, what)| self.in_words(record, reason, what, now)).collect()
+        found
+            .into_iter()
+            .map(|(reason, what)| self.resources.in_words(record, reason, what, now))
+            .collect()
+    }
+
+    /// Tells of jobs that wait for what can never be: once for each job and reason.
+    pub(super) fn tell_never(&mut self, cx: &mut Cx) {
+        for id in self.notifications.take_suspects() {
+            let Some(record) = self.records.get(id) else { continue };
+            let reason = match record.job.run.state {
+                JobState::Pending => self.gate(record, cx.now),
+                _ => None,
+            };
+            let is_new = |reason: &Reason| self.notifications.is_new_never(&record.job, *reason);
+            let Some(reason) = reason.filter(is_new) else { continue };
+            let mut sentences = self.blockers(record, cx.now).into_iter();
+            let sentence = sentences.find(|blocker| blocker.reason == reason);
+            let why = sentence.map_or_else(|| reason.to_string(), |blocker| blocker.text);
+            self.notifications.tell_never(&record.job, reason, &why, cx.now);
+        }
+        self.notifications.say(&self.records, cx);
+    }
+
+    /// What the first blocked job of its line waits for:
+    /// `waits for 4 CPUs; job 12 holds 6 CPUs until 14:05 by its time limit`. `None`: it has
+    /// another reason.
+    pub(super) fn waits_in_words(
+        &self,
+        record: &Record,
+        reason: Reason,
+        now: Timestamp,
+    ) -> Option<String> {
+        let (Reason::Resources | Reason::Exclusive) = reason else { return None };
+        let (choice, _) = self.waits_in(record, now)?;
+        self.resources.words(now).comment(&self.shortage(&choice, None, now))
+    }
+
+    /// Adds to the view of one that others go before whom it waits behind, and for what. It costs a
+    /// look at all that runs: for a job that is asked for alone.
+    pub fn tell_who_is_before(&self, view: &mut JobView, now: Timestamp) {
+        if view.run.reason == Reason::Priority && view.run.system_comment.is_none() {
+            view.run.system_comment =
+                self.records.get(view.id).and_then(|record| self.behind_in_words(record, now));
+        }
+    }
+
+    fn behind_in_words(&self, record: &Record, now: Timestamp) -> Option<String> {
+        let (choice, _) = self.waits_in(record, now)?;
+        let first = self.waits_behind(&choice)?;
+        self.resources.words(now).comment(&self.shortage(&choice, Some(first), now))
     }
 
     /// The figures of what is no matter of a partition.
@@ -61,7 +118,7 @@ impl Core {
         match reason {
             Reason::BeginTime => What::Begin { at: job.request.begin.unwrap_or(now) },
             Reason::JobArrayTaskLimit => {
-                let group = job.array_job_id().and_then(|array| self.arrays.get(&array));
+                let group = self.records.array_of(job);
                 let (limit, running) =
                     group.map_or((0, 0), |group| (group.limit.unwrap_or(0), group.active));
                 What::ArrayLimit { limit, running }
@@ -79,7 +136,9 @@ impl Core {
     fn awaited(&self, job: &Job, waits: &Waits, now: Timestamp) -> Vec<Awaited> {
         let one = |(term, status): &(DependencyTerm, Status)| {
             let standing = match (term, status) {
-                (DependencyTerm::Singleton, _) if self.is_singleton_free(job) => Standing::Met,
+                (DependencyTerm::Singleton, _) if self.records.is_singleton_free(job) => {
+                    Standing::Met
+                }
                 (DependencyTerm::On { .. }, _) if waits.is_for_corr(term) => {
                     let hopeless = waits.corr.as_ref().map_or(0, |corr| corr.failed.len());
                     if hopeless >= job.pending_tasks() { Standing::Never } else { Standing::Open }
@@ -94,7 +153,7 @@ impl Core {
                 DependencyTerm::On { job, .. } => Some(job.job),
                 DependencyTerm::Singleton => None,
             };
-            let group = other.and_then(|id| self.arrays.get(&id));
+            let group = other.and_then(|id| self.records.array(id));
             let target = other.filter(|_| group.is_none()).and_then(|id| self.job(id));
             let until = target
                 .filter(|target| target.run.state.is_active())
@@ -105,7 +164,7 @@ impl Core {
                 state: target.map(|target| target.run.state),
                 until,
                 tasks: group.map(|group| (group.ended.len(), group.total)),
-                jobs: if other.is_none() { self.before_singleton(job) } else { Vec::new() },
+                jobs: if other.is_none() { self.records.before_singleton(job) } else { Vec::new() },
             }
         };
         waits.terms.iter().map(one).collect()
@@ -113,7 +172,7 @@ impl Core {
 
     /// What keeps it from starting in a partition, whatever is free there.
     fn closed(&self, choice: &Choice, now: Timestamp) -> Vec<(Reason, What)> {
-        let mut reasons: Vec<Reason> = self.gates_in(choice, now).collect();
+        let mut reasons: Vec<Reason> = self.resources.gates_in(choice, now).collect();
         reasons.dedup();
         if choice.partition.is_none() {
             // What it could have there is no question.
@@ -126,8 +185,8 @@ impl Core {
     }
 
     fn closed_by(&self, reason: Reason, choice: &Choice, now: Timestamp) -> Option<What> {
-        let partition = self.partition_name(choice);
-        let (want, host) = (choice.want(), &self.config.host);
+        let partition = choice.name().to_owned();
+        let (want, host) = (choice.want(), self.resources.host());
         Some(match reason {
             Reason::PartitionTimeLimit => What::TimeLimit {
                 partition,
@@ -135,34 +194,36 @@ impl Core {
                 most_secs: choice.partition.and_then(|partition| partition.max_time_secs),
             },
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
-                return self.limit(self.ledger.whole(), choice);
+                return self.limit(self.resources.ledger().whole(), choice);
             }
             Reason::BadConstraints | Reason::ReqNodeNotAvail => What::TooLarge {
                 partition,
                 needs: want.tres,
-                most: self.ledger.whole().free_for(&want.place, host),
+                most: self.resources.ledger().whole().free_for(&want.place, host),
             },
             Reason::Resources => What::Elsewhere { partition },
             _ => What::Partition {
                 partition,
                 state: choice.partition.map(|partition| partition.state),
-                opens: self.opens_in(choice, now),
+                opens: self.resources.opens_in(choice, now),
             },
         })
     }
 
-    fn limit(&self, room: &Room, choice: &Choice) -> Option<What> {
+    fn limit(&self, capacity: &Capacity, choice: &Choice) -> Option<What> {
         let want = choice.want();
         let tell = |reached: Reached| What::Limit {
             limit: reached.limit.to_string(),
             jobs: reached.jobs,
             cpus: reached.cpus,
         };
-        let own = room.limit_reached(&want.place, want.tres.cpus, &self.config.host).map(tell);
+        let own =
+            capacity.limit_reached(&want.place, want.tres.cpus, self.resources.host()).map(tell);
         own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, tell))
     }
 
-    /// What a job waits for that its partition lets start. One that is not in line yet waits behind nobody.
+    /// What a job waits for that its partition lets start. One that is not in line yet waits behind
+    /// nobody.
     fn in_line(
         &self,
         choice: &Choice,
@@ -173,7 +234,7 @@ impl Core {
         match reason {
             Reason::None => None,
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
-                Some((reason, self.limit(self.ledger.room(), choice)?))
+                Some((reason, self.limit(self.resources.ledger().capacity(), choice)?))
             }
             Reason::Priority if !is_in_line => {
                 let shortage = self.shortage(choice, None, now);
@@ -191,7 +252,9 @@ impl Core {
     /// Who keeps a job waiting that others go before.
     pub(super) fn waits_behind(&self, choice: &Choice) -> Option<QueueKey> {
         let is_other = |key: &QueueKey| key.id != choice.job.id;
-        self.first_in_line(choice).filter(is_other).or_else(|| self.queue.first().filter(is_other))
+        self.first_in_line(choice)
+            .filter(is_other)
+            .or_else(|| self.line.queue().first().filter(is_other))
     }
 
     /// What a job waits for in a partition, and who has it until when.
@@ -202,18 +265,29 @@ impl Core {
         now: Timestamp,
     ) -> Shortage {
         let want = choice.want();
-        let (room, host) = (self.ledger.room(), &self.config.host);
-        let lacks = if room.fits(&want, host) { Tres::ZERO } else { room.lacks(&want, host) };
-        let (holders, gap_secs) = match lacks == Tres::ZERO {
-            true => (Vec::new(), behind.and_then(|first| self.gap_before(first, now))),
-            false => (waits_for(&want, room, self.running_jobs(now), host), None),
+        let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
+        let lacks =
+            if capacity.fits(&want, host) { Tres::ZERO } else { capacity.lacks(&want, host) };
+        let (holders, gap_secs) = if lacks == Tres::ZERO {
+            (Vec::new(), behind.and_then(|first| self.gap_before(first, now)))
+        } else {
+            (
+                waits_for(
+                    &want,
+                    capacity,
+                    self.line.running(&self.records, self.resources.ledger(), now),
+                    host,
+                ),
+                None,
+            )
         };
         Shortage {
-            partition: self.partition_name(choice),
+            partition: choice.name().to_owned(),
             needs: want.tres,
-            free: room.free_for(&want.place, host),
+            free: capacity.free_for(&want.place, host),
             holders: holders.iter().map(|holder| self.holder(holder, &lacks)).collect(),
             lacks,
+            lacks_cpus: capacity.taken_of_named(&want).collect(),
             behind: behind
                 .map(|first| self.job(first.id).map_or_else(|| first.id.to_string(), Job::label)),
             gap_secs,
@@ -223,10 +297,16 @@ impl Core {
     /// How long it is until the first blocked job starts at the latest.
     fn gap_before(&self, first: QueueKey, now: Timestamp) -> Option<u64> {
         let job = self.job(first.id)?;
-        let choice = Choice::all(job, &self.config).find(|choice| choice.at == first.choice)?;
-        let (want, room, host): (Want, _, _) =
-            (choice.want(), self.ledger.room(), &self.config.host);
-        let at = latest_start(&want, room, self.running_jobs(now), host)?;
+        let choice =
+            Choice::all(job, self.resources.config()).find(|choice| choice.at == first.choice)?;
+        let (want, capacity, host): (Want, _, _) =
+            (choice.want(), self.resources.ledger().capacity(), self.resources.host());
+        let at = latest_start(
+            &want,
+            capacity,
+            self.line.running(&self.records, self.resources.ledger(), now),
+            host,
+        )?;
         Some(at.since(now).as_secs()).filter(|gap| *gap > 0)
     }
 
@@ -243,21 +323,7 @@ impl Core {
     }
 
     fn until(&self, job: &Job, now: Timestamp) -> Until {
-        until(job.run.state, expected_end(job, self.experience.expected_secs(&job.request), now))
-    }
-
-    /// The jobs of its name that go before one that is to be the only one.
-    fn before_singleton(&self, job: &Job) -> Vec<JobId> {
-        let own = job.array_job_id().unwrap_or(job.id);
-        let group = self.names.get(&job.request.uid).and_then(|names| names.get(&job.request.name));
-        let Some(group) = group else { return Vec::new() };
-        let mut before: Vec<JobId> = group.live.range(..own).map(|(id, _)| *id).collect();
-        before.extend(group.active.keys().filter(|id| **id > own));
-        before
-    }
-
-    fn partition_name(&self, choice: &Choice) -> String {
-        choice.job.partitions().nth(usize::from(choice.at)).unwrap_or_default().to_owned()
+        until(job.run.state, self.line.expected_end(job, now))
     }
 }
 

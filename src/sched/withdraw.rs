@@ -1,20 +1,21 @@
 //! Taking a submission back that could not be made durable.
 
 use super::core::Core;
-use super::lifecycle::Ending;
+use super::ending::Ending;
 use super::types::Cx;
 use crate::model::tres::Usage;
 use crate::model::{JobId, JobRef, JobState, Reason};
 
 impl Core {
-    /// Forgets a job, or an array with all its tasks, as if it had never been submitted. To be called only while nobody
-    /// was told its number and nothing of it was launched. Those that depend on it see it cancelled. What `cx` gets is
-    /// about other jobs alone; the number is not given again. The records that are gone.
+    /// Forgets a job, or an array with all its tasks, as if it had never been submitted. To be
+    /// called only while nobody was told its number and nothing of it was launched. Those that
+    /// depend on it see it cancelled. What `cx` gets is about other jobs alone; the number is not
+    /// given again. The records that are gone.
     pub fn withdraw(&mut self, submitted: JobId, cx: &mut Cx) -> Vec<JobId> {
-        let ids = self.resolve(&JobRef::job(submitted));
+        let ids = self.records.resolve(&JobRef::job(submitted));
         // What happens to the records themselves is nobody's business.
         let mut unsaid = Cx::at(cx.now);
-        self.telling.is_quiet = true;
+        self.notifications.set_quiet(true);
         let ending = Ending::cancelled(Reason::None, None);
         for id in &ids {
             let Some(state) = self.job(*id).map(|job| job.run.state) else { continue };
@@ -24,7 +25,7 @@ impl Core {
                 self.finish(*id, ending, Usage::default(), cx.now, &mut unsaid);
             }
         }
-        self.telling.is_quiet = false;
+        self.notifications.set_quiet(false);
         self.settle(cx);
         for id in &ids {
             self.forget(*id, &mut unsaid);
@@ -39,6 +40,7 @@ impl Core {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::model::End;
     use crate::model::Reason;
     use crate::model::dependency::DependencyKind;
 
@@ -61,7 +63,7 @@ mod tests {
         assert_eq!(d.store.jobs[&second].run.state, JobState::Running);
         assert_eq!(d.store.jobs.len(), 1);
         withdraw(&mut d, second);
-        assert_eq!((d.core.queue_length(), d.core.jobs().count()), (0, 0));
+        assert_eq!((d.core.line().queue().len(), d.core.jobs().count()), (0, 0));
         assert!(
             d.submit(ask()) > second,
             "a number that somebody may have seen is not given again"
@@ -88,7 +90,7 @@ mod tests {
         );
         withdraw(&mut d, gone);
         d.plan();
-        assert_eq!(d.store.jobs[&dropped].run.state, JobState::Cancelled);
+        assert_eq!(d.store.jobs[&dropped].run.state, JobState::Ended(End::Cancelled));
         assert_eq!(
             d.core.view(after, d.now).map(|view| view.run.reason),
             Some(Reason::DependencyNeverSatisfied)

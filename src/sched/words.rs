@@ -1,58 +1,28 @@
-//! What keeps a pending job from starting, in words: what it lacks, who has it until when, and what would help.
+//! What keeps a pending job from starting, in words: what it lacks, who has it until when, and what
+//! would help.
 
-use super::choice::Choice;
-use super::core::{Core, Record};
-use crate::model::view::JobView;
+use super::records::Record;
+use super::resources::Resources;
+use crate::model::node::ranges;
 use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
 use crate::model::{Job, JobId, Reason, Timestamp, Tres};
-use crate::spec::hours::Zone;
+use crate::parse::hours::Zone;
 
 /// So many jobs are named.
 const MOST_NAMED: usize = 3;
 
-impl Core {
-    /// What the first blocked job of its line waits for: `waits for 4 CPUs; job 12 holds 6 CPUs until 14:05 by its time
-    /// limit`. `None`: it has another reason.
-    pub(super) fn waits_in_words(
-        &self,
-        record: &Record,
-        reason: Reason,
-        now: Timestamp,
-    ) -> Option<String> {
-        let (Reason::Resources | Reason::Exclusive) = reason else { return None };
-        let (choice, _) = self.waits_in(record, now)?;
-        self.words(now).comment(&self.shortage(&choice, None, now))
-    }
-
-    /// Adds to the view of one that others go before whom it waits behind, and for what. It costs a look at all that runs:
-    /// for a job that is asked for alone.
-    pub fn tell_who_is_before(&self, view: &mut JobView, now: Timestamp) {
-        if view.run.reason == Reason::Priority && view.run.system_comment.is_none() {
-            view.run.system_comment =
-                self.jobs.get(&view.id).and_then(|record| self.behind_in_words(record, now));
-        }
-    }
-
-    fn behind_in_words(&self, record: &Record, now: Timestamp) -> Option<String> {
-        let (choice, _) = self.waits_in(record, now)?;
-        let first = self.waits_behind(&choice)?;
-        self.words(now).comment(&self.shortage(&choice, Some(first), now))
-    }
-
+impl Resources {
     /// A blocker with its sentence, and what would end it.
-    pub(super) fn in_words(
-        &self,
-        record: &Record,
-        reason: Reason,
-        what: What,
-        now: Timestamp,
-    ) -> Blocker {
+    pub fn in_words(&self, record: &Record, reason: Reason, what: What, now: Timestamp) -> Blocker {
         let job = &record.job;
         let text = match &what {
-            What::Elsewhere { .. } => self.elsewhere_in_words(job),
+            What::Elsewhere { .. } => self.used_by_others(job).unwrap_or_default(),
             What::Node { since } => {
-                let why =
-                    self.start_trouble().map(|trouble| trouble.text.as_str()).unwrap_or_default();
+                let why = self
+                    .node()
+                    .start_trouble()
+                    .map(|trouble| trouble.text.as_str())
+                    .unwrap_or_default();
                 format!("the node starts no jobs since {}: {why}", self.words(now).at(*since))
             }
             What::Hold { by_admin: true } => match &job.run.system_comment {
@@ -67,15 +37,8 @@ impl Core {
         Blocker { reason, text, remedy: self.remedy(job, reason, &what), what }
     }
 
-    fn words(&self, now: Timestamp) -> Words<'_> {
-        Words { zone: &self.config.zone, now }
-    }
-
-    fn elsewhere_in_words(&self, job: &Job) -> String {
-        let in_use = |choice: Choice| {
-            [self.gpus_in_use(&choice), self.cpus_in_use(&choice)].into_iter().flatten()
-        };
-        Choice::all(job, &self.config).flat_map(in_use).next().unwrap_or_default()
+    pub fn words(&self, now: Timestamp) -> Words<'_> {
+        Words { zone: &self.config().zone, now }
     }
 
     fn too_large_in_words(
@@ -86,11 +49,13 @@ impl Core {
         needs: &Tres,
         most: &Tres,
     ) -> String {
-        let (tasks, most_tasks) = (job.request.task_count(), self.config.max_tasks);
+        let (tasks, most_tasks) = (job.request.task_count(), self.config().max_tasks);
         if tasks > most_tasks {
             return format!("it has {tasks} tasks, and SLOTD_MAX_TASKS_PER_NODE is {most_tasks}");
         }
         let needs = amounts(needs);
+        let named = named_cpus(&job.request.named_cpus);
+        let named = if named.is_empty() { named } else { format!(", {named} among them") };
         let model = job
             .request
             .gpu
@@ -101,13 +66,13 @@ impl Core {
         let most = Tres { gpus: if job.tres.gpus > 0 { most.gpus } else { 0 }, ..*most };
         match reason {
             Reason::ReqNodeNotAvail => format!(
-                "it needs {needs}{model}; partition {partition} has {} as long as this is out of use: {}",
+                "it needs {needs}{model}{named}; partition {partition} has {} as long as this is out of use: {}",
                 amounts_or_none(&most),
-                self.why_out()
+                self.node().why_out()
             ),
             _ => {
                 format!(
-                    "it needs {needs}{model}; partition {partition} has {} in all",
+                    "it needs {needs}{model}{named}; partition {partition} has {} in all",
                     amounts_or_none(&most)
                 )
             }
@@ -130,7 +95,7 @@ impl Core {
                 ))
             }
             What::Partition { state: None, .. } => {
-                let known = self.config.partitions.iter().find(|partition| partition.is_default);
+                let known = self.config().partitions.iter().find(|partition| partition.is_default);
                 update(&format!("Partition={}", known.map_or("NAME", |known| known.name.as_str())))
             }
             What::Partition { opens: Some(_), .. } => None,
@@ -141,7 +106,7 @@ impl Core {
                 update(&format!("TimeLimit={}", limit_value((*most_secs)?)))
             }
             What::TooLarge { .. } if reason == Reason::ReqNodeNotAvail => {
-                let parts = &self.config.host.drained;
+                let parts = &self.host().drained;
                 let cpus = crate::model::node::ranges(&parts.cpus);
                 let gpus = crate::model::node::ranges(&parts.gpus);
                 let named = [("CPUs=", cpus), ("Gres=gpu:", gpus)]
@@ -150,7 +115,7 @@ impl Core {
                 let named: Vec<String> = named.map(|(key, ids)| format!(" {key}{ids}")).collect();
                 Some(format!(
                     "scontrol update NodeName={} State=RESUME{}",
-                    self.config.host.name,
+                    self.host().name,
                     named.concat()
                 ))
             }
@@ -158,10 +123,10 @@ impl Core {
                 update(&format!("NumCPUs={}", most.cpus))
             }
             What::Node { .. } => {
-                let is_ordered = self.start_trouble().is_some_and(|trouble| trouble.by.is_some());
-                is_ordered.then(|| {
-                    format!("scontrol update NodeName={} State=RESUME", self.config.host.name)
-                })
+                let is_ordered =
+                    self.node().start_trouble().is_some_and(|trouble| trouble.by.is_some());
+                is_ordered
+                    .then(|| format!("scontrol update NodeName={} State=RESUME", self.host().name))
             }
             What::Limit { .. } | What::Elsewhere { .. } | What::TooLarge { .. } => None,
             What::Shortage(Shortage { gap_secs: Some(gap), .. }) => {
@@ -170,8 +135,11 @@ impl Core {
             What::Shortage(Shortage { behind: Some(_), lacks, .. }) if *lacks == Tres::ZERO => {
                 Some(format!("scontrol top {label}"))
             }
-            What::Shortage(Shortage { behind: None, lacks, free, .. })
-                if reason == Reason::Resources && is_only_cpus(lacks) && free.cpus > 0 =>
+            What::Shortage(Shortage { behind: None, lacks, lacks_cpus, free, .. })
+                if reason == Reason::Resources
+                    && is_only_cpus(lacks)
+                    && lacks_cpus.is_empty()
+                    && free.cpus > 0 =>
             {
                 update(&format!("NumCPUs={}", free.cpus))
             }
@@ -185,7 +153,7 @@ fn is_only_cpus(lacks: &Tres) -> bool {
 }
 
 /// The words for the figures alone.
-struct Words<'a> {
+pub struct Words<'a> {
     zone: &'a Zone,
     now: Timestamp,
 }
@@ -246,13 +214,13 @@ impl Words<'_> {
     }
 
     /// A shortage, as `SystemComment` tells it. `None`: nobody has what it waits for.
-    fn comment(&self, shortage: &Shortage) -> Option<String> {
+    pub fn comment(&self, shortage: &Shortage) -> Option<String> {
         let is_told = shortage.lacks == Tres::ZERO || !shortage.holders.is_empty();
         is_told.then(|| self.shortage(shortage, false))
     }
 
     fn shortage(&self, shortage: &Shortage, with_free: bool) -> String {
-        let Shortage { free, lacks, holders, behind, gap_secs, .. } = shortage;
+        let Shortage { free, lacks, lacks_cpus, holders, behind, gap_secs, .. } = shortage;
         if *lacks == Tres::ZERO {
             let first =
                 behind.as_ref().map(|first| format!("delay job {first}, which waits before it"));
@@ -268,6 +236,8 @@ impl Words<'_> {
         let behind =
             behind.as_ref().map(|first| format!("behind job {first} ")).unwrap_or_default();
         let free = with_free.then(|| format!(", of which {} free", are(&of_kind(free, lacks))));
+        let taken = named_cpus(lacks_cpus);
+        let taken = if taken.is_empty() { taken } else { format!(", {taken} among them") };
         let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
         let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder)).collect();
         if !others.is_empty() {
@@ -278,7 +248,7 @@ impl Words<'_> {
             ));
         }
         let holders = words.iter().map(|word| format!("; {word}")).collect::<String>();
-        format!("waits {behind}for {}{}{holders}", amounts(lacks), free.unwrap_or_default())
+        format!("waits {behind}for {}{taken}{}{holders}", amounts(lacks), free.unwrap_or_default())
     }
 
     fn holder(&self, Holder { job, holds, until, .. }: &Holder) -> String {
@@ -325,6 +295,15 @@ fn named(jobs: &[JobId]) -> String {
     let more =
         if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     format!("{}{more}", names.join(", "))
+}
+
+/// `CPUs 1,3 (--cpu-bind)`: those that a job needs by their numbers.
+fn named_cpus(ids: &[u32]) -> String {
+    match ids {
+        [] => String::new(),
+        [one] => format!("CPU {one} (--cpu-bind)"),
+        several => format!("CPUs {} (--cpu-bind)", ranges(several)),
+    }
 }
 
 /// Of these amounts those of the kinds that are lacking.

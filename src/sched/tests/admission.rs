@@ -2,6 +2,40 @@
 
 use super::*;
 use crate::model::change::LaunchTexts;
+use crate::model::refusal::Place;
+
+#[test]
+fn cpus_by_number_are_refused_where_the_partition_or_the_machine_has_none() {
+    let mut d = Double::with(|config| {
+        // Five count, four are real.
+        config.host.cpu_ids = vec![0, 1, 2, 3, 4];
+        config.partitions[1].cpus = Some([2, 3].into());
+    });
+    let named = |d: &mut Double, partition: &str, cpus: &[u32]| {
+        d.try_submit(
+            ask().gpus(0).on_cpus(cpus).with(|request| request.partition = Some(partition.into())),
+        )
+    };
+    let refused = |asked, there: &[u32], place| {
+        Err(Refusal::NoSuchCpu { asked, there: there.iter().copied().collect(), place })
+    };
+    assert_eq!(named(&mut d, "cpu", &[0, 9]), refused(9, &[0, 1, 2, 3], Place::Host));
+    assert_eq!(
+        named(&mut d, "cpu", &[4]),
+        refused(4, &[0, 1, 2, 3], Place::Host),
+        "no task could be bound to it"
+    );
+    assert_eq!(named(&mut d, "gpu", &[1, 2]), refused(1, &[2, 3], Place::Partition("gpu".into())));
+    let taken = named(&mut d, "gpu", &[2, 3]).unwrap();
+    assert_eq!(d.core.job(taken).unwrap().tres.cpus, 2, "it gets as many as it names");
+    assert_eq!(
+        named(&mut d, "cpu", &[9]).unwrap_err().lines("It failed"),
+        [
+            "CPU 9 requested by --cpu-bind, CPUs 0-3 on this host",
+            "It failed: Unable to satisfy cpu bind request"
+        ]
+    );
+}
 
 #[test]
 fn cpus_are_tasks_times_cpus_per_task_and_memory_is_512_mb_by_default() {
@@ -167,6 +201,33 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
     let held = d.submit(ask().held());
     let got = d.act(|core, cx| core.update(&JobRef::job(held), &[Update::Gpus(gpu)], &[], cx));
     assert_eq!(got, Err(unknown));
+}
+
+#[test]
+fn a_preference_is_for_features_that_the_host_knows_and_need_not_be_met() {
+    let mut d = Double::with(|config| config.host.features = vec!["big".to_owned()]);
+    let feature = |name: &str, nodes| Constraint::Feature { name: name.to_owned(), nodes };
+    let both = Constraint::Any(vec![feature("big", 1), feature("cpu", 2)]);
+    let job = d.submit(ask().with(|r| r.prefer = Some(both.clone())));
+    d.submit(ask().held().with(|r| r.prefer = Some(feature("big", 2))));
+    d.plan();
+    assert_eq!(d.state(job), JobState::Running);
+    let unknown = Constraint::Any(vec![feature("big", 1), feature("tape", 1)]);
+    let refusal = d.try_submit(ask().with(|r| r.prefer = Some(unknown.clone()))).unwrap_err();
+    assert_eq!(
+        refusal.lines("It failed"),
+        [
+            "no such features on this host: big|tape",
+            "It failed: Invalid preferred feature specification"
+        ]
+    );
+    let held = d.submit(ask().held());
+    let mut update = |id, wanted| {
+        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Prefer(Some(wanted))], &[], cx))
+            .map(drop)
+    };
+    assert_eq!(update(held, unknown), Err(refusal));
+    assert_eq!((update(held, both.clone()), update(job, both)), (Ok(()), Err(Refusal::NotPending)));
 }
 
 #[test]

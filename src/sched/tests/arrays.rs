@@ -26,11 +26,14 @@ fn the_submission_of_a_process_is_known_by_it_whatever_became_of_its_tasks() {
     let first = d.started()[0];
     d.exit(first, 0);
     d.cancel(&tasks_of(array, &[2, 3])).unwrap();
-    let of = |d: &Double| [1, 2, 3].map(|pid| d.core.submitted_by(process(pid)));
+    let of = |d: &Double| [1, 2, 3].map(|pid| d.core.records().submitted_by(process(pid)));
     assert_eq!(of(&d), [Some(plain), Some(array), None]);
     let other = process(7);
     d.act(|core, cx| core.set_holder(plain, other, cx));
-    assert_eq!((of(&d), d.core.submitted_by(other)), ([None, Some(array), None], Some(plain)));
+    assert_eq!(
+        (of(&d), d.core.records().submitted_by(other)),
+        ([None, Some(array), None], Some(plain))
+    );
 }
 
 #[test]
@@ -41,7 +44,7 @@ fn a_million_tasks_cost_what_one_costs() {
     assert_eq!(d.started().len(), 2);
     assert_eq!((d.core.jobs().count(), d.reason(array)), (3, Reason::JobArrayTaskLimit));
     d.cancel(&JobRef::job(array)).unwrap();
-    assert_eq!((d.core.jobs().count(), d.state(array)), (3, JobState::Cancelled));
+    assert_eq!((d.core.jobs().count(), d.state(array)), (3, JobState::Ended(End::Cancelled)));
 }
 
 #[test]
@@ -69,12 +72,15 @@ fn single_tasks_and_ranges_of_a_pending_array_can_be_cancelled() {
     assert_eq!(d.label(array), "1_[1-4,6,9]");
     assert_eq!(
         [one[0], range[0], array].map(|id| d.state(id)),
-        [JobState::Cancelled, JobState::Cancelled, JobState::Pending]
+        [JobState::Ended(End::Cancelled), JobState::Ended(End::Cancelled), JobState::Pending]
     );
     assert_eq!(d.cancel(&tasks_of(array, &[5])), Err(Refusal::AlreadyDone));
     assert_eq!(d.cancel(&tasks_of(array, &[77])), Err(Refusal::UnknownJob));
     d.cancel(&tasks_of(array, &(0..20).collect::<Vec<u32>>())).unwrap();
-    assert_eq!((d.state(array), d.label(array)), (JobState::Cancelled, "1_[1-4,6,9]".to_string()));
+    assert_eq!(
+        (d.state(array), d.label(array)),
+        (JobState::Ended(End::Cancelled), "1_[1-4,6,9]".to_string())
+    );
 }
 
 #[test]

@@ -118,11 +118,16 @@ fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its
     assert_eq!(d.expected_start(wide), None);
     assert!(words(&d).contains("has no time limit"), "{}", words(&d));
     // The next daemon is told of those that ended well.
-    let ended: Vec<Job> =
-        d.store.jobs.values().filter(|job| job.run.state == JobState::Completed).cloned().collect();
+    let ended: Vec<Job> = d
+        .store
+        .jobs
+        .values()
+        .filter(|job| job.run.state == JobState::Ended(End::Completed))
+        .cloned()
+        .collect();
     let mut core = Core::new(d.core.config().clone());
     core.remember(&ended);
-    let usual = |core: &Core| core.experience.expected_secs(&fit().0);
+    let usual = |core: &Core| core.line.usual_secs(&fit().0);
     assert_eq!((usual(&core), usual(&d.core)), (Some(300), Some(300)));
 }
 
@@ -273,7 +278,7 @@ fn no_number_of_waiting_jobs_shields_one_that_could_start() {
     assert_eq!((d.state(waiting[0]), d.reason(waiting[0])), (JobState::Pending, Reason::Resources));
     assert_eq!((d.state(waiting[2999]), d.state(free)), (JobState::Pending, JobState::Running));
     // Each shape was looked at, and not each job.
-    assert!(d.core.last_round().tried < 20, "{:?}", d.core.last_round());
+    assert!(d.core.line().last_round().tried < 20, "{:?}", d.core.line().last_round());
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     let (of, run) = d.store.runs.pop().unwrap();
     assert_eq!(
         (of, run.run.restarts, run.requeued, run.run.state),
-        (id, 0, true, JobState::Cancelled)
+        (id, 0, true, JobState::Ended(End::Cancelled))
     );
     assert_eq!(
         (run.run.exit, run.run.start, run.run.end),
@@ -118,13 +118,16 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
         "the next run counts anew"
     );
     let script = own_step(&run.clone().record(job)).unwrap();
-    assert_eq!((script.state, script.exit), (JobState::Failed, ExitCode::status(3)));
+    assert_eq!((script.state, script.exit), (JobState::Ended(End::Failed), ExitCode::status(3)));
 
     d.plan();
     d.exit(id, 0);
     d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
     let run = d.store.runs.pop().unwrap().1;
-    assert_eq!((run.run.restarts, run.requeued, run.run.state), (1, false, JobState::Completed));
+    assert_eq!(
+        (run.run.restarts, run.requeued, run.run.state),
+        (1, false, JobState::Ended(End::Completed))
+    );
 
     d.plan();
     d.end(id, EndCause::NeverLaunched, ExitCode::OK);
@@ -138,7 +141,10 @@ fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
     d.plan();
     d.exit(id, 5);
     let run = d.store.runs.pop().unwrap().1;
-    assert_eq!((run.run.restarts, run.requeued, run.run.state), (0, false, JobState::Failed));
+    assert_eq!(
+        (run.run.restarts, run.requeued, run.run.state),
+        (0, false, JobState::Ended(End::Failed))
+    );
     assert_eq!((run.run.exit, run.run.reason), (ExitCode::status(5), Reason::NonZeroExitCode));
 }
 
@@ -150,7 +156,7 @@ fn a_job_that_is_cancelled_while_it_is_requeued_does_not_come_back() {
     d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
     d.cancel(&JobRef::job(id)).unwrap();
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
-    assert_eq!(d.state(id), JobState::Cancelled);
+    assert_eq!(d.state(id), JobState::Ended(End::Cancelled));
 }
 
 #[test]
@@ -173,8 +179,8 @@ fn a_suspended_job_has_its_clock_stopped() {
     let limit =
         Effect::SetTimeLimit { job: id, limit_secs: Some(100), start, suspended_us: 50_000_000 };
     assert_eq!(d.effects[1..], [Effect::Suspend(id), Effect::Resume(id), limit]);
-    let end = plan::expected_end(d.core.job(id).unwrap(), None, d.now);
-    assert_eq!(end, plan::ExpectedEnd::ByLimit(start.plus_secs(150)));
+    let end = line::run_times::expected_end(d.core.job(id).unwrap(), None, d.now);
+    assert_eq!(end, line::run_times::ExpectedEnd::ByLimit(start.plus_secs(150)));
 }
 
 #[test]
@@ -197,7 +203,7 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
     );
     signal(&mut d, pending, 9).unwrap();
     signal(&mut d, running, 9).unwrap();
-    assert_eq!(d.state(pending), JobState::Cancelled);
+    assert_eq!(d.state(pending), JobState::Ended(End::Cancelled));
     assert_eq!(d.stops(), [(running, StopCause::Killed { by: 1001 })]);
     for n in [9, 10] {
         assert_eq!(
@@ -216,14 +222,14 @@ fn a_long_queue_is_searched_in_parts() {
     }
     let query = JobQuery { names: vec!["wanted".to_owned()], ..JobQuery::default() };
     for most in [1, 3, 10, 100] {
-        let (mut found, mut next) = d.core.find_some(&query, None, most);
+        let (mut found, mut next) = d.core.records().find_some(&query, None, most);
         while let Some(after) = next {
-            let more = d.core.find_some(&query, Some(after), most);
+            let more = d.core.records().find_some(&query, Some(after), most);
             assert!(more.0.len() <= most);
             found.extend(more.0);
             next = more.1;
         }
-        assert_eq!(found, d.core.find(&query), "{most} at a time");
+        assert_eq!(found, d.core.records().find(&query), "{most} at a time");
         assert_eq!(found.len(), 4);
     }
 }

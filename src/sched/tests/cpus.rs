@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::cpu_use::{CpuReading, CpusElsewhere};
+use crate::model::update::Update;
 
 /// Four CPUs, of which those that others use are given to nobody.
 fn shared() -> Double {
@@ -30,6 +31,77 @@ fn cpus_of(d: &Double, job: JobId) -> Vec<u32> {
 }
 
 #[test]
+fn a_job_gets_the_cpus_that_it_names_and_waits_until_they_are_free() {
+    let mut d = Double::with(|_| {});
+    let one = d.submit(ask().on_cpus(&[1]).limit(60));
+    d.plan();
+    assert_eq!(cpus_of(&d, one), [1]);
+    let (same, both, any) =
+        (d.submit(ask().on_cpus(&[1])), d.submit(ask().on_cpus(&[2, 3])), d.submit(ask()));
+    d.plan();
+    // The first of the line keeps the CPU, and nothing else, for itself.
+    assert_eq!(
+        (d.reason(same), cpus_of(&d, both), cpus_of(&d, any)),
+        (Reason::Resources, vec![2, 3], vec![0])
+    );
+    let told =
+        d.core.view(same, d.now).and_then(|view| view.job.run.system_comment).unwrap_or_default();
+    let words =
+        format!("waits for 1 CPU, CPU 1 (--cpu-bind) among them; job {one} holds 1 CPU until ");
+    assert!(told.starts_with(&words), "{told}");
+    assert_eq!(d.expected_start(same), Some(d.now.plus_secs(60)));
+    d.exit(any, 0);
+    assert_eq!(d.state(same), JobState::Pending, "another CPU will not do");
+    d.exit(one, 0);
+    assert_eq!(cpus_of(&d, same), [1]);
+    d.exit(both, 0);
+    let three = d.submit(ask().cpus(3).on_cpus(&[3]));
+    d.plan();
+    assert_eq!(cpus_of(&d, three), [0, 2, 3]);
+}
+
+#[test]
+fn a_cpu_that_is_named_comes_before_those_that_nobody_uses() {
+    // Each CPU may be shared, and the partition may use two.
+    let mut d = Double::with(|config| {
+        config.partitions[0].over_subscribe = crate::model::partition::OverSubscribe::Force(2);
+        config.partitions[0].max_cpus = Some(2);
+    });
+    for (cpus, expected) in [(&[3][..], vec![3]), (&[], vec![0]), (&[3], vec![3]), (&[1], vec![])] {
+        let job = d.submit(ask().on_cpus(cpus));
+        d.plan();
+        assert_eq!(cpus_of(&d, job), expected);
+    }
+}
+
+#[test]
+fn who_names_a_cpu_that_is_out_of_use_waits_for_it() {
+    let mut d = Double::with(|config| config.host.drained.cpus = [2].into());
+    let job = d.submit(ask().on_cpus(&[2]));
+    d.plan();
+    assert_eq!(d.reason(job), Reason::ReqNodeNotAvail);
+    let mut view = d.core.view(job, d.now).unwrap();
+    d.core.tell_blockers(&mut view, d.now);
+    assert!(
+        view.blockers[0].text.contains("CPU 2 (--cpu-bind) among them; partition"),
+        "{:?}",
+        view.blockers
+    );
+}
+
+#[test]
+fn another_size_leaves_no_wish_that_it_could_not_meet() {
+    let mut d = Double::with(|_| {});
+    let (waits, runs) = (d.submit(ask().held().on_cpus(&[1, 2])), d.submit(ask().on_cpus(&[0, 3])));
+    d.plan();
+    for id in [waits, runs] {
+        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::NumCpus(1)], &[], cx)).unwrap();
+        let job = d.core.job(id).unwrap();
+        assert_eq!((job.tres.cpus, &job.request.named_cpus[..]), (1, &[][..]));
+    }
+}
+
+#[test]
 fn nothing_is_read_where_it_does_not_count_and_while_nobody_could_start() {
     let mut d = Double::with(|_| {});
     d.submit(ask());
@@ -54,7 +126,10 @@ fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() 
     let words =
         "processes that are no job's use 1.10 CPUs, so that 1 CPU of the host's 4 are taken";
     assert_eq!(told.as_deref(), Some(words));
-    assert_eq!(d.core.cpus_elsewhere(), Some(CpusElsewhere { used_centi: Some(110), taken: 1 }));
+    assert_eq!(
+        d.core.resources().cpus_elsewhere(),
+        Some(CpusElsewhere { used_centi: Some(110), taken: 1 })
+    );
     d.exit(narrow, 0);
     // It is read again, and keeps nobody else from starting meanwhile.
     pause(&mut d);
@@ -67,7 +142,11 @@ fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() 
     read(&mut d, &[(1, 40)]);
     assert_eq!(cpus_of(&d, wide), [0, 1, 2, 3], "less than half a CPU is nobody's");
     d.exit(wide, 0);
-    assert_eq!(d.core.next_due(), None, "an idle daemon reads nothing");
+    assert_eq!(
+        d.core.next_due(),
+        d.core.records().next_forgetting(),
+        "an idle daemon reads nothing"
+    );
 }
 
 #[test]

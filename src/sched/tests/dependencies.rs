@@ -99,7 +99,7 @@ fn kill_on_invalid_dep_cancels_a_whole_chain() {
     d.exit(first, 1);
     assert_eq!(
         (d.state(last), d.reason(last)),
-        (JobState::Cancelled, Reason::DependencyNeverSatisfied)
+        (JobState::Ended(End::Cancelled), Reason::DependencyNeverSatisfied)
     );
 }
 
@@ -160,7 +160,7 @@ fn an_array_id_means_all_its_tasks() {
     }
     assert_eq!(
         (d.reason(ok), d.state(any)),
-        (Reason::DependencyNeverSatisfied, JobState::Completed)
+        (Reason::DependencyNeverSatisfied, JobState::Ended(End::Completed))
     );
 }
 
@@ -215,7 +215,7 @@ fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it
     assert_eq!(d.reason(second), Reason::Resources);
     d.act(|core, cx| core.hold(&tasks_of(second, &[1]), Hold::User, cx)).unwrap();
     assert_eq!(d.reason(second), Reason::DependencyNeverSatisfied);
-    assert!(d.core.queue.first().is_none());
+    assert!(d.core.line.queue().first().is_none());
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn tasks_that_can_never_start_are_cancelled_as_one_record() {
     let cancelled: Vec<JobId> = d
         .core
         .jobs()
-        .filter(|job| job.run.state == JobState::Cancelled)
+        .filter(|job| job.run.state == JobState::Ended(End::Cancelled))
         .map(|job| job.id)
         .collect();
     assert_eq!(d.labels(&cancelled), [format!("{second}_[1-20000]")]);
@@ -262,4 +262,40 @@ fn a_singleton_goes_when_the_name_before_it_is_changed() {
         .unwrap();
     d.plan();
     assert_eq!(d.state(second), JobState::Running);
+}
+
+#[test]
+fn of_two_arrays_one_counterpart_is_enough_with_a_question_mark() {
+    let mut d = Double::new(4, 1000, 0);
+    let (bad, open) = (d.submit(ask().array(0, 1, None)), d.submit(ask().array(0, 1, None).held()));
+    let either = |d: &mut Double, kinds: [DependencyKind; 2]| {
+        let terms = vec![on(kinds[0], bad), on(kinds[1], open)];
+        let ask = ask().array(0, 1, None).dependency(Dependency { terms, any: true });
+        d.submit(ask.with(|r| r.kill_on_invalid_dep = true))
+    };
+    let waiting = [either(&mut d, [AfterCorr, AfterCorr]), either(&mut d, [AfterCorr, AfterOk])];
+    d.plan();
+    d.started().into_iter().for_each(|id| d.exit(id, 1));
+    for id in waiting {
+        assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::Dependency));
+    }
+    d.act(|core, cx| core.release(&JobRef::job(open), cx)).unwrap();
+    d.plan();
+    d.started().into_iter().for_each(|id| d.exit(id, 0));
+    assert_eq!(d.started().len(), 4);
+}
+
+#[test]
+fn jobs_cannot_come_to_wait_for_each_other() {
+    let mut d = Double::new(4, 1000, 0);
+    let first = d.submit(ask().held());
+    let second = d.submit(ask().array(0, 1, None).after(AfterOk, first));
+    let third = d.submit(ask().after(AfterAny, second));
+    let key =
+        |target| Update::Dependency(Dependency { terms: vec![on(AfterOk, target)], any: false });
+    for (target, between) in [(third, second), (second, second)] {
+        let done = d.act(|core, cx| core.update(&JobRef::job(first), &[key(target)], &[], cx));
+        assert_eq!(done.err(), Some(Refusal::CircularDependency(between)));
+    }
+    d.act(|core, cx| core.update(&JobRef::job(third), &[key(first)], &[], cx)).unwrap();
 }

@@ -14,19 +14,28 @@ fn exit_codes_and_causes_make_the_states_of_the_book() {
         assert_eq!(d.store.jobs[&id], job, "the end is in the store");
         (job.run.state, job.run.reason)
     };
-    assert_eq!(ended(Exited, ExitCode::OK), (JobState::Completed, Reason::None));
-    assert_eq!(ended(Exited, ExitCode::status(3)), (JobState::Failed, Reason::NonZeroExitCode));
-    assert_eq!(ended(Exited, ExitCode::signal(9)), (JobState::Failed, Reason::RaisedSignal));
-    assert_eq!(ended(TimeLimit, ExitCode::signal(15)), (JobState::Timeout, Reason::TimeLimit));
+    assert_eq!(ended(Exited, ExitCode::OK), (JobState::Ended(End::Completed), Reason::None));
+    assert_eq!(
+        ended(Exited, ExitCode::status(3)),
+        (JobState::Ended(End::Failed), Reason::NonZeroExitCode)
+    );
+    assert_eq!(
+        ended(Exited, ExitCode::signal(9)),
+        (JobState::Ended(End::Failed), Reason::RaisedSignal)
+    );
+    assert_eq!(
+        ended(TimeLimit, ExitCode::signal(15)),
+        (JobState::Ended(End::Timeout), Reason::TimeLimit)
+    );
     assert_eq!(
         ended(OutOfMemory, ExitCode::signal(9)),
-        (JobState::OutOfMemory, Reason::OutOfMemory)
+        (JobState::Ended(End::OutOfMemory), Reason::OutOfMemory)
     );
     assert_eq!(
         ended(LaunchFailed, ExitCode::LAUNCH_FAILED),
-        (JobState::Failed, Reason::JobLaunchFailure)
+        (JobState::Ended(End::Failed), Reason::JobLaunchFailure)
     );
-    assert_eq!(ended(RunnerLost, ExitCode::OK), (JobState::Failed, Reason::RunnerLost));
+    assert_eq!(ended(RunnerLost, ExitCode::OK), (JobState::Ended(End::Failed), Reason::RunnerLost));
 }
 
 #[test]
@@ -37,7 +46,7 @@ fn a_terminal_state_is_never_overwritten() {
     d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
     d.end(id, EndCause::Exited, ExitCode::OK);
     assert_eq!(d.cancel(&JobRef::job(id)), Err(Refusal::AlreadyDone));
-    assert_eq!(d.state(id), JobState::Timeout);
+    assert_eq!(d.state(id), JobState::Ended(End::Timeout));
 }
 
 #[test]
@@ -65,7 +74,10 @@ fn a_failed_job_is_requeued_once_and_a_completed_or_cancelled_one_never() {
     d.end(good, EndCause::Exited, ExitCode::OK);
     d.cancel(&JobRef::job(cancelled)).unwrap();
     d.end(cancelled, EndCause::Stopped, ExitCode::signal(15));
-    assert_eq!((d.state(good), d.state(cancelled)), (JobState::Completed, JobState::Cancelled));
+    assert_eq!(
+        (d.state(good), d.state(cancelled)),
+        (JobState::Ended(End::Completed), JobState::Ended(End::Cancelled))
+    );
 }
 
 #[test]
@@ -93,7 +105,7 @@ fn cancelling_goes_through_completing_and_says_who_did_it() {
     d.cancel(&JobRef::job(running)).unwrap();
     assert_eq!(
         (d.state(pending), d.reason(pending)),
-        (JobState::Cancelled, Reason::CancelledByUser)
+        (JobState::Ended(End::Cancelled), Reason::CancelledByUser)
     );
     assert_eq!(d.state(running), JobState::Completing);
     assert_eq!(d.stops(), [(running, StopCause::Cancelled { by: 1001 })]);
@@ -102,7 +114,7 @@ fn cancelling_goes_through_completing_and_says_who_did_it() {
     let job = d.core.job(running).unwrap();
     assert_eq!(
         (job.run.state, job.run.cancelled_by, job.run.exit),
-        (JobState::Cancelled, Some(1001), ExitCode::signal(15))
+        (JobState::Ended(End::Cancelled), Some(1001), ExitCode::signal(15))
     );
     assert_eq!(d.cancel(&JobRef::job(JobId(99))), Err(Refusal::UnknownJob));
 }
@@ -114,7 +126,7 @@ fn a_cancelled_job_that_ran_out_of_memory_is_out_of_memory() {
     d.plan();
     d.cancel(&JobRef::job(id)).unwrap();
     d.end(id, EndCause::OutOfMemory, ExitCode::signal(9));
-    assert_eq!(d.state(id), JobState::OutOfMemory);
+    assert_eq!(d.state(id), JobState::Ended(End::OutOfMemory));
 }
 
 #[test]
@@ -140,13 +152,20 @@ fn the_lost_client_of_an_allocation_ends_it() {
     for id in [running, pending] {
         d.act(|core, cx| core.client_lost(id, cx));
     }
-    assert_eq!((d.state(pending), d.reason(pending)), (JobState::Cancelled, Reason::ClientLost));
+    assert_eq!(
+        (d.state(pending), d.reason(pending)),
+        (JobState::Ended(End::Cancelled), Reason::ClientLost)
+    );
     assert_eq!(d.stops(), [(running, StopCause::ClientLost)]);
     d.end(running, EndCause::Stopped, ExitCode::OK);
-    assert_eq!((d.state(running), d.reason(running)), (JobState::Cancelled, Reason::ClientLost));
+    assert_eq!(
+        (d.state(running), d.reason(running)),
+        (JobState::Ended(End::Cancelled), Reason::ClientLost)
+    );
 }
 
-/// An allocation with its command, which ends by signal 11, and its client, which is gone: how it ended.
+/// An allocation with its command, which ends by signal 11, and its client, which is gone: how it
+/// ended.
 fn orphaned(is_known_first: bool, client_gone: bool) -> (JobState, i32, Reason) {
     let process = ClientProcess { pid: 7, start_ticks: 1, ..ClientProcess::default() };
     let mut d = Double::new(1, 1000, 0);
@@ -177,12 +196,12 @@ fn an_allocation_whose_command_ended_before_its_client_was_gone_ends_as_the_comm
     for is_known_first in [true, false] {
         assert_eq!(
             orphaned(is_known_first, false),
-            (JobState::Failed, 11, Reason::RaisedSignal),
+            (JobState::Ended(End::Failed), 11, Reason::RaisedSignal),
             "{is_known_first}"
         );
         assert_eq!(
             orphaned(is_known_first, true),
-            (JobState::Cancelled, 0, Reason::ClientLost),
+            (JobState::Ended(End::Cancelled), 0, Reason::ClientLost),
             "{is_known_first}"
         );
     }
@@ -200,13 +219,13 @@ fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
     }
     assert_eq!(
         (d.state(plain), d.core.job(plain).unwrap().run.exit),
-        (JobState::Failed, ExitCode::status(3))
+        (JobState::Ended(End::Failed), ExitCode::status(3))
     );
     assert_eq!(d.state(with_steps), JobState::Completing);
     assert_eq!(d.stops(), [(with_steps, StopCause::Released)]);
     d.end(with_steps, EndCause::Stopped, ExitCode::signal(9));
     let job = d.core.job(with_steps).unwrap();
-    assert_eq!((job.run.state, job.run.exit), (JobState::Failed, ExitCode::status(3)));
+    assert_eq!((job.run.state, job.run.exit), (JobState::Ended(End::Failed), ExitCode::status(3)));
     assert!(job.steps.iter().all(|step| step.state.is_terminal()));
 }
 
@@ -232,7 +251,50 @@ fn a_job_cancelled_in_the_grace_of_its_time_limit_does_not_come_back() {
     assert_eq!(d.cancel(&JobRef::job(id)), Ok(vec![id]));
     assert_eq!(d.cancel(&JobRef::job(id)), Err(Refusal::AlreadyDone));
     d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
-    assert_eq!(d.state(id), JobState::Timeout);
+    assert_eq!(d.state(id), JobState::Ended(End::Timeout));
+}
+
+#[test]
+fn a_requeue_in_the_grace_of_the_time_limit_brings_the_job_back_unless_it_was_cancelled() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask().limit(60));
+    let requeue = |d: &mut Double| d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx));
+    d.plan();
+    d.act(|core, cx| core.limit_reached(id, cx));
+    assert_eq!(requeue(&mut d), Ok(vec![id]));
+    assert_eq!(requeue(&mut d), Err(Refusal::Disabled));
+    assert_eq!((d.state(id), d.stops()), (JobState::Completing, Vec::new()), "it ends already");
+    d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
+    assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
+    let run = d.store.runs.pop().unwrap().1;
+    assert_eq!((run.requeued, run.run.exit), (true, ExitCode::signal(15)));
+    d.plan();
+    d.act(|core, cx| core.limit_reached(id, cx));
+    assert_eq!(d.cancel(&JobRef::job(id)), Err(Refusal::AlreadyDone));
+    assert_eq!(requeue(&mut d), Err(Refusal::Disabled));
+    d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
+    assert_eq!((d.state(id), d.reason(id)), (JobState::Ended(End::Timeout), Reason::TimeLimit));
+}
+
+#[test]
+fn a_job_on_its_way_back_to_the_queue_can_be_held_and_released() {
+    let by_hold = |core: &mut Core, id, cx: &mut Cx| core.hold(&JobRef::job(id), Hold::User, cx);
+    let by_requeue = |core: &mut Core, id, cx: &mut Cx| core.requeue(&JobRef::job(id), true, cx);
+    for hold in [by_hold as fn(&mut Core, _, &mut Cx) -> _, by_requeue] {
+        let mut d = Double::new(1, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
+        d.stops();
+        assert_eq!(d.act(|core, cx| hold(core, id, cx)), Ok(vec![id]));
+        assert_eq!(d.stops(), Vec::new(), "it is stopped already");
+        d.end(id, EndCause::Stopped, ExitCode::signal(15));
+        d.plan();
+        assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
+        d.act(|core, cx| core.release(&JobRef::job(id), cx)).unwrap();
+        d.plan();
+        assert_eq!(d.state(id), JobState::Running);
+    }
 }
 
 #[test]
@@ -257,8 +319,8 @@ fn a_job_on_its_way_back_to_the_queue_can_be_cancelled_and_killed() {
         d.end(id, EndCause::Stopped, ExitCode::signal(9));
     }
     let ended = |id| (d.state(id), d.reason(id));
-    assert_eq!(ended(requeued), (JobState::Cancelled, Reason::CancelledByUser));
-    assert_eq!(ended(late), (JobState::Timeout, Reason::TimeLimit));
+    assert_eq!(ended(requeued), (JobState::Ended(End::Cancelled), Reason::CancelledByUser));
+    assert_eq!(ended(late), (JobState::Ended(End::Timeout), Reason::TimeLimit));
 }
 
 #[test]
@@ -270,5 +332,5 @@ fn a_job_on_its_way_back_to_the_queue_can_be_killed_at_once() {
     d.act(|core, cx| core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx)).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue), (id, StopCause::Killed { by: 1001 })]);
     d.end(id, EndCause::Stopped, ExitCode::signal(9));
-    assert_eq!(d.state(id), JobState::Cancelled);
+    assert_eq!(d.state(id), JobState::Ended(End::Cancelled));
 }

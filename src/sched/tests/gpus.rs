@@ -81,7 +81,7 @@ fn who_waits_for_others_is_not_in_the_queue_and_the_gpus_are_read_again_after_a_
     let due = d.core.next_due().expect("a pause");
     d.now = due;
     d.act(|core, cx| core.on_due(cx));
-    assert_eq!(d.core.next_due(), None, "the answer comes by itself");
+    assert_eq!(d.core.next_due(), d.core.records().next_forgetting(), "the answer comes by itself");
     read(&mut d, vec![reading(0, 20, &[(None, 20)]), reading(1, 100, &[(None, 100)])]);
     assert_eq!((gpus_of(&d, waits), told(&d)), (vec![0], None));
 }
@@ -172,5 +172,92 @@ fn what_jobs_use_is_read_while_they_have_gpus() {
     d.exit(job, 0);
     let used = d.core.job(job).unwrap().run.usage.gpu;
     assert_eq!((used.readings, used.busy_max, used.mem_max_mb), (6, 100, 30));
-    assert_eq!(d.core.next_due(), None, "an idle daemon reads nothing");
+    assert_eq!(
+        d.core.next_due(),
+        d.core.records().next_forgetting(),
+        "an idle daemon reads nothing"
+    );
+}
+
+#[test]
+fn jobs_with_gpus_wait_until_these_are_detected_and_others_start_at_once() {
+    let mut d = Double::new(4, 1000, 2);
+    let holder = d.submit(ask().gpus(1));
+    d.plan();
+    d.started();
+    let gpus = d.core.config().host.gpus.clone();
+    // As after a restart: the GPUs of the daemon before are known, and nobody has seen them.
+    let set = |d: &mut Double, change: &dyn Fn(&mut crate::model::partition::Host)| {
+        d.act(|core, cx| {
+            let (mut host, partitions) =
+                (core.config().host.clone(), core.config().all_partitions.clone());
+            change(&mut host);
+            core.set_host(host, partitions, cx.now);
+        });
+        d.plan();
+    };
+    set(&mut d, &|host| {
+        host.detects_gpus = true;
+        host.lost_gpus = std::mem::take(&mut host.gpus);
+    });
+    let on_gpu = d.submit(ask().gpus(1));
+    let many = d.submit(ask().gpus(9));
+    let alone = d.submit(ask().exclusive());
+    let of_model = d.submit(ask().gpus(1).with(|r| r.gpu.model = Some("h200".to_owned())));
+    let other = d.submit(ask());
+    d.plan();
+    assert_eq!(d.started(), [other]);
+    for job in [on_gpu, many, alone, of_model] {
+        assert_eq!((d.state(job), d.reason(job)), (JobState::Pending, Reason::Resources));
+    }
+    let view = d.core.view(on_gpu, d.now).unwrap();
+    assert_eq!(
+        view.run.system_comment.as_deref(),
+        Some("the GPUs of this host are being detected")
+    );
+    assert!(
+        d.core.resources().node().outages().is_empty()
+            && d.core.resources().parts_out(holder).is_empty(),
+        "nothing is missing yet"
+    );
+    assert!(!d.core.take_gpu_request(), "they are being looked for already");
+    d.exit(other, 0);
+    set(&mut d, &|host| {
+        host.detects_gpus = false;
+        (host.gpus, host.lost_gpus) = (gpus.clone(), Vec::new());
+    });
+    // The GPU of the job that runs is its own still.
+    assert_eq!(d.started(), [on_gpu]);
+    let gpu = |id| d.core.job(id).unwrap().run.alloc.as_ref().unwrap().gpu_ids.clone();
+    assert!(gpu(on_gpu).iter().all(|id| !gpu(holder).contains(id)));
+    assert_eq!(d.reason(many), Reason::BadConstraints);
+}
+
+#[test]
+fn no_gpu_is_given_while_it_may_be_that_of_a_job_that_names_none() {
+    let named = |config: &mut Config| {
+        config.host.gpus.iter_mut().for_each(|gpu| gpu.uuid = Some(format!("GPU-{}", gpu.id)));
+    };
+    let mut d = Double::with(named);
+    let holder = d.submit(ask().gpus(1));
+    d.plan();
+    let names = |job: &Job| job.run.alloc.as_ref().unwrap().gpu_uuids.clone();
+    assert_eq!(names(d.core.job(holder).unwrap()), [(0, "GPU-0".to_owned())].into());
+    let [waits, alone, without] =
+        [d.submit(ask().gpus(1)), d.submit(ask().exclusive()), d.submit(ask())];
+    // The record of a daemon that wrote no names, or of one whose GPUs had none.
+    let mut jobs: Vec<Job> = d.core.jobs().cloned().collect();
+    for alloc in jobs.iter_mut().filter_map(|job| job.run.alloc.as_mut()) {
+        alloc.gpu_uuids.clear();
+    }
+    d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
+    d.plan();
+    let expected = [JobState::Running, JobState::Pending, JobState::Pending, JobState::Running];
+    assert_eq!([holder, waits, alone, without].map(|id| d.state(id)), expected);
+    let text = "which of the GPUs job 1 has is not known, and any may be free once it has ended";
+    let why = d.core.view(waits, d.now).unwrap().job.run.system_comment;
+    assert_eq!((d.reason(waits), why.as_deref()), (Reason::Resources, Some(text)));
+    d.exit(holder, 0);
+    d.plan();
+    assert_eq!(d.state(waits), JobState::Running);
 }

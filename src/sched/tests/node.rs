@@ -13,7 +13,7 @@ fn fails(d: &mut Double, id: JobId) {
 }
 
 fn drained(d: &Double) -> Option<&str> {
-    d.core.node_trouble().map(|trouble| trouble.text.as_str())
+    d.core.resources().node().trouble().map(|trouble| trouble.text.as_str())
 }
 
 #[test]
@@ -121,6 +121,35 @@ fn a_job_that_alone_meets_faults_of_the_host_is_held_and_the_others_go_on() {
 }
 
 #[test]
+fn an_array_that_alone_meets_faults_of_the_host_is_held_as_a_whole() {
+    let mut d = Double::new(1, 1000, 0);
+    let bad = d.submit(ask().array(0, 40, None));
+    for _ in 0..5 {
+        let good = d.submit(ask());
+        d.plan();
+        let tried = d.started();
+        assert_eq!(d.core.job(tried[0]).and_then(Job::array_job_id), Some(bad));
+        fails(&mut d, tried[0]);
+        d.wait(1);
+        assert_eq!(d.started(), [good], "no other task of the array is tried before it");
+        d.act(|core, _| core.on_launched(good));
+        d.exit(good, 0);
+    }
+    d.plan();
+    assert_eq!(d.started(), []);
+    let pending: Vec<Reason> = d
+        .core
+        .jobs()
+        .filter(|job| job.array_job_id() == Some(bad))
+        .map(|job| d.reason(job.id))
+        .collect();
+    assert!(pending.iter().all(|reason| *reason == Reason::JobHeldAdmin), "{pending:?}");
+    d.act(|core, cx| core.release(&JobRef::job(bad), cx)).unwrap();
+    d.plan();
+    assert_eq!(d.started().len(), 1);
+}
+
+#[test]
 fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
     let mut d = Double::new(1, 1000, 0);
     let bad = d.submit(ask());
@@ -132,7 +161,7 @@ fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
         d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(3), d.now);
         // A job's deaths are counted in its record: other launches come between.
         let step = StepKey { job: bad, step: StepId::Batch };
-        d.core.launch_was_under_way(LaunchAtDeath { step, deaths: 1 });
+        d.core.node_mut().launch_was_under_way(LaunchAtDeath { step, deaths: 1 });
         d.end(bad, EndCause::NeverLaunched, ExitCode::OK);
         assert_eq!(d.core.job(bad).unwrap().failed_launches.deaths, deaths);
         assert_eq!(d.store.jobs[&bad].failed_launches.deaths, deaths, "the next daemon knows");
@@ -141,11 +170,46 @@ fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
     assert_eq!((d.started(), d.reason(bad)), (vec![other], Reason::JobHeldAdmin));
     let comment = d.core.job(bad).unwrap().run.system_comment.clone();
     assert_eq!(comment.as_deref(), Some("the daemon died 2 times while the job was launched"));
-    // A launch that a daemon did not live to make is not the job's fault, nor is what was under way elsewhere.
+    // A launch that a daemon did not live to make is not the job's fault, nor is what was under way
+    // elsewhere.
     d.exit(other, 0);
     d.act(|core, cx| core.release(&JobRef::job(bad), cx)).unwrap();
     d.plan();
     d.end(bad, EndCause::NeverLaunched, ExitCode::OK);
     d.plan();
     assert_eq!((d.started(), d.core.job(bad).unwrap().failed_launches.deaths), (vec![bad, bad], 0));
+}
+
+#[test]
+fn without_cgroups_jobs_wait_and_start_as_soon_as_a_check_finds_them() {
+    let mut d = Double::new(4, 1000, 0);
+    let bad = |d: &mut Double| {
+        d.act(|core, cx| {
+            core.node_mut().set_cgroup_trouble(Some("no cgroup v2".to_owned()), cx.now)
+        })
+    };
+    let takes_request = |d: &mut Double| {
+        let now = d.now;
+        d.core.node_mut().take_cgroup_request(now)
+    };
+    bad(&mut d);
+    let one = d.submit(ask());
+    d.plan();
+    assert_eq!(
+        (d.started(), d.reason(one), drained(&d)),
+        (vec![], Reason::ReqNodeNotAvail, Some("no cgroup v2"))
+    );
+    assert!(!takes_request(&mut d), "it is not due");
+    for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+        assert_eq!(d.core.next_due(), Some(d.now.plus_secs(pause)));
+        // What a launch reports meanwhile neither hastens nor delays the check.
+        bad(&mut d);
+        d.wait(pause);
+        assert!(takes_request(&mut d) && !takes_request(&mut d), "it is asked for once");
+        assert_eq!((d.core.next_due(), d.started()), (None, vec![]));
+        bad(&mut d);
+    }
+    d.act(|core, cx| core.node_mut().set_cgroup_trouble(None, cx.now));
+    d.plan();
+    assert_eq!((d.started(), drained(&d)), (vec![one], None));
 }

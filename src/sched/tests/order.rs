@@ -34,7 +34,7 @@ fn an_explicit_priority_overrides_the_order_and_nice_lowers() {
     let nice = d.submit(ask().with(|r| r.nice = 100));
     let plain = d.submit(ask());
     let high = d.submit(ask().priority(10));
-    let order: Vec<JobId> = d.core.queue.iter().map(|key| key.id).collect();
+    let order: Vec<JobId> = d.core.line.queue().iter().map(|key| key.id).collect();
     assert_eq!(order, [high, plain, nice]);
     assert_eq!(d.started(), [running]);
 }

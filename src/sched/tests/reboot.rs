@@ -20,8 +20,8 @@ fn double(cpus: u32) -> Double {
 }
 
 /// Nothing was written down but, perhaps, the end of the job's own processes.
-fn remains(job: JobId, own: Option<ExitRecord>, last_sign: Timestamp) -> Remains {
-    Remains { job, own, steps: Vec::new(), last_sign }
+fn remains(job: JobId, own: Option<ExitRecord>, last_sign: Timestamp) -> Interrupted {
+    Interrupted { job, own, steps: Vec::new(), last_sign }
 }
 
 fn run(core: &Core, id: JobId) -> (JobState, Reason, ExitCode) {
@@ -39,12 +39,15 @@ fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() 
         panic!("it starts")
     };
     let mut core = rebooted(&d);
-    assert_eq!(core.ran_before(None), [job, allocation]);
+    assert_eq!(core.records().ran_before(None), [job, allocation]);
     let mut cx = Cx::at(d.now.plus_secs(3600));
     let last = d.now.plus_secs(60);
     for id in [job, allocation] {
         core.node_failed(remains(id, None, last), &mut cx);
-        assert_eq!(run(&core, id), (JobState::NodeFail, Reason::NodeDown, ExitCode::NODE_FAILED));
+        assert_eq!(
+            run(&core, id),
+            (JobState::Ended(End::NodeFail), Reason::NodeDown, ExitCode::NODE_FAILED)
+        );
         let ended = core.job(id).unwrap();
         assert_eq!(
             ended.elapsed(cx.now).as_secs(),
@@ -55,10 +58,10 @@ fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() 
     }
     let step =
         core.job(allocation).unwrap().steps.iter().find(|known| known.id == step.step).unwrap();
-    assert_eq!((step.state, step.end), (JobState::NodeFail, Some(last)));
+    assert_eq!((step.state, step.end), (JobState::Ended(End::NodeFail), Some(last)));
     core.plan(&mut cx);
     assert_eq!(core.job(waiting).unwrap().run.state, JobState::Running);
-    assert_eq!(core.ran_before(None), [], "it runs under the new boot");
+    assert_eq!(core.records().ran_before(None), [], "it runs under the new boot");
     core.check_invariants().unwrap();
 }
 
@@ -75,7 +78,10 @@ fn an_end_that_was_written_down_before_a_reboot_is_the_end() {
         remains(job, Some(record), d.now.plus_secs(60)),
         &mut Cx::at(d.now.plus_secs(3600)),
     );
-    assert_eq!(run(&core, job), (JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3)));
+    assert_eq!(
+        run(&core, job),
+        (JobState::Ended(End::Failed), Reason::NonZeroExitCode, ExitCode::status(3))
+    );
     assert_eq!(core.job(job).unwrap().run.end, Some(ended));
 }
 
@@ -106,7 +112,8 @@ fn after_a_reboot_only_what_asked_for_it_runs_again_and_once() {
         assert_eq!(core.job(asked).unwrap().run.restarts, restarts);
         let mut cx = Cx::at(d.now);
         core.node_failed(remains(asked, None, d.now), &mut cx);
-        let expected = if restarts == 0 { JobState::Pending } else { JobState::NodeFail };
+        let expected =
+            if restarts == 0 { JobState::Pending } else { JobState::Ended(End::NodeFail) };
         assert_eq!(core.job(asked).unwrap().run.state, expected);
         core.plan(&mut cx);
         d.store.jobs.insert(asked, core.job(asked).unwrap().clone());
@@ -115,6 +122,25 @@ fn after_a_reboot_only_what_asked_for_it_runs_again_and_once() {
             job.run.clock = job.run.clock.map(|clock| ClockBase { boot: BootId(1), ..clock });
         }
     }
+}
+
+#[test]
+fn with_slurms_meaning_of_requeue_only_a_failure_of_the_node_has_a_job_run_again() {
+    let mut d = double(2);
+    d.act(|core, cx| {
+        core.set_config(Config { reruns_failed: false, ..core.config().clone() }, cx.now)
+    });
+    let asked = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    let mut core = rebooted(&d);
+    let mut cx = Cx::at(d.now);
+    core.set_config(Config { reruns_failed: false, ..core.config().clone() }, cx.now);
+    core.node_failed(remains(asked, None, d.now), &mut cx);
+    let run = &core.job(asked).unwrap().run;
+    assert_eq!(
+        (run.state, run.restarts, run.rerun_after),
+        (JobState::Pending, 1, Some(End::NodeFail))
+    );
 }
 
 #[test]
@@ -127,13 +153,18 @@ fn what_was_being_stopped_at_a_reboot_ends_as_it_was_to_end() {
     d.act(|core, cx| core.requeue(&JobRef::job(ids[2]), false, cx)).unwrap();
     let mut core = rebooted(&d);
     let mut cx = Cx::at(d.now);
-    for id in core.ran_before(None) {
+    for id in core.records().ran_before(None) {
         core.node_failed(remains(id, None, d.now), &mut cx);
     }
     let states: Vec<JobState> = ids.iter().map(|id| core.job(*id).unwrap().run.state).collect();
     assert_eq!(
         states,
-        [JobState::Cancelled, JobState::Timeout, JobState::Pending, JobState::NodeFail]
+        [
+            JobState::Ended(End::Cancelled),
+            JobState::Ended(End::Timeout),
+            JobState::Pending,
+            JobState::Ended(End::NodeFail)
+        ]
     );
 }
 
@@ -144,7 +175,7 @@ fn a_record_of_an_earlier_slotd_tells_its_boot_by_its_start() {
     d.plan();
     d.store.jobs.get_mut(&job).unwrap().run.clock = None;
     let core = rebooted(&d);
-    assert_eq!(core.ran_before(Some(d.now.plus_secs(1))), [job]);
-    assert_eq!(core.ran_before(Some(d.now)), []);
-    assert_eq!(core.ran_before(None), []);
+    assert_eq!(core.records().ran_before(Some(d.now.plus_secs(1))), [job]);
+    assert_eq!(core.records().ran_before(Some(d.now)), []);
+    assert_eq!(core.records().ran_before(None), []);
 }

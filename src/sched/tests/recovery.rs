@@ -26,7 +26,7 @@ fn the_script_of_a_cancelled_job_is_shown_as_a_cancelled_step() {
     let step = own_step(d.core.job(id).unwrap()).unwrap();
     assert_eq!(
         (step.id, step.state, step.exit),
-        (StepId::Batch, JobState::Cancelled, ExitCode::signal(15))
+        (StepId::Batch, JobState::Ended(End::Cancelled), ExitCode::signal(15))
     );
 }
 
@@ -55,13 +55,13 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
         .chain(job.steps.iter().cloned())
         .map(|s| (s.state, s.exit))
         .collect();
-    assert_eq!(job.run.state, JobState::Cancelled);
+    assert_eq!(job.run.state, JobState::Ended(End::Cancelled));
     assert_eq!(
         steps,
         [
-            (JobState::Failed, ExitCode::status(9)),
-            (JobState::Failed, ExitCode::status(3)),
-            (JobState::Cancelled, ExitCode::signal(15)),
+            (JobState::Ended(End::Failed), ExitCode::status(9)),
+            (JobState::Ended(End::Failed), ExitCode::status(3)),
+            (JobState::Ended(End::Cancelled), ExitCode::signal(15)),
         ]
     );
 }
@@ -69,9 +69,17 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
 #[test]
 fn what_caught_the_signal_and_ended_well_has_completed() {
     for (cause, exit, expected) in [
-        (EndCause::Stopped, ExitCode::OK, (JobState::Completed, ExitCode::OK)),
-        (EndCause::NeverLaunched, ExitCode::OK, (JobState::Cancelled, ExitCode::signal(15))),
-        (EndCause::RunnerLost, ExitCode::OK, (JobState::Cancelled, ExitCode::signal(15))),
+        (EndCause::Stopped, ExitCode::OK, (JobState::Ended(End::Completed), ExitCode::OK)),
+        (
+            EndCause::NeverLaunched,
+            ExitCode::OK,
+            (JobState::Ended(End::Cancelled), ExitCode::signal(15)),
+        ),
+        (
+            EndCause::RunnerLost,
+            ExitCode::OK,
+            (JobState::Ended(End::Cancelled), ExitCode::signal(15)),
+        ),
     ] {
         let mut d = Double::new(1, 1000, 0);
         let id = d.submit(ask());
@@ -79,7 +87,7 @@ fn what_caught_the_signal_and_ended_well_has_completed() {
         d.cancel(&JobRef::job(id)).unwrap();
         d.end(id, cause, exit);
         let job = d.core.job(id).unwrap();
-        assert_eq!(job.run.state, JobState::Cancelled, "{cause:?}");
+        assert_eq!(job.run.state, JobState::Ended(End::Cancelled), "{cause:?}");
         let script = own_step(job).unwrap();
         assert_eq!((script.state, script.exit), expected, "{cause:?}");
     }
@@ -108,7 +116,7 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     let next = d.core.next_id();
     let mut core = Core::recover(d.core.config().clone(), jobs, Vec::new(), next, d.now);
     core.check_invariants().unwrap();
-    assert_eq!(core.allocated(), d.core.allocated());
+    assert_eq!(core.resources().allocated(), d.core.resources().allocated());
     assert_eq!(
         [ok, array].map(|id| core.reason(id, d.now)),
         [Reason::Dependency, Reason::JobArrayTaskLimit]
@@ -136,7 +144,7 @@ fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
     let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
     let core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     assert_eq!(
-        core.unfinished_stops(),
+        core.records().unfinished_stops(),
         [
             (ids[0], StopCause::Cancelled { by: 1001 }),
             (ids[1], StopCause::Requeue),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::limit::Limit;
 use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
-use crate::model::resize::{Gift, ManagersPart, PartChange};
+use crate::model::resize::{GivenBack, ManagersPart, PartChange};
 use crate::model::step::Step;
 use crate::model::time::Timestamp;
 use crate::model::tres::{Allocation, Usage};
@@ -66,7 +66,7 @@ fn what_steps_use_is_given_back_as_they_end() {
     let refused = Effect::StepRefused { ticket: 4, refusal: Refusal::StepTooManyCpus };
     assert_eq!(d.effects, [refused, Effect::Resized(id)]);
     assert_eq!(has(&d, id), (vec![0, 1, 2], 500), "the fourth CPU was idle");
-    assert_eq!((d.core.owed(id).cpus, d.core.owed(id).mem_mb), (2, 400));
+    assert_eq!((d.core.records().owed(id).cpus, d.core.records().owed(id).mem_mb), (2, 400));
     assert_eq!(create(&mut d, id, narrow(2), 5), Err(Refusal::StepTooManyCpus));
     assert_eq!(create(&mut d, id, narrow(1), 6).unwrap(), StepStart::Waits);
     d.effects.clear();
@@ -75,14 +75,17 @@ fn what_steps_use_is_given_back_as_they_end() {
     // The next daemon knows it.
     let jobs = d.store.jobs.values().cloned().collect();
     d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
-    assert_eq!(d.core.owed(id).cpus, 1);
+    assert_eq!(d.core.records().owed(id).cpus, 1);
     end_step(&mut d, b, ExitCode::OK);
     assert_eq!(
         (has(&d, id), c.cpu_ids),
         ((vec![2], 100), vec![2]),
         "the third goes on where it is"
     );
-    assert_eq!((d.core.owed(id), d.core.job(id).unwrap().run.shrinks), (Tres::ZERO, false));
+    assert_eq!(
+        (d.core.records().owed(id), d.core.job(id).unwrap().run.shrinks),
+        (Tres::ZERO, false)
+    );
     assert_eq!(
         d.effects,
         [Effect::Resized(id), Effect::Resized(id)],
@@ -158,7 +161,7 @@ fn sizes_that_cannot_be_are_refused() {
     );
     // A key for pending jobs beside it spoils it, and an array changes what waits of it.
     assert_eq!(
-        resize(&mut d, id, &[Update::NumCpus(2), Update::Priority(3)]),
+        resize(&mut d, id, &[Update::NumCpus(2), Update::Exclusive(false)]),
         Err(Refusal::NotPending)
     );
     d.act(|core, cx| core.cancel(&JobRef::job(id), 1001, cx)).unwrap();
@@ -218,8 +221,8 @@ fn a_manager_hears_what_it_owes_and_gives_back_what_it_chooses() {
     assert_eq!((alloc.tres.cpus, owed.cpus, owed.mem_mb), (4, 2, 500));
     let give = |d: &mut Double, process, cpu_ids: &[u32], mem_mb| {
         d.effects.clear();
-        let gift = Gift { cpu_ids: cpu_ids.to_vec(), mem_mb, gpu_ids: vec![] };
-        d.act(|core, cx| core.take_gift(id, process, &gift, cx));
+        let given_back = GivenBack { cpu_ids: cpu_ids.to_vec(), mem_mb, gpu_ids: vec![] };
+        d.act(|core, cx| core.take_back_from_manager(id, process, &given_back, cx));
     };
     give(&mut d, ClientProcess { pid: 8, ..process }, &[0], 0);
     assert_eq!(d.effects, [], "another process may be anybody");
@@ -244,9 +247,9 @@ fn a_change_of_mind_takes_back_what_is_still_owed() {
     let id = running(&mut d, 4, 800);
     let StepStart::Now(step, _) = create(&mut d, id, narrow(3), 1).unwrap() else { panic!() };
     resize(&mut d, id, &[Update::NumCpus(1)]).unwrap();
-    assert_eq!((has(&d, id).0, d.core.owed(id).cpus), (vec![0, 1, 2], 2));
+    assert_eq!((has(&d, id).0, d.core.records().owed(id).cpus), (vec![0, 1, 2], 2));
     resize(&mut d, id, &[Update::NumCpus(4)]).unwrap();
-    assert_eq!((has(&d, id).0, d.core.owed(id)), (vec![0, 1, 2, 3], Tres::ZERO));
+    assert_eq!((has(&d, id).0, d.core.records().owed(id)), (vec![0, 1, 2, 3], Tres::ZERO));
     end_step(&mut d, step, ExitCode::OK);
     assert_eq!(has(&d, id).0, [0, 1, 2, 3]);
 }
@@ -305,7 +308,7 @@ fn a_job_that_is_scheduled_to_expand_another_gives_it_all_it_has_and_is_complete
     let done = &d.store.jobs[&first];
     assert_eq!(
         (done.run.state, done.run.start, done.run.end),
-        (JobState::Completed, Some(d.now), Some(d.now))
+        (JobState::Ended(End::Completed), Some(d.now), Some(d.now))
     );
     assert_eq!(done.run.system_comment.as_deref(), Some("its resources were transferred to job 1"));
 }
@@ -373,8 +376,8 @@ fn a_job_gets_others_for_what_its_manager_gives_back_because_it_is_out_of_use() 
     let drains = Drains { node: None, parts: vec![Outage { parts, reason }] };
     d.act(|core, cx| core.set_drains(drains, cx.now));
     let give = |d: &mut Double, cpu_ids: &[u32]| {
-        let gift = Gift { cpu_ids: cpu_ids.to_vec(), ..Gift::default() };
-        d.act(|core, cx| core.take_gift(id, process, &gift, cx));
+        let given_back = GivenBack { cpu_ids: cpu_ids.to_vec(), ..GivenBack::default() };
+        d.act(|core, cx| core.take_back_from_manager(id, process, &given_back, cx));
         d.plan();
     };
     give(&mut d, &[0, 1]);
@@ -407,7 +410,7 @@ fn a_limit_that_holds_since_is_a_limit_for_what_expands_a_job() {
     d.plan();
     assert_eq!((has(&d, id).0, d.reason(more)), (vec![0, 1], Reason::AssocGrpCpuLimit));
     limit(&mut d, 3);
-    assert_eq!((has(&d, id).0.len(), d.state(more)), (3, JobState::Completed));
+    assert_eq!((has(&d, id).0.len(), d.state(more)), (3, JobState::Ended(End::Completed)));
 }
 
 fn managed_step(number: u32, state: JobState, start: Timestamp, alloc: Allocation) -> Step {
@@ -449,13 +452,13 @@ fn a_suspension_is_no_time_of_a_managers_step() {
     d.act(|core, cx| core.suspend(&JobRef::job(id), cx)).unwrap();
     d.now = d.now.plus_secs(50);
     let ended = Some(d.now);
-    told(&mut d, 0, JobState::Failed, ended);
+    told(&mut d, 0, JobState::Ended(End::Failed), ended);
     d.act(|core, cx| core.resume(&JobRef::job(id), cx)).unwrap();
     d.now = d.now.plus_secs(10);
     let ended = Some(d.now);
     // The manager tells of it again after the daemon was away, and does not know.
     told(&mut d, 1, JobState::Running, None);
-    told(&mut d, 1, JobState::Completed, ended);
+    told(&mut d, 1, JobState::Ended(End::Completed), ended);
     let suspended: Vec<u64> =
         d.store.jobs[&id].steps.iter().map(|step| step.suspended_us).collect();
     assert_eq!(suspended, [50_000_000; 2]);

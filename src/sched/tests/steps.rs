@@ -13,11 +13,11 @@ fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
         assert_eq!(d.state(id), JobState::Completing);
         let jobs = d.store.jobs.values().cloned().collect();
         let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
-        assert_eq!(again.unfinished_stops(), [(id, StopCause::TimeLimit)]);
+        assert_eq!(again.records().unfinished_stops(), [(id, StopCause::TimeLimit)]);
         d.end(id, cause, ExitCode::OK);
         assert_eq!(
             (d.state(id), d.core.job(id).unwrap().run.reason),
-            (JobState::Timeout, Reason::TimeLimit)
+            (JobState::Ended(End::Timeout), Reason::TimeLimit)
         );
     }
 }
@@ -31,8 +31,8 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     let asker = StepAsker { ticket: 7, client: Some(client) };
     let start = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(key, _) = start else { panic!("{start:?}") };
-    assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
-    assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
+    assert_eq!(d.core.records().step_of(id, client).map(|step| step.id), Some(key.step));
+    assert_eq!(d.core.records().step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
     d.act(|core, cx| {
         core.on_step_ended(
             key,
@@ -41,7 +41,7 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
             cx,
         );
     });
-    assert_eq!(d.core.step_of(id, client), None);
+    assert_eq!(d.core.records().step_of(id, client), None);
     assert_eq!(d.store.jobs[&id].steps, []);
     let again = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };

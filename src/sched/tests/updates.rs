@@ -54,9 +54,22 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
     d.plan();
     let update =
         |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx));
-    for key in [Update::JobName("x".into()), Update::Partition("gpu".into()), Update::Priority(5)] {
+    for key in [Update::Exclusive(true), Update::Partition("gpu".into()), Update::Priority(0)] {
         assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
     }
+    for key in [
+        Update::JobName("r".into()),
+        Update::Nice(5),
+        Update::Priority(5),
+        Update::TimeMin(Some(60)),
+    ] {
+        update(&mut d, running, key).unwrap();
+    }
+    let kept = &d.store.jobs[&running];
+    assert_eq!(
+        (kept.request.name.as_str(), kept.request.priority, kept.run.state),
+        ("r", Some(5), JobState::Running)
+    );
     update(&mut d, running, Update::TimeLimit(Some(600))).unwrap();
     let start = d.now;
     assert_eq!(
@@ -84,11 +97,13 @@ fn a_changed_priority_changes_the_order_and_zero_holds() {
         d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx)).unwrap()
     };
     update(&mut d, b, Update::Priority(100));
-    assert_eq!(d.core.queue.first().map(|key| key.id), Some(b));
+    assert_eq!(d.core.line.queue().first().map(|key| key.id), Some(b));
     d.act(|core, cx| core.top(&JobRef::job(a), cx)).unwrap();
-    assert_eq!(d.core.queue.first().map(|key| key.id), Some(a));
+    assert_eq!(d.core.line.queue().first().map(|key| key.id), Some(a));
     update(&mut d, a, Update::Priority(0));
     assert_eq!(d.reason(a), Reason::JobHeldUser);
+    update(&mut d, a, Update::PriorityReset);
+    assert_eq!(d.reason(a), Reason::JobHeldUser, "only a release ends a hold");
 }
 
 #[test]

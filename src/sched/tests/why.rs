@@ -107,7 +107,10 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
     else {
         panic!("{:?}", blockers(&d, job))
     };
-    assert_eq!((on[0].standing, on[0].state), (Standing::Never, Some(JobState::Failed)));
+    assert_eq!(
+        (on[0].standing, on[0].state),
+        (Standing::Never, Some(JobState::Ended(End::Failed)))
+    );
     assert_eq!(*text, format!("it waits for afterok:{running}, which can never be: it is FAILED"));
 }
 

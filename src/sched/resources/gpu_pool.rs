@@ -1,7 +1,8 @@
-//! The GPUs of a room: which are free, and how much of those that jobs share.
+//! The GPUs that there are at one moment: which are free, and how much of those that jobs share.
 //!
-//! A GPU is one job's alone, or is shared by memory, or is shared by parts; never two of these at once, as in Slurm. Of
-//! those that will do, the one with the most that is free goes first, and among equals the one with the lowest number.
+//! A GPU is one job's alone, or is shared by memory, or is shared by parts; never two of these at
+//! once, as in Slurm. Of those that will do, the one with the most that is free goes first, and
+//! among equals the one with the lowest number.
 
 use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::partition::Host;
@@ -29,10 +30,10 @@ pub struct Elsewhere {
 
 /// GPUs by number, each with what is taken of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cards(BTreeMap<u32, Card>);
+pub struct GpuPool(BTreeMap<u32, PooledGpu>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Card {
+struct PooledGpu {
     mem_mb: u64,
     shards: u32,
     elsewhere: Elsewhere,
@@ -44,7 +45,7 @@ struct Card {
     is_drained: bool,
 }
 
-impl Card {
+impl PooledGpu {
     fn is_untouched(&self) -> bool {
         self.owners == 0 && self.taken_mb == 0 && self.taken_shards == 0
     }
@@ -92,8 +93,8 @@ impl Card {
     }
 }
 
-/// Whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A GPU of unknown model
-/// (`SLOTD_GPU_COUNT`) passes for any: nothing is known against it.
+/// Whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A GPU of
+/// unknown model (`SLOTD_GPU_COUNT`) passes for any: nothing is known against it.
 pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
     match &gpu.model {
         Some(model) => model.to_ascii_lowercase().contains(&wanted.to_ascii_lowercase()),
@@ -101,65 +102,69 @@ pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
     }
 }
 
-impl Cards {
+impl GpuPool {
     /// All GPUs of the host, with nobody on them.
     pub fn of(host: &Host) -> Self {
-        let card =
-            |gpu: &Gpu| Card { mem_mb: gpu.mem_mb, shards: host.gpu_shards, ..Card::default() };
-        Cards(host.gpus.iter().map(|gpu| (gpu.id, card(gpu))).collect())
+        let pooled = |gpu: &Gpu| PooledGpu {
+            mem_mb: gpu.mem_mb,
+            shards: host.gpu_shards,
+            ..PooledGpu::default()
+        };
+        GpuPool(host.gpus.iter().map(|gpu| (gpu.id, pooled(gpu))).collect())
     }
 
     /// No job gets these any more.
     pub fn drain(&mut self, gpu_ids: &BTreeSet<u32>) {
-        for (id, card) in &mut self.0 {
-            card.is_drained = gpu_ids.contains(id);
+        for (id, gpu) in &mut self.0 {
+            gpu.is_drained = gpu_ids.contains(id);
         }
     }
 
     /// Those of a job with these GPUs, for its steps.
     pub fn of_job(gpu_ids: &[u32], share: GpuShare, host: &Host) -> Self {
-        let all = Cards::of(host);
+        let all = GpuPool::of(host);
         let of = |id: &u32| {
             // One that is not there any more is still the job's.
-            let card = all.0.get(id).cloned().unwrap_or_default();
-            let card = match share {
-                GpuShare::Whole => card,
-                GpuShare::MemMb(mem_mb) => Card { mem_mb, shards: 0, ..card },
-                GpuShare::Shards(shards) => Card { mem_mb: 0, shards, ..card },
+            let gpu = all.0.get(id).cloned().unwrap_or_default();
+            let gpu = match share {
+                GpuShare::Whole => gpu,
+                GpuShare::MemMb(mem_mb) => PooledGpu { mem_mb, shards: 0, ..gpu },
+                GpuShare::Shards(shards) => PooledGpu { mem_mb: 0, shards, ..gpu },
             };
-            (*id, card)
+            (*id, gpu)
         };
-        Cards(gpu_ids.iter().map(of).collect())
+        GpuPool(gpu_ids.iter().map(of).collect())
     }
 
     /// The same GPUs with no job on them.
     pub fn emptied(&self) -> Self {
-        let empty = |card: &Card| Card { owners: 0, taken_mb: 0, taken_shards: 0, ..card.clone() };
-        Cards(self.0.iter().map(|(id, card)| (*id, empty(card))).collect())
+        let empty =
+            |gpu: &PooledGpu| PooledGpu { owners: 0, taken_mb: 0, taken_shards: 0, ..gpu.clone() };
+        GpuPool(self.0.iter().map(|(id, gpu)| (*id, empty(gpu))).collect())
     }
 
     /// What others have of each, where they have something.
     pub fn elsewhere(&self) -> impl Iterator<Item = (u32, u64)> {
-        let is_used = |card: &Card| card.elsewhere != Elsewhere::default();
+        let is_used = |gpu: &PooledGpu| gpu.elsewhere != Elsewhere::default();
         self.0
             .iter()
-            .filter(move |(_, card)| is_used(card))
-            .map(|(id, card)| (*id, card.elsewhere.mem_mb))
+            .filter(move |(_, gpu)| is_used(gpu))
+            .map(|(id, gpu)| (*id, gpu.elsewhere.mem_mb))
     }
 
     pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
-        for (id, card) in &mut self.0 {
-            card.elsewhere = elsewhere.get(id).copied().unwrap_or_default();
+        for (id, gpu) in &mut self.0 {
+            gpu.elsewhere = elsewhere.get(id).copied().unwrap_or_default();
         }
     }
 
-    /// The GPUs that `want` would get, ascending, of what is free here and in `others`; `None` where too few will do. Those
-    /// that are not free in `beside` go first.
+    /// The GPUs that `want` would get, ascending, of what is free here and in `others`; `None`
+    /// where too few will do. Those that are not free in `beside` go first.
     pub fn pick(
         &self,
         want: &GpuWant,
-        others: &[&Cards],
-        beside: Option<&Cards>,
+        others: &[&GpuPool],
+        beside: Option<&GpuPool>,
         host: &Host,
     ) -> Option<Vec<u32>> {
         let count = want.count as usize;
@@ -171,7 +176,7 @@ impl Cards {
             return None;
         }
         let is_later = |id: u32| beside.is_some_and(|beside| beside.have(&[id], want.share));
-        let freedom = |id: &u32| self.0.get(id).map_or(0, |card| card.freedom(want.share));
+        let freedom = |id: &u32| self.0.get(id).map_or(0, |gpu| gpu.freedom(want.share));
         free.sort_unstable_by_key(|id| (is_later(*id), Reverse(freedom(id)), *id));
         free.truncate(count);
         free.sort_unstable();
@@ -179,7 +184,7 @@ impl Cards {
     }
 
     /// All GPUs that will do, one by one, ascending.
-    pub fn free(&self, want: &GpuWant, others: &[&Cards], host: &Host) -> Vec<u32> {
+    pub fn free(&self, want: &GpuWant, others: &[&GpuPool], host: &Host) -> Vec<u32> {
         let is_wanted = |id: u32| match want.model {
             None => true,
             Some(model) => host.gpus.iter().any(|gpu| gpu.id == id && is_model(gpu, model)),
@@ -188,7 +193,7 @@ impl Cards {
         let free = self
             .0
             .iter()
-            .filter(|(id, card)| card.has(want.share) && is_wanted(**id) && is_own(**id));
+            .filter(|(id, gpu)| gpu.has(want.share) && is_wanted(**id) && is_own(**id));
         free.map(|(id, _)| *id)
             .filter(|id| others.iter().all(|other| other.have(&[*id], want.share)))
             .collect()
@@ -196,7 +201,7 @@ impl Cards {
 
     /// Whether each of these has so much that is free.
     pub fn have(&self, gpu_ids: &[u32], share: GpuShare) -> bool {
-        gpu_ids.iter().all(|id| self.0.get(id).is_some_and(|card| card.has(share)))
+        gpu_ids.iter().all(|id| self.0.get(id).is_some_and(|gpu| gpu.has(share)))
     }
 
     /// Notes that so much of each of these is somebody's, whether it was free or not.
@@ -210,8 +215,8 @@ impl Cards {
 
     fn change(&mut self, gpu_ids: &[u32], share: GpuShare, is_taken: bool) {
         for id in gpu_ids {
-            if let Some(card) = self.0.get_mut(id) {
-                card.change(share, is_taken);
+            if let Some(gpu) = self.0.get_mut(id) {
+                gpu.change(share, is_taken);
             }
         }
     }
@@ -237,58 +242,55 @@ mod tests {
     #[test]
     fn the_freest_go_first_and_among_equals_the_lowest_number() {
         let host = shared_host([100, 400, 400, 200]);
-        let mut cards = Cards::of(&host);
-        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(50)), &[], None, &host), Some(vec![1]));
-        cards.take(&[1], GpuShare::MemMb(250));
+        let mut pool = GpuPool::of(&host);
+        assert_eq!(pool.pick(&want(1, GpuShare::MemMb(50)), &[], None, &host), Some(vec![1]));
+        pool.take(&[1], GpuShare::MemMb(250));
         assert_eq!(
-            cards.pick(&want(3, GpuShare::MemMb(150)), &[], None, &host),
+            pool.pick(&want(3, GpuShare::MemMb(150)), &[], None, &host),
             Some(vec![1, 2, 3])
         );
         assert_eq!(
-            cards.pick(&want(3, GpuShare::MemMb(151)), &[], None, &host),
+            pool.pick(&want(3, GpuShare::MemMb(151)), &[], None, &host),
             None,
             "one of them has 150 left"
         );
-        assert_eq!(cards.pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
+        assert_eq!(pool.pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
     }
 
     #[test]
     fn a_gpu_is_not_shared_in_two_ways() {
         let host = shared_host([100; 4]);
-        let mut cards = Cards::of(&host);
-        cards.take(&[0], GpuShare::Whole);
-        cards.take(&[1], GpuShare::MemMb(10));
-        cards.take(&[2], GpuShare::Shards(1));
+        let mut pool = GpuPool::of(&host);
+        pool.take(&[0], GpuShare::Whole);
+        pool.take(&[1], GpuShare::MemMb(10));
+        pool.take(&[2], GpuShare::Shards(1));
         for (share, ids) in [
             (GpuShare::Whole, vec![3]),
             (GpuShare::MemMb(90), vec![1, 3]),
             (GpuShare::Shards(3), vec![2, 3]),
             (GpuShare::Shards(4), vec![3]),
         ] {
-            let has = |id: &u32| cards.have(&[*id], share);
+            let has = |id: &u32| pool.have(&[*id], share);
             assert_eq!((0..4).filter(has).collect::<Vec<_>>(), ids, "{share:?}");
         }
-        cards.give(&[0], GpuShare::Whole);
-        cards.give(&[1], GpuShare::MemMb(10));
-        cards.give(&[2], GpuShare::Shards(1));
-        assert_eq!(cards, Cards::of(&host));
+        pool.give(&[0], GpuShare::Whole);
+        pool.give(&[1], GpuShare::MemMb(10));
+        pool.give(&[2], GpuShare::Shards(1));
+        assert_eq!(pool, GpuPool::of(&host));
     }
 
     #[test]
     fn the_steps_of_a_job_share_its_part_of_a_gpu() {
         let host = shared_host([100; 4]);
-        let mut cards = Cards::of_job(&[2], GpuShare::MemMb(40), &host);
-        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), Some(vec![2]));
-        cards.take(&[2], GpuShare::MemMb(30));
-        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), None);
+        let mut pool = GpuPool::of_job(&[2], GpuShare::MemMb(40), &host);
+        assert_eq!(pool.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), Some(vec![2]));
+        pool.take(&[2], GpuShare::MemMb(30));
+        assert_eq!(pool.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), None);
         assert_eq!(
-            cards.pick(&want(1, GpuShare::Shards(1)), &[], None, &host),
+            pool.pick(&want(1, GpuShare::Shards(1)), &[], None, &host),
             None,
             "it has no parts of it"
         );
-        assert_eq!(
-            cards.emptied().pick(&want(1, GpuShare::Whole), &[], None, &host),
-            Some(vec![2])
-        );
+        assert_eq!(pool.emptied().pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
     }
 }

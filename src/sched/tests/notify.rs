@@ -145,7 +145,7 @@ fn a_chain_is_over_when_all_that_is_linked_is() {
     d.exit(right, 0);
     assert_eq!(texts(&mut d), [""; 0]);
     d.exit(last, 0);
-    assert_eq!(d.state(hopeless), JobState::Cancelled);
+    assert_eq!(d.state(hopeless), JobState::Ended(End::Cancelled));
     assert_eq!(
         texts(&mut d),
         [
@@ -337,7 +337,11 @@ fn parts_of_the_time_limit_are_mailed_by_the_clock() {
     d.act(|core, cx| core.limit_reached(job, cx));
     assert_eq!(mails(&mut d), [(MailKind::TimeLimit(100), job.to_string())]);
     d.end(job, EndCause::TimeLimit, ExitCode::signal(15));
-    assert_eq!((d.state(job), mails(&mut d)), (JobState::Timeout, Vec::new()), "it was told");
+    assert_eq!(
+        (d.state(job), mails(&mut d)),
+        (JobState::Ended(End::Timeout), Vec::new()),
+        "it was told"
+    );
     assert!(d.store.memos.is_empty());
 }
 

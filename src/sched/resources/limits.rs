@@ -1,4 +1,5 @@
-//! The limits of the owner on jobs of an account, or with such a name: who counts towards which, and what they have.
+//! The limits of the owner on jobs of an account, or with such a name: who counts towards which,
+//! and what they have.
 //!
 //! A job at its limit waits, holds no reservation, and keeps nobody else from starting.
 

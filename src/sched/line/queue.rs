@@ -1,26 +1,29 @@
 //! The order in which pending jobs are looked at.
 //!
-//! Higher priority first. Among equals the one that was served longest ago: a job that has never run was "served"
-//! when it was submitted, an array each time one of its tasks starts. So plain jobs go in the order of their
-//! submission, arrays take turns, and no job starves: whoever comes later has a later turn.
+//! Higher priority first. Among equals the one that was served longest ago: a job that has never
+//! run was "served" when it was submitted, an array each time one of its tasks starts. So plain
+//! jobs go in the order of their submission, arrays take turns, and no job starves: whoever comes
+//! later has a later turn.
 //!
-//! Job numbers are handed out in order, to submissions and to tasks that start, so the number of the last task that
-//! started says when an array had its turn. That survives a restart without being written down.
+//! Job numbers are handed out in order, to submissions and to tasks that start, so the number of
+//! the last task that started says when an array had its turn. That survives a restart without
+//! being written down.
 
-use super::cards::GpuWant;
-use super::room::{Seating, Want};
 use crate::model::gpu::GpuShare;
 use crate::model::{JobId, JobRequest, Tres};
+use crate::sched::resources::capacity::{CpuSharing, Want};
+use crate::sched::resources::gpu_pool::GpuWant;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The priority of a job that asked for none. Low, so that an explicit priority overrides the order of
-/// submission, and not 0, which in Slurm means held.
+/// The priority of a job that asked for none. Low, so that an explicit priority overrides the order
+/// of submission, and not 0, which in Slurm means held.
 pub const DEFAULT_PRIORITY: u32 = 1;
 
-/// The place of a record in the queue, one for each partition that it may go to; the smallest is first.
+/// The place of a record in the queue, one for each partition that it may go to; the smallest is
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
     /// Of the partition.
@@ -28,7 +31,8 @@ pub struct QueueKey {
     pub priority: Reverse<i64>,
     /// The number of the job or of the array's last started task.
     pub turn: u32,
-    /// The task of an array, where it has a record of its own: tasks with one turn start in their order.
+    /// The task of an array, where it has a record of its own: tasks with one turn start in their
+    /// order.
     pub task: u32,
     pub id: JobId,
     /// Which of the partitions that the job names.
@@ -45,8 +49,8 @@ pub fn shown_priority(request: &JobRequest) -> u32 {
     u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
-/// All that decides, beside the order, whether a record may start now. While resources only become fewer, what holds
-/// for one record of a shape holds for all of them.
+/// All that decides, beside the order, whether a record may start now. While resources only become
+/// fewer, what holds for one record of a shape holds for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// First, so that all that are too wide are passed over together.
@@ -55,34 +59,48 @@ pub struct Shape {
     gpus: u32,
     gpu_share: GpuShare,
     gpu_model: Option<String>,
-    place: Seating,
+    named_cpus: Vec<u32>,
+    place: CpuSharing,
     /// Seconds.
     pub limit: Option<u64>,
 }
 
 impl Shape {
     pub fn of(want: &Want, limit: Option<u64>) -> Self {
-        let Want { tres: Tres { cpus, mem_mb, .. }, gpu, place } = *want;
+        let Want { tres: Tres { cpus, mem_mb, .. }, gpu, named_cpus, place } = *want;
         let (gpus, gpu_share, gpu_model) = (gpu.count, gpu.share, gpu.model.map(str::to_owned));
-        Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, place, limit }
+        Shape {
+            cpus,
+            mem_mb,
+            gpus,
+            gpu_share,
+            gpu_model,
+            named_cpus: named_cpus.to_vec(),
+            place,
+            limit,
+        }
     }
 
     pub fn want(&self) -> Want<'_> {
         let tres = Tres { cpus: self.cpus, mem_mb: self.mem_mb, ..self.gpu_share.of(self.gpus) };
         let model = self.gpu_model.as_deref();
         let gpu = GpuWant { count: self.gpus, share: self.gpu_share, model, among: None };
-        Want { tres, gpu, place: self.place }
+        Want { tres, gpu, named_cpus: &self.named_cpus, place: self.place }
     }
 
     pub fn needs_cpus(&self) -> u32 {
         self.cpus
+    }
+
+    fn names_cpus(&self) -> bool {
+        !self.named_cpus.is_empty()
     }
 }
 
 /// Records that wait in one place, and that one limit keeps from starting all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
-    pub place: Seating,
+    pub place: CpuSharing,
     /// Where there are limits: of each record.
     pub cpus: u32,
 }
@@ -104,8 +122,8 @@ pub struct Place {
     pub shape: Arc<Shape>,
 }
 
-/// The records that only wait for resources, in their order: all of them, and those of each shape. One that may go to
-/// several partitions stands in it as often.
+/// The records that only wait for resources, in their order: all of them, and those of each shape.
+/// One that may go to several partitions stands in it as often.
 ///
 /// A round so looks at each shape that does not fit once, however many jobs of it there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -113,6 +131,8 @@ pub struct Queue {
     keys: BTreeSet<QueueKey>,
     lanes: BTreeMap<Lane, BTreeSet<QueueKey>>,
     shapes: BTreeMap<Arc<Shape>, BTreeSet<QueueKey>>,
+    /// How many shapes name CPUs.
+    naming: usize,
     arrivals: u64,
 }
 
@@ -149,11 +169,15 @@ impl Queue {
         self.lanes.entry(Lane::of(shape)).or_default().insert(*key);
         match self.shapes.get_mut(shape) {
             Some(line) => line.insert(*key),
-            None => self.shapes.entry(Arc::clone(shape)).or_default().insert(*key),
+            None => {
+                self.naming += usize::from(shape.names_cpus());
+                self.shapes.entry(Arc::clone(shape)).or_default().insert(*key)
+            }
         };
     }
 
-    /// How often something has come in, or may start of a sudden: tells whether a round has to be repeated.
+    /// How often something has come in, or may start of a sudden: tells whether a round has to be
+    /// repeated.
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
@@ -170,9 +194,15 @@ impl Queue {
         if let Some(line) = self.shapes.get_mut(shape) {
             line.remove(key);
             if line.is_empty() {
+                self.naming -= usize::from(shape.names_cpus());
                 self.shapes.remove(shape);
             }
         }
+    }
+
+    /// Whether somebody waits for CPUs by their numbers.
+    pub fn names_cpus(&self) -> bool {
+        self.naming > 0
     }
 
     pub fn first(&self) -> Option<QueueKey> {

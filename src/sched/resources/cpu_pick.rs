@@ -1,22 +1,24 @@
 //! Which CPUs a job or a step gets, of those that are free.
 //!
-//! Whole free cores come first, so that nobody shares a core while free ones exist. Among them those of one NUMA node,
-//! else of one socket, the one that is left with the least; what fits in none is spread over as few as possible. The
-//! lowest numbers go first.
+//! Whole free cores come first, so that nobody shares a core while free ones exist. Among them
+//! those of one NUMA node, else of one socket, the one that is left with the least; what fits in
+//! none is spread over as few as possible. The lowest numbers go first.
 
 use crate::model::topology::{Level, Place, Topology};
 use std::collections::{BTreeSet, HashMap};
 
-/// The units from the smallest to the largest: a socket may hold several NUMA nodes, or a node several sockets.
+/// The units from the smallest to the largest: a socket may hold several NUMA nodes, or a node
+/// several sockets.
 fn levels(topology: &Topology) -> [Level; 2] {
-    match topology.ldoms() < topology.sockets() {
-        true => [Level::Socket, Level::Ldom],
-        false => [Level::Ldom, Level::Socket],
+    if topology.ldoms() < topology.sockets() {
+        [Level::Socket, Level::Ldom]
+    } else {
+        [Level::Ldom, Level::Socket]
     }
 }
 
-/// This many of the free CPUs, ascending; all of them where there are fewer. `all` are the CPUs that count on this host:
-/// a core is free when all of it that counts is.
+/// This many of the free CPUs, ascending; all of them where there are fewer. `all` are the CPUs
+/// that count on this host: a core is free when all of it that counts is.
 pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology) -> Vec<u32> {
     if count >= free.len() {
         return free.iter().copied().collect();
@@ -36,8 +38,9 @@ pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology
     picked
 }
 
-/// The numbers of so many CPUs, where jobs may use only a part of the host's, or more than it has: those that are there
-/// come first, and the rest are numbers that no CPU has, also none that is lost.
+/// The numbers of so many CPUs, where jobs may use only a part of the host's, or more than it has:
+/// those that are there come first, and the rest are numbers that no CPU has, also none that is
+/// lost.
 pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     let there = topology.cpus();
     let mut counted = pick(count as usize, &there.iter().copied().collect(), &there, topology);
@@ -61,7 +64,8 @@ fn place(count: usize, cores: Vec<Vec<u32>>, levels: &[Level], topology: &Topolo
     spread(count, cores, levels, topology)
 }
 
-/// This many CPUs of cores of which no single unit has enough: the largest unit whole, and the rest likewise.
+/// This many CPUs of cores of which no single unit has enough: the largest unit whole, and the rest
+/// likewise.
 fn spread(
     count: usize,
     mut cores: Vec<Vec<u32>>,

@@ -1,10 +1,58 @@
 //! How long jobs of a name took: what is expected of one that has no time limit.
 //!
-//! Only what ended well counts: a job that fails at once says nothing about the next one. Nothing here is a promise; nobody
-//! passes a blocked job because of it.
+//! Only what ended well counts: a job that fails at once says nothing about the next one. Nothing
+//! here is a promise; nobody passes a blocked job because of it.
 
-use crate::model::JobRequest;
+use crate::model::{Job, JobRequest, JobState, Timestamp};
 use std::collections::{HashMap, VecDeque};
+
+/// When a job that holds resources gives them back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedEnd {
+    /// It has no time limit, or is suspended.
+    Unknown,
+    /// By its time limit. One that is overdue, or is ending already, is expected to be gone in a
+    /// moment.
+    ByLimit(Timestamp),
+    /// As earlier jobs of its name took. One that takes longer already may take for ever.
+    AsEarlier(Timestamp),
+}
+
+impl ExpectedEnd {
+    pub fn at(self) -> Option<Timestamp> {
+        match self {
+            ExpectedEnd::Unknown => None,
+            ExpectedEnd::ByLimit(at) | ExpectedEnd::AsEarlier(at) => Some(at),
+        }
+    }
+
+    pub fn is_estimate(self) -> bool {
+        matches!(self, ExpectedEnd::AsEarlier(_))
+    }
+}
+
+/// `usual_secs`: how long jobs of its name took.
+pub fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> ExpectedEnd {
+    let soon = Timestamp(now.0.saturating_add(1_000_000));
+    let after = |secs| {
+        let suspended = std::time::Duration::from_micros(job.run.suspended_us);
+        Some(job.run.start?.plus_secs(secs).plus(suspended).plus_us(job.run.stepped_us))
+    };
+    match job.run.state {
+        JobState::Completing => ExpectedEnd::ByLimit(soon),
+        JobState::Running => match job.request.time_limit_secs {
+            Some(limit) => {
+                after(limit).map_or(ExpectedEnd::Unknown, |end| ExpectedEnd::ByLimit(end.max(soon)))
+            }
+            None => {
+                let end = usual_secs.and_then(after).filter(|end| *end >= soon);
+                end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
+            }
+        },
+        JobState::Suspended => ExpectedEnd::Unknown,
+        JobState::Pending | JobState::Ended(_) => ExpectedEnd::ByLimit(now),
+    }
+}
 
 /// So many of the last ends of a name count.
 const ENDS: usize = 10;
@@ -14,7 +62,7 @@ const NAMES: usize = 1000;
 
 /// Of each user the names.
 #[derive(Debug, Clone, Default)]
-pub struct Experience {
+pub struct RunTimes {
     of_users: HashMap<u32, HashMap<String, Past>>,
     names: usize,
     noted: u64,
@@ -27,7 +75,7 @@ struct Past {
     last: u64,
 }
 
-impl Experience {
+impl RunTimes {
     /// A job of this user and name ended well after so many seconds.
     pub fn note(&mut self, request: &JobRequest, secs: u64) {
         // One that has expanded another took no time.
@@ -82,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_median_of_the_last_ends_of_the_users_own_jobs_counts() {
-        let mut known = Experience::default();
+        let mut known = RunTimes::default();
         let fit = named("fit", 1);
         assert_eq!(known.expected_secs(&fit), None);
         known.note(&fit, 0);
@@ -101,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_names_with_the_oldest_ends_are_forgotten() {
-        let mut known = Experience::default();
+        let mut known = RunTimes::default();
         let first = named("0", 1);
         for number in 0..=NAMES {
             known.note(&named(&number.to_string(), number as u32 % 3), 5);

@@ -1,81 +1,69 @@
-//! What others than jobs use of the CPUs, where the settings say that it counts (`SLOTD_CPU_FOREIGN`).
+//! What others than jobs use of the CPUs, where the settings say that it counts
+//! (`SLOTD_CPU_FOREIGN`).
 //!
-//! Half a CPU of use and more is a CPU that is taken: so many are given to no job, those first that no job is on. CPUs that
-//! the settings keep back are there for others, and count first. It is read when a job could start, and again after a pause
-//! while one could start but for it.
+//! Half a CPU of use and more is a CPU that is taken: so many are given to no job, those first that
+//! no job is on. CPUs that the settings keep back are there for others, and count first. It is read
+//! when a job could start, and again after a pause while one could start but for it.
 
-use super::choice::Choice;
-use super::core::Core;
+use super::Resources;
+use super::capacity::Want;
 use super::readings::Readings;
-use super::room::Want;
+use crate::model::Timestamp;
 use crate::model::cpu_use::{CpuReading, CpusElsewhere};
-use crate::model::{Job, JobId, JobState, Timestamp};
+use crate::sched::choice::Choice;
+use crate::sched::line::queue::Queue;
 
 /// What was read last, and what is to be read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CpuUse {
-    pub(super) readings: Readings,
+pub struct CpuUse {
+    pub readings: Readings,
     found: Option<CpuReading>,
 }
 
 /// What has to be read before a job may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lacks {
-    gpus: bool,
-    cpus: bool,
+pub struct Lacks {
+    pub gpus: bool,
+    pub cpus: bool,
 }
 
 impl Lacks {
-    pub(super) fn is_any(self) -> bool {
+    pub fn is_any(self) -> bool {
         self.gpus || self.cpus
     }
 }
 
-impl Core {
-    pub(super) fn lacks_readings(&self, want: &Want, now: Timestamp) -> Lacks {
+impl Resources {
+    pub fn lacks_readings(&self, want: &Want, now: Timestamp) -> Lacks {
         let cpus = self.config.avoids_used_cpus && !self.cpu_use.readings.is_fresh(now);
         Lacks { gpus: self.lacks_gpu_reading(&want.gpu, now), cpus }
     }
 
-    pub(super) fn want_readings(&mut self, lacks: Lacks) {
-        if lacks.gpus {
-            self.gpu_use.readings.want();
-        }
-        if lacks.cpus {
-            self.cpu_use.readings.want();
-        }
-    }
-
-    /// Whether the use of the CPUs has to be read. Asked for once, then answered by [`Core::on_cpus_read`].
+    /// Whether the use of the CPUs has to be read. Asked for once, then answered by
+    /// [`Resources::cpus_read`].
     pub fn take_cpu_request(&mut self) -> bool {
         self.cpu_use.readings.take_request()
     }
 
-    /// What others than jobs use of the CPUs now, or why that cannot be told.
-    pub fn on_cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) {
+    /// What others than jobs use of the CPUs now, or why that cannot be told. Whether that changes
+    /// who can start.
+    pub fn cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) -> bool {
         let (found, failure) = match read {
             Ok(found) => (Some(found), None),
             Err(failure) => (None, Some(failure)),
         };
-        let before =
-            (self.ledger.without_jobs().cloned(), self.cpu_use.readings.failure().is_some());
+        let seen = |own: &Self| {
+            (own.ledger.without_jobs().cloned(), own.cpu_use.readings.failure().is_some())
+        };
+        let before = seen(self);
         self.cpu_use.readings.answered(failure, now);
         self.cpu_use.found = found;
         self.note_cpus_elsewhere();
-        if before
-            == (self.ledger.without_jobs().cloned(), self.cpu_use.readings.failure().is_some())
-        {
-            return;
-        }
-        let is_pending = |job: &&Job| job.run.state == JobState::Pending;
-        let pending: Vec<JobId> = self.jobs().filter(is_pending).map(|job| job.id).collect();
-        for id in pending {
-            self.refresh(id, now);
-        }
+        before != seen(self)
     }
 
     /// Tells the ledger which CPUs others have.
-    pub(super) fn note_cpus_elsewhere(&mut self) {
+    pub fn note_cpus_elsewhere(&mut self) {
         let busiest = self.cpu_use.found.as_ref().map(CpuReading::busiest).unwrap_or_default();
         self.ledger.set_cpus_elsewhere(self.cpus_taken(), &busiest);
     }
@@ -99,8 +87,9 @@ impl Core {
         self.config.avoids_used_cpus.then(|| CpusElsewhere { used_centi, taken: self.cpus_taken() })
     }
 
-    /// What keeps a job from starting in a partition though no other job has the CPUs that it needs.
-    pub(super) fn cpus_in_use(&self, choice: &Choice) -> Option<String> {
+    /// What keeps a job from starting in a partition though no other job has the CPUs that it
+    /// needs.
+    pub fn cpus_in_use(&self, choice: &Choice) -> Option<String> {
         if let Some(failure) = self.cpu_use.readings.failure() {
             return Some(format!("how the CPUs are used cannot be told: {failure}"));
         }
@@ -119,22 +108,14 @@ impl Core {
     }
 
     /// When the use of the CPUs is to be read next, if by the clock.
-    pub(super) fn next_cpu_reading(&self) -> Option<Timestamp> {
+    pub fn next_cpu_reading(&self, queue: &Queue) -> Option<Timestamp> {
         let readings = &self.cpu_use.readings;
         if !self.config.avoids_used_cpus || readings.is_asked_for() {
             return None;
         }
         let waits = readings.has_waiting() || {
-            let wants = self.queue.shapes().map(|shape| (shape.want().place, shape.needs_cpus()));
-            self.ledger.room().lacks_cpus_elsewhere(wants)
+            self.ledger.capacity().lacks_cpus_elsewhere(queue.shapes().map(|shape| shape.want()))
         };
         waits.then(|| readings.after_pause())
-    }
-
-    /// Has the use of the CPUs read, if it is time.
-    pub(super) fn ask_cpus_by_clock(&mut self, now: Timestamp) {
-        if self.next_cpu_reading().is_some_and(|at| at <= now) {
-            self.cpu_use.readings.want();
-        }
     }
 }

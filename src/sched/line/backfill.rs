@@ -1,25 +1,27 @@
-//! EASY backfill: the first blocked job holds a reservation, and later ones may only pass it if they do not delay it.
+//! EASY backfill: the first blocked job holds a reservation, and later ones may only pass it if
+//! they do not delay it.
 //!
-//! The reservation: running jobs are assumed to end at their time limits, or after as long as earlier jobs of their name took
-//! where they have none, in that order, and those of which nothing is known after all others, the oldest first. The job is expected to start when enough of them have ended; what is then
-//! left over is spare. A later job may start if it ends, by its own limit, before that moment, or if it takes no more
-//! than what is spare. So whatever starts, the jobs that the blocked one waits for stay the same, and it starts no
-//! later than reserved.
+//! The reservation: running jobs are assumed to end at their time limits, or after as long as
+//! earlier jobs of their name took where they have none, in that order, and those of which nothing
+//! is known after all others, the oldest first. The job is expected to start when enough of them
+//! have ended; what is then left over is spare. A later job may start if it ends, by its own limit,
+//! before that moment, or if it takes no more than what is spare. So whatever starts, the jobs that
+//! the blocked one waits for stay the same, and it starts no later than reserved.
 //!
-//! Partitions that have parts of the host of their own have lines of their own, and the first blocked job of each line
-//! holds a reservation: whoever passes must not delay any of them. Jobs of partitions that have the same part stand in one
-//! line.
+//! Partitions that have parts of the host of their own have lines of their own, and the first
+//! blocked job of each line holds a reservation: whoever passes must not delay any of them. Jobs of
+//! partitions that have the same part stand in one line.
 //!
-//! A job that may go to several partitions stands in several lines. What is kept for it is kept where it is expected to start
-//! first, and does not keep itself from starting elsewhere.
+//! A job that may go to several partitions stands in several lines. What is kept for it is kept
+//! where it is expected to start first, and does not keep itself from starting elsewhere.
 //!
 //! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
 
-use super::plan::ExpectedEnd;
 use super::queue::{Place, Queue, QueueKey, Shape};
-use super::room::{Part, Room, Want};
+use super::run_times::ExpectedEnd;
 use crate::model::partition::Host;
 use crate::model::{JobId, Timestamp};
+use crate::sched::resources::capacity::{Capacity, Part, Want};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -40,7 +42,7 @@ pub struct Reservation {
     /// When it starts at the latest; `None`: it waits for a job without a time limit.
     pub at: Option<Timestamp>,
     /// What others may use beyond that moment; `None`: nothing.
-    spare: Option<Room>,
+    spare: Option<Capacity>,
 }
 
 /// A reservation, and for whom.
@@ -60,17 +62,19 @@ pub enum Verdict {
     Wait,
 }
 
-/// One pass over a queue at one moment: [`Round::next`] and [`Round::consider`] in turn, until there is none.
+/// One pass over a queue at one moment: [`Round::next`] and [`Round::consider`] in turn, until
+/// there is none.
 ///
-/// Meanwhile resources only become fewer, and a record that starts or moves gets a later place. So a shape that has to
-/// wait has to until the end of the pass, and need not be looked at again; what comes out is the same as if every record
-/// were considered.
+/// Meanwhile resources only become fewer, and a record that starts or moves gets a later place. So
+/// a shape that has to wait has to until the end of the pass, and need not be looked at again; what
+/// comes out is the same as if every record were considered.
 #[derive(Debug)]
 pub struct Round {
     now: Timestamp,
     /// One for each line with a blocked job.
     reservations: Vec<Kept>,
-    /// Of the blocked jobs, the places that they have in other lines and that were not looked at yet.
+    /// Of the blocked jobs, the places that they have in other lines and that were not looked at
+    /// yet.
     elsewhere: Vec<Place>,
     /// Whether a record had to wait: from then on whole shapes are passed over.
     by_shape: bool,
@@ -78,7 +82,8 @@ pub struct Round {
     at: Option<QueueKey>,
     /// Its shape, behind the first that had to wait, while it does not have to.
     shape: Option<Arc<Shape>>,
-    /// Of the other shapes that are worth a look, the record that is next. `None`: none had to wait yet.
+    /// Of the other shapes that are worth a look, the record that is next. `None`: none had to wait
+    /// yet.
     heads: Option<BinaryHeap<Reverse<Head>>>,
 }
 
@@ -110,9 +115,10 @@ impl Round {
         self.reservations.first().map(|kept| &kept.reservation)
     }
 
-    /// The next record that is to be considered: the first one that might start, or is the first blocked one of its line.
-    pub fn next(&mut self, queue: &Queue, room: &Room, host: &Host) -> Option<QueueKey> {
-        let most = room.most_cpus();
+    /// The next record that is to be considered: the first one that might start, or is the first
+    /// blocked one of its line.
+    pub fn next(&mut self, queue: &Queue, capacity: &Capacity, host: &Host) -> Option<QueueKey> {
+        let most = capacity.most_cpus();
         if most == 0 {
             return None;
         }
@@ -125,15 +131,16 @@ impl Round {
             (self.heads.take(), self.shape.take(), std::mem::take(&mut self.elsewhere));
         let is_worth = |shape: &Shape| {
             let want = shape.want();
-            let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
-            is_first || self.passing(None, &want, shape.limit, room, host).is_some()
+            let is_first =
+                !self.has_reservation(&want, capacity) && is_below_limits(&want, capacity, host);
+            is_first || self.passing(None, &want, shape.limit, capacity, host).is_some()
         };
         let next_of = |shape: Arc<Shape>, at| {
             queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)))
         };
         let mut heads = heads.unwrap_or_else(|| {
             let is_wide_enough = |shape: &&Arc<Shape>| {
-                shape.needs_cpus() <= most || room.lines() > self.reservations.len()
+                shape.needs_cpus() <= most || capacity.lines() > self.reservations.len()
             };
             let shapes = queue.shapes().take_while(is_wide_enough).filter(|shape| is_worth(shape));
             shapes.filter_map(|shape| next_of(Arc::clone(shape), from)).collect()
@@ -158,18 +165,19 @@ impl Round {
         self.at
     }
 
-    fn has_reservation(&self, want: &Want, room: &Room) -> bool {
-        let line = room.line(want.place.partition);
+    fn has_reservation(&self, want: &Want, capacity: &Capacity) -> bool {
+        let line = capacity.line(want.place.partition);
         self.reservations.iter().any(|kept| kept.line == line)
     }
 
-    /// Whether the record that [`Round::next`] gave may start in `room`; `places` are all that it has. `running` is asked for
-    /// when a job is found blocked as the first of its line; it must include what this round has started.
+    /// Whether the record that [`Round::next`] gave may start in `capacity`; `places` are all that it
+    /// has. `running` is asked for when a job is found blocked as the first of its line; it must
+    /// include what this round has started.
     pub fn consider(
         &mut self,
         key: QueueKey,
         places: &[Place],
-        room: &Room,
+        capacity: &Capacity,
         host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
@@ -177,16 +185,17 @@ impl Round {
             return self.wait();
         };
         let (want, limit_secs) = (shape.want(), shape.limit);
-        let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
-        if is_first && !room.fits(&want, host) {
+        let is_first =
+            !self.has_reservation(&want, capacity) && is_below_limits(&want, capacity, host);
+        if is_first && !capacity.fits(&want, host) {
             if self.reservations.iter().all(|kept| kept.job != key.id) {
-                let kept = self.earliest(key, places, room, host, &running());
+                let kept = self.earliest(key, places, capacity, host, &running());
                 self.reservations.extend(kept);
             }
             self.elsewhere.extend(places.iter().filter(|place| place.key > key).cloned());
             return self.wait();
         }
-        let Some(part) = self.passing(Some(key.id), &want, limit_secs, room, host) else {
+        let Some(part) = self.passing(Some(key.id), &want, limit_secs, capacity, host) else {
             return self.wait();
         };
         // What was kept for itself stays so to the end of the pass: nothing becomes free meanwhile.
@@ -201,26 +210,27 @@ impl Round {
         Verdict::Start(part)
     }
 
-    /// What is kept for a blocked job: where it is expected to start first, of the lines in which it is the first too.
+    /// What is kept for a blocked job: where it is expected to start first, of the lines in which
+    /// it is the first too.
     fn earliest(
         &self,
         key: QueueKey,
         places: &[Place],
-        room: &Room,
+        capacity: &Capacity,
         host: &Host,
         running: &[Running],
     ) -> Option<Kept> {
         let own = places.iter().filter(|place| place.key >= key && place.key.tier == key.tier);
         let blocked = own.filter(|place| {
             let want = place.shape.want();
-            !self.has_reservation(&want, room)
-                && is_below_limits(&want, room, host)
-                && !room.fits(&want, host)
+            !self.has_reservation(&want, capacity)
+                && is_below_limits(&want, capacity, host)
+                && !capacity.fits(&want, host)
         });
         let kept = blocked.map(|place| {
             let want = place.shape.want();
-            let reservation = reserve(&want, room, running.to_vec(), host);
-            Kept { line: room.line(want.place.partition), job: key.id, reservation }
+            let reservation = reserve(&want, capacity, running.to_vec(), host);
+            Kept { line: capacity.line(want.place.partition), job: key.id, reservation }
         });
         kept.min_by_key(|kept| kept.reservation.at.map_or(i64::MAX, |at| at.0))
     }
@@ -231,8 +241,9 @@ impl Round {
         Verdict::Wait
     }
 
-    /// A task of this array has just started, and the array stands in these places now. What is kept for it does not keep
-    /// its next task from starting, as it may keep others of the same shape.
+    /// A task of this array has just started, and the array stands in these places now. What is
+    /// kept for it does not keep its next task from starting, as it may keep others of the same
+    /// shape.
     pub fn moved(&mut self, array: JobId, places: &[Place]) {
         if self.reservations.iter().any(|kept| kept.job == array) {
             self.elsewhere.extend_from_slice(places);
@@ -240,10 +251,10 @@ impl Round {
     }
 
     /// Keeps for a job what it could start with, since it may not start yet.
-    pub fn hold(&mut self, job: JobId, part: &Part, room: &Room) {
-        let line = room.line(part.place.partition);
+    pub fn hold(&mut self, job: JobId, part: &Part, capacity: &Capacity) {
+        let line = capacity.line(part.place.partition);
         if self.reservations.iter().all(|kept| kept.line != line) {
-            let mut spare = room.clone();
+            let mut spare = capacity.clone();
             spare.take(part);
             let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
             self.reservations.push(Kept { line, job, reservation });
@@ -251,13 +262,14 @@ impl Round {
         }
     }
 
-    /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it. `None`: any job.
+    /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it.
+    /// `None`: any job.
     pub fn passing(
         &self,
         job: Option<JobId>,
         want: &Want,
         limit_secs: Option<u64>,
-        room: &Room,
+        capacity: &Capacity,
         host: &Host,
     ) -> Option<Part> {
         let others = self
@@ -266,14 +278,14 @@ impl Round {
             .filter(|kept| Some(kept.job) != job)
             .map(|kept| &kept.reservation);
         let kept = others.filter(|kept| !ends_before(self.now, kept, limit_secs));
-        let spares: Option<Vec<&Room>> = kept.map(|kept| kept.spare.as_ref()).collect();
-        room.pick_in_all(&spares?, want, host)
+        let spares: Option<Vec<&Capacity>> = kept.map(|kept| kept.spare.as_ref()).collect();
+        capacity.pick_in_all(&spares?, want, host)
     }
 }
 
 /// Who is at a limit of its account or name holds no reservation.
-fn is_below_limits(want: &Want, room: &Room, host: &Host) -> bool {
-    room.limit_reached(&want.place, want.tres.cpus, host).is_none()
+fn is_below_limits(want: &Want, capacity: &Capacity, host: &Host) -> bool {
+    capacity.limit_reached(&want.place, want.tres.cpus, host).is_none()
 }
 
 fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64>) -> bool {
@@ -284,45 +296,47 @@ fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64
     }
 }
 
-/// The reservation of a job that does not fit into the room that there is now.
-fn reserve(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Reservation {
-    let mut room = now.clone();
+/// The reservation of a job that does not fit into what is free now.
+fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> Reservation {
+    let mut capacity = now.clone();
     let at =
-        end_until_it_fits(want, &mut room, running, host).last().and_then(|last| last.end.at());
-    // A job that fits not even then waits for the host to change: nothing is spare, and its start is unknown.
-    let Some(part) = room.pick_beside(now, want, host) else {
+        end_until_it_fits(want, &mut capacity, running, host).last().and_then(|last| last.end.at());
+    // A job that fits not even then waits for the host to change: nothing is spare, and its start
+    // is unknown.
+    let Some(part) = capacity.pick_beside(now, want, host) else {
         return Reservation { at: None, spare: None };
     };
-    room.take(&part);
-    Reservation { at, spare: Some(room) }
+    capacity.take(&part);
+    Reservation { at, spare: Some(capacity) }
 }
 
 /// When a job starts at the latest that does not fit into `now`. `None`: nobody can tell.
 pub fn latest_start(
     want: &Want,
-    now: &Room,
+    now: &Capacity,
     running: Vec<Running>,
     host: &Host,
 ) -> Option<Timestamp> {
     reserve(want, now, running, host).at.filter(|_| !now.fits(want, host))
 }
 
-/// The running jobs that have to end, in the order in which they are expected to; all of them where that is not enough.
+/// The running jobs that have to end, in the order in which they are expected to; all of them where
+/// that is not enough.
 fn end_until_it_fits(
     want: &Want,
-    room: &mut Room,
+    capacity: &mut Capacity,
     mut running: Vec<Running>,
     host: &Host,
 ) -> Vec<Running> {
     running.sort_by_key(|r| (r.end.at().is_none(), r.end.at(), r.order));
     for at in 0..running.len() {
         let (r, next) = (&running[at], running.get(at + 1));
-        room.give(&r.part);
+        capacity.give(&r.part);
         // Jobs that end together are all gone at that moment.
         if r.end.at().is_some() && next.is_some_and(|next| next.end.at() == r.end.at()) {
             continue;
         }
-        if room.fits(want, host) {
+        if capacity.fits(want, host) {
             running.truncate(at + 1);
             break;
         }
@@ -330,16 +344,16 @@ fn end_until_it_fits(
     running
 }
 
-/// The running jobs whose end a job waits for that does not fit into `now`, in the order in which they are expected to
-/// end. Those whose part it can do without are left out.
-pub fn waits_for(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Vec<Running> {
-    let mut room = now.clone();
-    let mut gone = end_until_it_fits(want, &mut room, running, host);
+/// The running jobs whose end a job waits for that does not fit into `now`, in the order in which
+/// they are expected to end. Those whose part it can do without are left out.
+pub fn waits_for(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> Vec<Running> {
+    let mut capacity = now.clone();
+    let mut gone = end_until_it_fits(want, &mut capacity, running, host);
     gone.retain(|r| {
-        room.take(&r.part);
-        let is_needed = !room.fits(want, host);
+        capacity.take(&r.part);
+        let is_needed = !capacity.fits(want, host);
         if is_needed {
-            room.give(&r.part);
+            capacity.give(&r.part);
         }
         is_needed
     });

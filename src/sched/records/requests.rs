@@ -14,7 +14,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The request, as an earlier job has it that waits or runs, where one of the last ones is the same.
+    /// The request, as an earlier job has it that waits or runs, where one of the last ones is the
+    /// same.
     pub fn share(&mut self, request: JobRequest) -> Arc<JobRequest> {
         self.last.retain(|known| known.strong_count() > 0);
         if let Some(known) =

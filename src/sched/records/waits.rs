@@ -1,6 +1,7 @@
 //! How a dependency stands: term by term, and as a whole.
 //!
-//! Only arithmetic on what is known; who is waited for and when it is looked at again is the business of `depend`.
+//! Only arithmetic on what is known; who is waited for and when it is looked at again is the
+//! business of `depend`.
 
 use crate::model::array::TaskSet;
 use crate::model::dependency::{DependencyKind, DependencyTerm};
@@ -23,7 +24,8 @@ pub enum Status {
 pub struct Waits {
     pub terms: Vec<(DependencyTerm, Status)>,
     pub any: bool,
-    /// Of a compact record with `aftercorr`: the tasks whose counterparts have ended well, and those whose never will.
+    /// Of a compact record with `aftercorr`: the tasks whose counterparts have ended well, and
+    /// those whose never will.
     pub corr: Option<Corr>,
 }
 
@@ -68,7 +70,7 @@ impl Waits {
     }
 
     /// Whether each task has its own answer to this term.
-    pub(super) fn is_for_corr(&self, term: &DependencyTerm) -> bool {
+    pub fn is_for_corr(&self, term: &DependencyTerm) -> bool {
         match (term, &self.corr) {
             (DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. }, Some(corr)) => {
                 job.tasks.is_none() && corr.targets.contains(&job.job)

@@ -1,5 +1,6 @@
-//! When something is read that changes by itself: how GPUs and CPUs are used. It is read when somebody could start by it,
-//! and after a pause while somebody waits for it; whoever asks meanwhile has the same answer.
+//! When something is read that changes by itself: how GPUs and CPUs are used. It is read when
+//! somebody could start by it, and after a pause while somebody waits for it; whoever asks
+//! meanwhile has the same answer.
 
 use crate::model::{JobId, Timestamp};
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ const FRESH_SECS: u64 = 2;
 const PAUSE_SECS: u64 = 2;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Readings {
+pub struct Readings {
     last: Option<Timestamp>,
     /// Why nothing could be read.
     failure: Option<String>,
@@ -30,19 +31,19 @@ enum Request {
 }
 
 impl Readings {
-    pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
         self.last.is_some_and(|last| last <= now && now <= last.plus_secs(FRESH_SECS))
     }
 
     /// It is to be read.
-    pub(super) fn want(&mut self) {
+    pub fn want(&mut self) {
         if self.request == Request::None {
             self.request = Request::Wanted;
         }
     }
 
     /// Whether it has to be read. Asked for once, then answered.
-    pub(super) fn take_request(&mut self) -> bool {
+    pub fn take_request(&mut self) -> bool {
         let is_wanted = self.request == Request::Wanted;
         if is_wanted {
             self.request = Request::Made;
@@ -50,25 +51,25 @@ impl Readings {
         is_wanted
     }
 
-    pub(super) fn answered(&mut self, failure: Option<String>, now: Timestamp) {
+    pub fn answered(&mut self, failure: Option<String>, now: Timestamp) {
         (self.request, self.last, self.failure) = (Request::None, Some(now), failure);
     }
 
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    pub(super) fn last(&self) -> Option<Timestamp> {
+    pub fn last(&self) -> Option<Timestamp> {
         self.last
     }
 
     /// Whether an answer is on its way.
-    pub(super) fn is_asked_for(&self) -> bool {
+    pub fn is_asked_for(&self) -> bool {
         self.request != Request::None
     }
 
     /// Notes whether a pending job waits for others than jobs.
-    pub(super) fn note_wait(&mut self, id: JobId, waits: bool) {
+    pub fn note_wait(&mut self, id: JobId, waits: bool) {
         if waits {
             self.waiting.insert(id);
         } else {
@@ -76,12 +77,12 @@ impl Readings {
         }
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
+    pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// When it is read again for who waits for it.
-    pub(super) fn after_pause(&self) -> Timestamp {
+    pub fn after_pause(&self) -> Timestamp {
         self.last.unwrap_or_default().plus_secs(PAUSE_SECS)
     }
 }

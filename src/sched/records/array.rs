@@ -1,13 +1,15 @@
 //! Arrays: one compact record for all tasks that nobody has touched, and how tasks leave it.
 //!
-//! A pending array is one `Rest` record. A task becomes a record of its own when it starts or is touched alone; several
-//! that are touched together become one `Part`, so that cancelling or holding a million tasks makes no million records.
-//! The last task of a compact record takes over its number, as in Slurm, where the last task to start has the array's.
+//! A pending array is one `Rest` record. A task becomes a record of its own when it starts or is
+//! touched alone; several that are touched together become one `Part`, so that cancelling or
+//! holding a million tasks makes no million records. The last task of a compact record takes over
+//! its number, as in Slurm, where the last task to start has the array's.
 
-use super::core::Core;
+use super::Records;
 use crate::model::array::TaskSet;
 use crate::model::{ArrayRole, Job, JobId, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A growing set of small numbers that knows how many it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,10 +103,10 @@ pub fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
     })
 }
 
-impl Core {
+impl Records {
     /// A task of the compact record `id` as a record of its own; its number. The caller saves both.
     /// `None` where `id` has no such task.
-    pub(super) fn split_task(&mut self, id: JobId, task: u32) -> Option<JobId> {
+    pub fn split_task(&mut self, id: JobId, task: u32) -> Option<JobId> {
         let job = &self.jobs.get(&id)?.job;
         let tasks = job.compact_tasks()?;
         let array_job = job.array_job_id()?;
@@ -112,7 +114,7 @@ impl Core {
             return None;
         }
         if tasks.single().is_some() {
-            self.reshape(id, |job| job.role = ArrayRole::Task { array_job, task });
+            self.edit(id, |job| job.role = ArrayRole::Task { array_job, task });
             if let Some(waits) = self.jobs.get(&id).and_then(|record| record.waits.as_deref()) {
                 let waits = waits.narrowed(&TaskSet::one(task), false);
                 self.put_waits(id, Some(Box::new(waits)));
@@ -122,9 +124,9 @@ impl Core {
         Some(self.split_off(id, TaskSet::one(task), ArrayRole::Task { array_job, task }))
     }
 
-    /// The tasks of the compact record `id` that are in `wanted`, as a record of their own; its number. The caller
-    /// saves both. `None` where `id` has none of them.
-    pub(super) fn split_set(&mut self, id: JobId, wanted: &TaskSet) -> Option<JobId> {
+    /// The tasks of the compact record `id` that are in `wanted`, as a record of their own; its
+    /// number. The caller saves both. `None` where `id` has none of them.
+    pub fn split_set(&mut self, id: JobId, wanted: &TaskSet) -> Option<JobId> {
         let job = &self.jobs.get(&id)?.job;
         let tasks = job.compact_tasks()?;
         let array_job = job.array_job_id()?;
@@ -141,17 +143,11 @@ impl Core {
         Some(self.split_off(id, common.clone(), ArrayRole::Part { array_job, tasks: common }))
     }
 
-    /// A new record beside `id` for tasks that leave it, of the same array, with the same request and in the same state.
+    /// A new record beside `id` for tasks that leave it, of the same array, with the same request
+    /// and in the same state.
     fn split_off(&mut self, id: JobId, gone: TaskSet, role: ArrayRole) -> JobId {
         let new_id = self.allot_id();
-        let Some(record) = self.jobs.get_mut(&id) else { return new_id };
-        // Of what the indices go by, only the number of tasks changes on the compact record.
-        for name in record.job.partitions().filter(|_| record.job.run.state == JobState::Pending) {
-            if let Some(load) = self.loads.get_mut(name) {
-                load.1 = load.1.saturating_sub(gone.len() as u64);
-            }
-        }
-        match &mut record.job.role {
+        self.edit(id, |job| match &mut job.role {
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => match gone.single() {
                 Some(task) => {
                     tasks.remove(task);
@@ -159,25 +155,56 @@ impl Core {
                 None => *tasks = tasks.difference(&gone),
             },
             ArrayRole::None | ArrayRole::Task { .. } => {}
-        }
+        });
+        let Some(record) = self.jobs.get_mut(&id) else { return new_id };
         let is_compact = gone.single().is_none();
         let waits = record.waits.as_ref().map(|waits| Box::new(waits.narrowed(&gone, is_compact)));
         if let Some(waits) = &mut record.waits {
             waits.drop_tasks(&gone);
         }
         let job = Job { id: new_id, role, ..record.job.clone() };
-        self.add_record(job, waits);
+        self.add(job, waits);
         new_id
     }
 
     /// The pending compact records of the array that a record belongs to.
-    pub(super) fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
-        let Some(group) = self.group_of(id) else { return Vec::new() };
+    pub fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
+        let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else {
+            return Vec::new();
+        };
         group.compact.intersection(&group.waiting).copied().collect()
     }
 
+    /// The pending records of the array that a record belongs to.
+    pub fn pending_of_array(&self, id: JobId) -> Vec<JobId> {
+        let group = self.job(id).and_then(|job| self.array_of(job));
+        group.map(|group| group.waiting.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Whether as many tasks of its array run as may.
+    pub fn is_array_at_limit(&self, id: JobId) -> bool {
+        self.job(id).and_then(|job| self.array_of(job)).is_some_and(ArrayGroup::is_at_limit)
+    }
+
+    /// The limit of an array may have been changed after one of its tasks had ended, which comes
+    /// back now.
+    pub fn take_over_limit(&mut self, id: JobId) {
+        let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else { return };
+        let limit = group.limit;
+        if group.live == 0 {
+            return;
+        }
+        self.edit(id, |job| {
+            if job.request.array.as_ref().is_some_and(|array| array.limit != limit)
+                && let Some(array) = &mut Arc::make_mut(&mut job.request).array
+            {
+                array.limit = limit;
+            }
+        });
+    }
+
     /// Whether a record that is still pending has the task in it.
-    pub(super) fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
+    pub fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
         let group = self.arrays.get(&array_job)?;
         let has = |id: &&JobId| {
             self.jobs

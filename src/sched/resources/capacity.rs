@@ -1,17 +1,18 @@
-//! How much is free, as a whole and for each partition: who is on which CPU, memory, and GPUs by number.
+//! How much is free, as a whole and for each partition: who is on which CPU, memory, and GPUs by
+//! number.
 //!
-//! A CPU has as many seats as the jobs on it allow: one, or more where partitions let jobs share (`OverSubscribe`). A job
-//! uses a CPU once. How GPUs are shared is told in `cards`.
+//! A CPU takes as many jobs as those on it allow: one, or more where partitions let jobs share
+//! (`OverSubscribe`). A job uses a CPU once. How GPUs are shared is told in `gpu_pool`.
 
-use super::cards::{Cards, GpuWant};
+use super::cpu_pick;
+use super::gpu_pool::{GpuPool, GpuWant};
 use super::limits::{LimitSet, Limits, Reached};
-use super::seats;
-use super::types::Config;
 use crate::model::gpu::GpuShare;
 use crate::model::node::NodeParts;
 use crate::model::partition::{Host, OverSubscribe};
 use crate::model::tres::Allocation;
 use crate::model::{Job, JobRequest, Partition, Tres, request::Sharing};
+use crate::sched::types::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,38 +21,40 @@ use std::sync::Arc;
 pub struct Want<'a> {
     pub tres: Tres,
     pub gpu: GpuWant<'a>,
-    pub place: Seating,
+    /// The CPUs that must be among those that it gets.
+    pub named_cpus: &'a [u32],
+    pub place: CpuSharing,
 }
 
 /// Where a job sits, and with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seating {
+pub struct CpuSharing {
     /// The partition, by its place in the configuration. `None`: one that is not there any more.
     pub partition: Option<usize>,
     /// Jobs that may be on each of its CPUs, itself included.
-    pub seats: u32,
+    pub jobs_per_cpu: u32,
     /// It has all that its partition may use to itself.
     pub exclusive: bool,
     /// The limits by account or name that it counts towards.
     pub limits: LimitSet,
 }
 
-impl Seating {
+impl CpuSharing {
     pub fn of(request: &JobRequest, partition: &str, config: &Config) -> Self {
         let partitions = &config.partitions;
         let at = partitions.iter().position(|known| known.name == partition);
         let rule = at.map(|at| partitions[at].over_subscribe).unwrap_or_default();
         let asked = request.sharing;
         // As in slurm.conf: who is forced to share cannot be alone.
-        let (seats, exclusive) = match rule {
+        let (jobs_per_cpu, exclusive) = match rule {
             OverSubscribe::Force(jobs) => (jobs, false),
             OverSubscribe::Yes(jobs) if asked == Sharing::Oversubscribe => (jobs, false),
             OverSubscribe::No | OverSubscribe::Yes(_) => (1, asked == Sharing::Exclusive),
             OverSubscribe::Exclusive => (1, true),
         };
-        Seating {
+        CpuSharing {
             partition: at,
-            seats: seats.max(1),
+            jobs_per_cpu: jobs_per_cpu.max(1),
             exclusive,
             limits: LimitSet::of(request, &config.limits),
         }
@@ -60,28 +63,31 @@ impl Seating {
 
 impl<'a> Want<'a> {
     /// What a job with this request needs that comes to this.
-    pub fn sized(request: &'a JobRequest, tres: Tres, place: Seating) -> Self {
+    pub fn sized(request: &'a JobRequest, tres: Tres, place: CpuSharing) -> Self {
         let share = request.gpu.share();
         let model = request.gpu.model.as_deref();
-        Want {
-            tres,
-            gpu: GpuWant { count: share.gpus_in(&tres), share, model, among: None },
-            place,
-        }
+        let gpu = GpuWant { count: share.gpus_in(&tres), share, model, among: None };
+        Want { tres, gpu, named_cpus: &request.named_cpus, place }
+    }
+
+    /// The same for a job that has the CPUs that it named already.
+    #[must_use]
+    pub fn on_any_cpus(self) -> Self {
+        Want { named_cpus: &[], ..self }
     }
 }
 
-/// What a job has of a room.
+/// What a job has of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub alloc: Allocation,
-    pub place: Seating,
+    pub place: CpuSharing,
 }
 
 impl Part {
     /// What a job holds that runs. `None`: nothing.
     pub fn of(job: &Job, config: &Config) -> Option<Part> {
-        let place = Seating::of(&job.request, &job.partition, config);
+        let place = CpuSharing::of(&job.request, &job.partition, config);
         Some(Part { alloc: job.run.alloc.as_deref().cloned()?, place })
     }
 }
@@ -125,18 +131,19 @@ impl Holding {
 
 /// Used and free resources at one moment, real or expected.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Room {
+pub struct Capacity {
     layout: Arc<Layout>,
     /// CPUs that no job gets.
     drained: BTreeSet<u32>,
-    /// Of each CPU of the host the jobs that are on it: how many each of them allows there, ascending.
+    /// Of each CPU of the host the jobs that are on it: how many each of them allows there,
+    /// ascending.
     cpus: BTreeMap<u32, Vec<u32>>,
     /// Uses of CPUs that the host does not have any more: as many of the others stay free for them.
     beyond: u32,
-    /// CPUs that are taken by what is no job's: nobody finds a seat there.
+    /// CPUs that are taken by what is no job's: no job gets them.
     elsewhere: BTreeSet<u32>,
     used: Tres,
-    pub gpus: Cards,
+    pub gpus: GpuPool,
     by_partition: Vec<Holding>,
     limits: Limits,
     /// CPUs of each partition that nobody uses.
@@ -147,23 +154,23 @@ fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
     own.is_none_or(|own| own.contains(&id))
 }
 
-impl Room {
+impl Capacity {
     /// The host with nobody on it.
     pub fn whole(config: &Config) -> Self {
         let Config { host, partitions, limits, .. } = config;
         let lines =
             partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
         let lines = lines.map(Option::unwrap_or_default).collect();
-        let mut room = Room {
+        let mut capacity = Capacity {
             layout: Arc::new(Layout { partitions: partitions.to_vec(), lines }),
             cpus: host.cpu_ids.iter().map(|cpu| (*cpu, Vec::new())).collect(),
-            gpus: Cards::of(host),
+            gpus: GpuPool::of(host),
             by_partition: vec![Holding::default(); partitions.len()],
             limits: Limits::new(limits),
-            ..Room::default()
+            ..Capacity::default()
         };
-        room.count_empty();
-        room
+        capacity.count_empty();
+        capacity
     }
 
     /// The same without what its owner gives to no job.
@@ -181,7 +188,8 @@ impl Room {
             as u32
     }
 
-    /// What is in use, which may be more than a host that has shrunk has. Shared CPUs count for each job.
+    /// What is in use, which may be more than a host that has shrunk has. Shared CPUs count for
+    /// each job.
     pub fn used(&self) -> Tres {
         self.used
     }
@@ -191,8 +199,9 @@ impl Room {
         partition.and_then(|at| self.layout.lines.get(at)).copied().unwrap_or_default()
     }
 
-    /// Whether a start can show that another job may start too that was looked at before it: which CPUs a job got may show
-    /// that another one delays nobody, and a job at its limit keeps nothing for itself any more.
+    /// Whether a start can show that another job may start too that was looked at before it: which
+    /// CPUs a job got may show that another one delays nobody, and a job at its limit keeps nothing
+    /// for itself any more.
     pub fn is_shown_by_starts(&self) -> bool {
         self.lines() > 1 || !self.limits.is_empty()
     }
@@ -202,59 +211,75 @@ impl Room {
         self.layout.lines.iter().enumerate().filter(|(at, line)| at == *line).count()
     }
 
-    fn partition(&self, place: &Seating) -> Option<&Partition> {
+    fn partition(&self, place: &CpuSharing) -> Option<&Partition> {
         self.layout.partitions.get(place.partition?)
     }
 
-    /// Whether nobody finds a seat there, whoever has it now.
+    /// Whether no job gets it, whoever has it now.
     fn is_closed(&self, cpu: u32) -> bool {
         self.elsewhere.contains(&cpu) || self.drained.contains(&cpu)
     }
 
-    fn has_seat(&self, cpu: u32, seats: u32) -> bool {
+    fn has_place(&self, cpu: u32, jobs_per_cpu: u32) -> bool {
         let is_open = !self.is_closed(cpu);
         self.cpus.get(&cpu).filter(|_| is_open).is_some_and(|there| {
-            let most = seats.min(there.first().copied().unwrap_or(u32::MAX));
+            let most = jobs_per_cpu.min(there.first().copied().unwrap_or(u32::MAX));
             there.len() < most as usize
         })
     }
 
-    /// The CPUs on which such a job finds a seat, ascending.
-    fn seats(&self, place: &Seating) -> impl Iterator<Item = u32> {
+    /// The CPUs that such a job may have, ascending.
+    fn open_cpus(&self, place: &CpuSharing) -> impl Iterator<Item = u32> {
         let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
         self.cpus
             .keys()
             .copied()
-            .filter(move |cpu| self.has_seat(*cpu, place.seats) && is_among(own, *cpu))
+            .filter(move |cpu| self.has_place(*cpu, place.jobs_per_cpu) && is_among(own, *cpu))
     }
 
-    /// The same, as far as the partition may have them: those that it has already and shares, and of the others the
-    /// emptiest ones, so many as it may have more.
-    fn allowed_seats(&self, place: &Seating) -> BTreeSet<u32> {
+    /// The same, as far as the partition may have them: those that it has already and shares, and
+    /// of the others the emptiest ones, so many as it may have more. The named ones go first.
+    fn allowed_cpus(&self, place: &CpuSharing, named: &[u32]) -> BTreeSet<u32> {
         let more = self.allowed(place).cpus as usize;
         let own = place.partition.and_then(|at| self.by_partition.get(at));
-        let (own, mut others): (Vec<u32>, Vec<u32>) =
-            self.seats(place).partition(|cpu| own.is_some_and(|own| own.cpus.contains_key(cpu)));
+        let (own, mut others): (Vec<u32>, Vec<u32>) = self
+            .open_cpus(place)
+            .partition(|cpu| own.is_some_and(|own| own.cpus.contains_key(cpu)));
         // One that is shared by nobody gets the best places, however few they may be.
-        if place.seats > 1 && others.len() > more {
-            others.sort_by_key(|cpu| (self.cpus.get(cpu).map_or(0, Vec::len), *cpu));
+        if place.jobs_per_cpu > 1 && others.len() > more {
+            others.sort_by_key(|cpu| {
+                (!named.contains(cpu), self.cpus.get(cpu).map_or(0, Vec::len), *cpu)
+            });
             others.truncate(more);
         }
         own.into_iter().chain(others).collect()
     }
 
-    fn free_cpus(&self, place: &Seating) -> u32 {
+    fn free_cpus(&self, place: &CpuSharing) -> u32 {
         let empty = place.partition.and_then(|at| self.empty.get(at));
-        let seats = match (place.seats, empty) {
+        let jobs_per_cpu = match (place.jobs_per_cpu, empty) {
             (1, Some(empty)) => (*empty).min(self.allowed(place).cpus),
-            (_, Some(_)) => self.allowed_seats(place).len() as u32,
+            (_, Some(_)) => self.allowed_cpus(place, &[]).len() as u32,
             (_, None) => 0,
         };
-        seats.saturating_sub(self.beyond)
+        jobs_per_cpu.saturating_sub(self.beyond)
+    }
+
+    /// Whether so many CPUs are free, with those that it names among them.
+    fn has_cpus(&self, want: &Want, count: u32) -> bool {
+        count <= self.free_cpus(&want.place) && self.taken_of_named(want).next().is_none()
+    }
+
+    /// The CPUs that it names and that it does not find free.
+    pub fn taken_of_named<'a>(&self, want: &Want<'a>) -> impl Iterator<Item = u32> + use<'a> {
+        let named = want.named_cpus;
+        let free =
+            if named.is_empty() { BTreeSet::new() } else { self.allowed_cpus(&want.place, named) };
+        named.iter().copied().filter(move |cpu| !free.contains(cpu))
     }
 
     /// What such a job finds free, each resource by itself.
-    pub fn free_for(&self, place: &Seating, host: &Host) -> Tres {
+    pub fn free_for(&self, place: &CpuSharing, host: &Host) -> Tres {
         let (allowed, gpus) = (
             self.allowed(place),
             self.partition(place).and_then(|partition| partition.gpus.as_ref()),
@@ -268,17 +293,18 @@ impl Room {
         }
     }
 
-    /// The most CPUs that a job of any partition finds free. 0: no job can start, since each needs one.
+    /// The most CPUs that a job of any partition finds free. 0: no job can start, since each needs
+    /// one.
     pub fn most_cpus(&self) -> u32 {
         let partitions = self.layout.partitions.iter().enumerate();
         let most = partitions.map(|(at, partition)| {
-            let seats = match partition.over_subscribe {
+            let jobs_per_cpu = match partition.over_subscribe {
                 OverSubscribe::No | OverSubscribe::Exclusive => 1,
                 OverSubscribe::Yes(jobs) | OverSubscribe::Force(jobs) => jobs,
             };
-            self.free_cpus(&Seating {
+            self.free_cpus(&CpuSharing {
                 partition: Some(at),
-                seats,
+                jobs_per_cpu,
                 exclusive: false,
                 limits: LimitSet::default(),
             })
@@ -287,7 +313,7 @@ impl Room {
     }
 
     /// What the partition may still give to its jobs, whatever is free.
-    fn allowed(&self, place: &Seating) -> Tres {
+    fn allowed(&self, place: &CpuSharing) -> Tres {
         let used = place
             .partition
             .and_then(|at| self.by_partition.get(at))
@@ -297,7 +323,7 @@ impl Room {
     }
 
     /// The CPUs that a job takes: an exclusive one all that its partition may use, as in Slurm.
-    fn taken_cpus(&self, place: &Seating, cpus: u32, host: &Host) -> u32 {
+    fn taken_cpus(&self, place: &CpuSharing, cpus: u32, host: &Host) -> u32 {
         match self.partition(place).filter(|_| place.exclusive) {
             Some(partition) => {
                 let open = partition.cpus_of(host).filter(|cpu| !self.drained.contains(cpu)).count()
@@ -309,7 +335,7 @@ impl Room {
     }
 
     /// The limit that keeps such a job with so many CPUs from starting, whatever is free.
-    pub fn limit_reached(&self, place: &Seating, cpus: u32, host: &Host) -> Option<Reached<'_>> {
+    pub fn limit_reached(&self, place: &CpuSharing, cpus: u32, host: &Host) -> Option<Reached<'_>> {
         if place.limits.is_empty() {
             return None;
         }
@@ -331,8 +357,8 @@ impl Room {
     fn lacks_amounts(&self, want: &Want, host: &Host) -> Tres {
         let cpus = self.taken_cpus(&want.place, want.tres.cpus, host);
         let allowed = self.allowed(&want.place);
-        let has_cpus = cpus <= self.free_cpus(&want.place)
-            && (!want.place.exclusive || self.is_empty_for(&want.place));
+        let has_cpus =
+            self.has_cpus(want, cpus) && (!want.place.exclusive || self.is_empty_for(&want.place));
         let has_mem =
             want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
         Tres {
@@ -351,7 +377,7 @@ impl Room {
     }
 
     /// Whether nobody is on any CPU of the partition.
-    fn is_empty_for(&self, place: &Seating) -> bool {
+    fn is_empty_for(&self, place: &CpuSharing) -> bool {
         let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
         self.cpus.iter().all(|(cpu, there)| there.is_empty() || !is_among(own, *cpu))
     }
@@ -362,19 +388,19 @@ impl Room {
     }
 
     /// What `want` would get of what is free here and in all `others`.
-    pub fn pick_in_all(&self, others: &[&Room], want: &Want, host: &Host) -> Option<Part> {
+    pub fn pick_in_all(&self, others: &[&Capacity], want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(others, None, want, host)
     }
 
     /// What `want` would get, rather of what is not free in `other`.
-    pub fn pick_beside(&self, other: &Room, want: &Want, host: &Host) -> Option<Part> {
+    pub fn pick_beside(&self, other: &Capacity, want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(&[], Some(other), want, host)
     }
 
     fn pick_of(
         &self,
-        others: &[&Room],
-        beside: Option<&Room>,
+        others: &[&Capacity],
+        beside: Option<&Capacity>,
         want: &Want,
         host: &Host,
     ) -> Option<Part> {
@@ -385,33 +411,43 @@ impl Room {
         }
         let gpu_ids = self.pick_gpus(others, beside, want, host)?;
         let (place, count) = (want.place, self.taken_cpus(&want.place, want.tres.cpus, host));
-        let mut free = self.allowed_seats(&place);
-        others.iter().for_each(|other| free = &free & &other.allowed_seats(&place));
-        let cpu_ids = self.pick_cpus(free, beside, count as usize, host);
+        let mut free = self.allowed_cpus(&place, want.named_cpus);
+        others.iter().for_each(|other| free = &free & &other.allowed_cpus(&place, want.named_cpus));
+        let cpu_ids = self.pick_cpus(free, beside, want.named_cpus, count as usize, host);
         let gpus = want.gpu.share.of(gpu_ids.len() as u32);
         let tres = Tres { cpus: count, mem_mb: want.tres.mem_mb, ..gpus };
-        let alloc = Allocation { tres, cpu_ids, gpu_ids, gpu_share: want.gpu.share };
+        let gpu_share = want.gpu.share;
+        let alloc = Allocation { tres, cpu_ids, gpu_ids, gpu_share, ..Allocation::default() };
         (alloc.cpu_ids.len() == count as usize).then_some(Part { alloc, place })
     }
 
-    /// So many of these CPUs: those with the fewest jobs first, or those that are in use in `beside`.
+    /// So many of these CPUs: the named ones, then those with the fewest jobs, or those that are in
+    /// use in `beside`.
     fn pick_cpus(
         &self,
         free: BTreeSet<u32>,
-        beside: Option<&Room>,
+        beside: Option<&Capacity>,
+        named: &[u32],
         count: usize,
         host: &Host,
     ) -> Vec<u32> {
-        let jobs_on = |room: &Room, cpu: &u32| room.cpus.get(cpu).map_or(0, Vec::len);
+        let jobs_on = |capacity: &Capacity, cpu: &u32| capacity.cpus.get(cpu).map_or(0, Vec::len);
         let order = |cpu: &u32| {
             (beside.is_some_and(|beside| jobs_on(beside, cpu) == 0), jobs_on(self, cpu))
         };
-        let (mut picked, mut left) = (Vec::new(), free);
+        let (named, mut left): (BTreeSet<u32>, BTreeSet<u32>) =
+            free.into_iter().partition(|cpu| named.contains(cpu));
+        let mut picked: Vec<u32> = named.into_iter().collect();
         while picked.len() < count
             && let Some(first) = left.iter().map(order).min()
         {
             let (best, others) = left.into_iter().partition(|cpu| order(cpu) == first);
-            picked.extend(seats::pick(count - picked.len(), &best, &host.cpu_ids, &host.topology));
+            picked.extend(cpu_pick::pick(
+                count - picked.len(),
+                &best,
+                &host.cpu_ids,
+                &host.topology,
+            ));
             left = others;
         }
         picked.sort_unstable();
@@ -421,14 +457,14 @@ impl Room {
     /// An exclusive job gets all that are free, as in Slurm.
     fn pick_gpus(
         &self,
-        others: &[&Room],
-        beside: Option<&Room>,
+        others: &[&Capacity],
+        beside: Option<&Capacity>,
         want: &Want,
         host: &Host,
     ) -> Option<Vec<u32>> {
         let partition = self.partition(&want.place)?;
         let gpu = GpuWant { among: partition.gpus.as_ref(), ..want.gpu };
-        let others: Vec<&Cards> = others.iter().map(|other| &other.gpus).collect();
+        let others: Vec<&GpuPool> = others.iter().map(|other| &other.gpus).collect();
         let asked = self.gpus.pick(&gpu, &others, beside.map(|beside| &beside.gpus), host)?;
         if !want.place.exclusive || gpu.share != GpuShare::Whole {
             return Some(asked);
@@ -449,7 +485,7 @@ impl Room {
         for cpu in &alloc.cpu_ids {
             match self.cpus.get_mut(cpu) {
                 Some(there) => {
-                    there.push(place.seats);
+                    there.push(place.jobs_per_cpu);
                     there.sort_unstable();
                 }
                 None => self.beyond += 1,
@@ -469,7 +505,9 @@ impl Room {
         for cpu in &alloc.cpu_ids {
             match self.cpus.get_mut(cpu) {
                 Some(there) => {
-                    if let Some(at) = there.iter().position(|seats| *seats == place.seats) {
+                    if let Some(at) =
+                        there.iter().position(|jobs_per_cpu| *jobs_per_cpu == place.jobs_per_cpu)
+                    {
                         there.remove(at);
                     }
                 }
@@ -485,8 +523,8 @@ impl Room {
         self.count_empty();
     }
 
-    /// Notes that so many CPUs are taken by what is no job's: those with the fewest jobs, and among them those that `busy`
-    /// names first.
+    /// Notes that so many CPUs are taken by what is no job's: those with the fewest jobs, and among
+    /// them those that `busy` names first.
     pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
         let turn = |cpu: u32| busy.iter().position(|known| *known == cpu).unwrap_or(busy.len());
         let open = self.cpus.iter().filter(|(cpu, _)| !self.drained.contains(cpu));
@@ -498,20 +536,20 @@ impl Room {
     }
 
     /// The same CPUs as there are taken by what is no job's.
-    pub fn set_as_elsewhere(&mut self, other: &Room) {
+    pub fn set_as_elsewhere(&mut self, other: &Capacity) {
         self.elsewhere.clone_from(&other.elsewhere);
         self.count_empty();
     }
 
-    /// Whether somebody who wants so many CPUs would find them if jobs alone had some.
-    pub fn lacks_cpus_elsewhere(&self, mut wants: impl Iterator<Item = (Seating, u32)>) -> bool {
+    /// Whether somebody who wants that would find the CPUs if jobs alone had some.
+    pub fn lacks_cpus_elsewhere<'a>(&self, mut wants: impl Iterator<Item = Want<'a>>) -> bool {
         if self.elsewhere.is_empty() {
             return false;
         }
         let mut without = self.clone();
-        without.set_as_elsewhere(&Room::default());
-        wants
-            .any(|(place, cpus)| self.free_cpus(&place) < cpus && cpus <= without.free_cpus(&place))
+        without.set_as_elsewhere(&Capacity::default());
+        let has_cpus = |capacity: &Capacity, want: &Want| capacity.has_cpus(want, want.tres.cpus);
+        wants.any(|want| !has_cpus(self, &want) && has_cpus(&without, &want))
     }
 
     fn count_empty(&mut self) {

@@ -1,16 +1,42 @@
-//! Dependencies: what a pending job waits for other jobs to do, and who is told when one of them does it.
+//! Dependencies: what a pending job waits for other jobs to do, and who is told when one of them
+//! does it.
 //!
-//! Each term has a status, worked out once and again when its target starts, ends or is requeued; the dependents of
-//! a job are found through an index, never by a scan. A term that is met stays met. An array id means all its tasks;
-//! they count as met together.
+//! Each term has a status, worked out once and again when its target starts, ends or is requeued;
+//! the dependents of a job are found through an index, never by a scan. A term that is met stays
+//! met: it leaves the request of the job that waits when its target comes back to the queue, since
+//! a restart could not know by the target's record that it was met. An array id means all its
+//! tasks; they count as met together.
 
-use super::core::{Core, dependency_of};
-use super::types::EndedJob;
-use super::waits::{Corr, Outlook, Status, Waits};
-use crate::model::array::TaskSet;
+use super::Records;
+use super::waits::{Corr, Status, Waits};
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Reason, Refusal, Timestamp};
-use std::collections::BTreeMap;
+use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState, Refusal, Timestamp};
+use crate::sched::sizes::may_resize;
+use crate::sched::types::{Cx, EndedJob};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The jobs that these dependencies name: what to ask the store about before `submit` and
+/// `recover`.
+pub fn dependency_targets<'a>(
+    dependencies: impl IntoIterator<Item = &'a Dependency>,
+) -> Vec<JobId> {
+    let mut targets: Vec<JobId> = dependencies
+        .into_iter()
+        .flat_map(|dependency| &dependency.terms)
+        .filter_map(|term| match term {
+            DependencyTerm::On { job, .. } => Some(job.job),
+            DependencyTerm::Singleton => None,
+        })
+        .collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
+}
+
+fn dependency_of(job: &Job) -> &Dependency {
+    &job.request.dependency
+}
 
 /// What is known of one job that another one depends on.
 #[derive(Debug, Clone, Copy)]
@@ -25,26 +51,27 @@ struct Fact {
 impl Fact {
     fn of(job: &Job) -> Self {
         let ended = job.run.state.is_terminal();
-        // A requeued job has begun once; when is forgotten, its submission is the earliest it can have been.
+        // A requeued job has begun once; when is forgotten, its submission is the earliest it can
+        // have been.
         let requeued = (job.run.restarts > 0).then_some(job.submit);
         Fact {
             begun: job.run.start.or(if ended { job.run.end } else { requeued }),
             runs: matches!(job.run.state, JobState::Running | JobState::Suspended),
             ended,
-            ok: job.run.state == JobState::Completed,
+            ok: job.run.state == JobState::Ended(End::Completed),
         }
     }
 }
 
 /// Facts from the store, by job and by array.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub struct Known {
     single: BTreeMap<JobId, Fact>,
     arrays: BTreeMap<JobId, BTreeMap<u32, Fact>>,
 }
 
 impl Known {
-    pub(super) fn new(ended: &[EndedJob]) -> Self {
+    pub fn new(ended: &[EndedJob]) -> Self {
         let mut known = Known::default();
         for job in ended {
             let fact = Fact {
@@ -113,19 +140,16 @@ impl Tally {
     }
 }
 
-/// Whether it stays so, whatever becomes of the other job. A job can be expanded only as long as it runs.
+/// Whether it stays so, whatever becomes of the other job. A job can be expanded only as long as it
+/// runs.
 fn is_settled(term: &DependencyTerm, status: Status) -> bool {
     let expands = matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
     status == Status::Met && !expands
 }
 
-impl Core {
+impl Records {
     /// Refuses a dependency on jobs that nobody knows.
-    pub(super) fn check_dependency(
-        &self,
-        dependency: &Dependency,
-        known: &Known,
-    ) -> Result<(), Refusal> {
+    pub fn check_dependency(&self, dependency: &Dependency, known: &Known) -> Result<(), Refusal> {
         for term in &dependency.terms {
             let DependencyTerm::On { job: target, .. } = term else { continue };
             if !self.is_known(target, known) {
@@ -135,9 +159,32 @@ impl Core {
         Ok(())
     }
 
+    /// A job among those that `job` is to wait for, and those that they wait for, which waits for
+    /// `job`.
+    pub fn circle(&self, job: &Job, dependency: &Dependency) -> Option<JobId> {
+        let own = job.array_job_id().unwrap_or(job.id);
+        let mut next: Vec<JobId> = dependency.targets().collect();
+        let mut seen: BTreeSet<JobId> = next.iter().copied().collect();
+        while let Some(target) = next.pop() {
+            let records: Vec<JobId> = self
+                .arrays
+                .get(&target)
+                .map_or_else(|| vec![target], |group| group.waiting.iter().copied().collect());
+            let pending = records.into_iter().filter_map(|id| self.job(id));
+            for other in pending.filter(|other| other.run.state == JobState::Pending) {
+                for further in dependency_of(other).targets() {
+                    if further == own || further == job.id {
+                        return Some(other.id);
+                    }
+                    next.extend(seen.insert(further).then_some(further));
+                }
+            }
+        }
+        None
+    }
+
     fn is_known(&self, target: &JobRef, known: &Known) -> bool {
-        let is_known_job = self.jobs.contains_key(&target.job)
-            || self.arrays.contains_key(&target.job)
+        let is_known_job = self.has(target.job)
             || known.single.contains_key(&target.job)
             || known.arrays.contains_key(&target.job);
         match &target.tasks {
@@ -170,7 +217,7 @@ impl Core {
     }
 
     /// Takes over what the store knows of tasks of arrays that are still in memory.
-    pub(super) fn learn(&mut self, known: &Known) {
+    pub fn learn(&mut self, known: &Known) {
         for (array, tasks) in &known.arrays {
             let Some(group) = self.arrays.get_mut(array) else { continue };
             for (&task, fact) in tasks {
@@ -244,7 +291,7 @@ impl Core {
     }
 
     /// Sets up what a new or changed pending record waits for.
-    pub(super) fn set_waits(&mut self, id: JobId, known: &Known) {
+    pub fn set_waits(&mut self, id: JobId, known: &Known) {
         self.clear_waits(id);
         if let Some(waits) = self.job(id).and_then(|job| self.waits_of(job, known)) {
             self.put_waits(id, Some(Box::new(waits)));
@@ -252,7 +299,7 @@ impl Core {
     }
 
     /// What a pending record waits for; `None` without a dependency.
-    pub(super) fn waits_of(&self, job: &Job, known: &Known) -> Option<Waits> {
+    pub fn waits_of(&self, job: &Job, known: &Known) -> Option<Waits> {
         let dependency = dependency_of(job);
         if dependency.is_empty() || job.run.state != JobState::Pending {
             return None;
@@ -262,7 +309,7 @@ impl Core {
             .iter()
             .map(|term| (term.clone(), self.term_status(term, job, known)))
             .collect();
-        let corr = self.corr_of(job, &terms, known);
+        let corr = self.corr_of(job, &terms, dependency.any, known);
         Some(Waits { terms, any: dependency.any, corr })
     }
 
@@ -271,6 +318,7 @@ impl Core {
         &self,
         job: &Job,
         terms: &[(DependencyTerm, Status)],
+        any: bool,
         known: &Known,
     ) -> Option<Corr> {
         let tasks = job.compact_tasks()?;
@@ -281,7 +329,7 @@ impl Core {
         }
         let mut corr = Corr { targets, ..Corr::default() };
         for task in tasks.iter() {
-            self.update_corr(&mut corr, task, known);
+            self.update_corr(&mut corr, any, task, known);
         }
         Some(corr)
     }
@@ -297,25 +345,30 @@ impl Core {
         }
     }
 
-    fn update_corr(&self, corr: &mut Corr, task: u32, known: &Known) {
+    fn update_corr(&self, corr: &mut Corr, any: bool, task: u32, known: &Known) {
         let facts: Vec<Option<Fact>> =
             corr.targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
+        let is_lost = |fact: &Option<Fact>| fact.is_none_or(|f| f.ended && !f.ok);
+        let is_met = |fact: &Option<Fact>| fact.is_some_and(|f| f.ok);
+        let (lost, met) = if any {
+            (facts.iter().all(is_lost), facts.iter().any(is_met))
+        } else {
+            (facts.iter().any(is_lost), facts.iter().all(is_met))
+        };
         corr.ready.remove(&task);
         corr.failed.remove(&task);
-        if facts.iter().any(|fact| fact.is_none_or(|f| f.ended && !f.ok)) {
-            corr.failed.insert(task);
-        } else if facts.iter().all(|fact| fact.is_some_and(|f| f.ok)) {
+        if met {
             corr.ready.insert(task);
+        } else if lost {
+            corr.failed.insert(task);
         }
     }
 
-    pub(super) fn put_waits(&mut self, id: JobId, waits: Option<Box<Waits>>) {
+    pub fn put_waits(&mut self, id: JobId, waits: Option<Box<Waits>>) {
         self.clear_waits(id);
         if let Some(waits) = &waits {
-            for (term, status) in &waits.terms {
-                if let DependencyTerm::On { job, .. } = term
-                    && !is_settled(term, *status)
-                {
+            for (term, _) in &waits.terms {
+                if let DependencyTerm::On { job, .. } = term {
                     self.dependents.entry(job.job).or_default().insert(id);
                 }
             }
@@ -325,7 +378,7 @@ impl Core {
         }
     }
 
-    pub(super) fn clear_waits(&mut self, id: JobId) {
+    pub fn clear_waits(&mut self, id: JobId) {
         let Some(waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take()) else {
             return;
         };
@@ -340,160 +393,133 @@ impl Core {
         }
     }
 
-    /// Works out again what the dependents of `target` wait for. `task`: only this task of it has changed.
-    /// The records whose outlook may be another now.
-    pub(super) fn reconsider_dependents(&mut self, target: JobId, task: Option<u32>) -> Vec<JobId> {
+    /// Works out again what the dependents of `target` wait for. `task`: only this task of it has
+    /// changed. The records whose outlook may be another now.
+    pub fn reconsider_dependents(
+        &mut self,
+        target: JobId,
+        task: Option<u32>,
+        cx: &mut Cx,
+    ) -> Vec<JobId> {
         let Some(dependents) = self.dependents.get(&target) else { return Vec::new() };
         let dependents: Vec<JobId> = dependents.iter().copied().collect();
-        let known = Known::default();
         for &id in &dependents {
             let Some(mut waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.take())
             else {
                 continue;
             };
-            if let Some(record) = self.jobs.get(&id) {
-                for (term, status) in &mut waits.terms {
-                    if let DependencyTerm::On { job, .. } = &*term
-                        && job.job == target
-                        && !is_settled(term, *status)
-                    {
-                        *status = self.term_status(term, &record.job, &known);
-                    }
-                }
-                if let Some(corr) = &mut waits.corr {
-                    match (task, record.job.compact_tasks()) {
-                        (Some(task), Some(tasks)) if tasks.contains(task) => {
-                            self.update_corr(corr, task, &known);
-                        }
-                        (None, Some(tasks)) => {
-                            tasks.iter().for_each(|task| self.update_corr(corr, task, &known));
-                        }
-                        (Some(_), Some(_)) | (_, None) => {}
-                    }
-                }
-            }
+            let outlived = self.reconsider(id, &mut waits, target, task);
             if let Some(record) = self.jobs.get_mut(&id) {
                 record.waits = Some(waits);
+            }
+            if !outlived.is_empty() {
+                self.drop_met_terms(id, &outlived);
+                self.save(id, cx);
             }
         }
         dependents
     }
 
-    /// Whether a singleton may run: nobody of its name and user is there who was submitted earlier, or runs.
-    pub(super) fn is_singleton_free(&self, job: &Job) -> bool {
-        let own = job.array_job_id().unwrap_or(job.id);
-        let Some(group) =
-            self.names.get(&job.request.uid).and_then(|names| names.get(&job.request.name))
-        else {
-            return true;
+    /// Works out again the terms of the record `id` that are about `target`. Those that were met
+    /// for good and would not be met by what `target` is now.
+    fn reconsider(
+        &self,
+        id: JobId,
+        waits: &mut Waits,
+        target: JobId,
+        task: Option<u32>,
+    ) -> Vec<DependencyTerm> {
+        let Some(job) = self.job(id) else { return Vec::new() };
+        let known = Known::default();
+        let mut outlived = Vec::new();
+        for at in 0..waits.terms.len() {
+            let (term, old) = &waits.terms[at];
+            if !matches!(term, DependencyTerm::On { job, .. } if job.job == target) {
+                continue;
+            }
+            let new = self.term_status(term, job, &known);
+            if is_settled(term, *old) && !waits.is_for_corr(term) {
+                outlived.extend((new != Status::Met).then(|| term.clone()));
+            } else {
+                waits.terms[at].1 = new;
+            }
+        }
+        let any = waits.any;
+        if let (Some(corr), Some(tasks)) = (&mut waits.corr, job.compact_tasks()) {
+            match task {
+                Some(task) if tasks.contains(task) => self.update_corr(corr, any, task, &known),
+                Some(_) => (),
+                None => tasks.iter().for_each(|task| self.update_corr(corr, any, task, &known)),
+            }
+        }
+        outlived
+    }
+
+    /// Takes terms that were met out of a job's request. Where one term is enough (`?`), nothing is
+    /// left to wait for.
+    fn drop_met_terms(&mut self, id: JobId, met: &[DependencyTerm]) {
+        self.edit(id, |job| {
+            let dependency = &mut Arc::make_mut(&mut job.request).dependency;
+            let is_any = dependency.any;
+            dependency.terms.retain(|term| !is_any && !met.contains(term));
+        });
+        let Some(mut waits) = self.jobs.get_mut(&id).and_then(|record| record.waits.clone()) else {
+            return;
         };
-        group.live.range(..own).next().is_none() && !group.active.keys().any(|id| *id != own)
+        waits.terms.retain(|(term, _)| !waits.any && !met.contains(term));
+        self.put_waits(id, Some(waits).filter(|waits| !waits.terms.is_empty()));
     }
 
-    pub(super) fn dependency_outlook(&self, job: &Job, waits: &Waits, now: Timestamp) -> Outlook {
-        let has_singleton = waits.terms.iter().any(|(term, _)| *term == DependencyTerm::Singleton);
-        let outlook = waits.outlook(now, has_singleton && self.is_singleton_free(job));
-        match (&waits.corr, job.compact_tasks(), outlook) {
-            // With `?` another term may do, and then the counterparts don't matter.
-            (Some(corr), Some(tasks), Outlook::Clear)
-                if !(waits.any && self.is_clear_without_corr(job, waits, now)) =>
-            {
-                if !corr.ready.is_empty() {
-                    Outlook::Clear
-                } else if corr.failed.len() >= tasks.len() {
-                    Outlook::Never
-                } else {
-                    Outlook::Waiting
-                }
-            }
-            (_, _, outlook) => outlook,
+    /// A job that comes back has met its dependency once and does not wait for it again, as in
+    /// Slurm. That it is to be alone with its name is as true as before.
+    pub fn keep_only_singleton(&mut self, id: JobId) {
+        if self.job(id).is_none_or(|job| job.request.dependency.is_empty()) {
+            return;
         }
-    }
-
-    fn is_clear_without_corr(&self, job: &Job, waits: &Waits, now: Timestamp) -> bool {
-        waits.terms.iter().any(|(term, status)| match (term, status) {
-            (DependencyTerm::Singleton, _) => self.is_singleton_free(job),
-            (DependencyTerm::On { .. }, Status::Met) => true,
-            (DependencyTerm::On { .. }, Status::MetAt(at)) => *at <= now,
-            (DependencyTerm::On { .. }, Status::Open | Status::Failed) => false,
-        })
-    }
-
-    /// The task of a compact record that starts next.
-    pub(super) fn next_task(
-        &self,
-        job: &Job,
-        waits: Option<&Waits>,
-        now: Timestamp,
-    ) -> Option<u32> {
-        let tasks = job.compact_tasks()?;
-        match waits.and_then(|waits| waits.corr.as_ref().map(|corr| (waits, corr))) {
-            Some((waits, corr)) if !(waits.any && self.is_clear_without_corr(job, waits, now)) => {
-                corr.ready.iter().copied().find(|task| tasks.contains(*task))
-            }
-            Some(_) | None => tasks.first(),
-        }
-    }
-
-    /// Tasks of a compact record that can never start and are to be cancelled for it (`--kill-on-invalid-dep`).
-    pub(super) fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
-        match (&waits.corr, waits.any) {
-            (Some(corr), false) if job.request.kill_on_invalid_dep => {
-                TaskSet::from_sorted(&corr.failed.iter().copied().collect::<Vec<_>>())
-            }
-            (Some(_) | None, _) => TaskSet::default(),
-        }
-    }
-
-    /// What is left of the dependency, as squeue `%E` shows it: `afterok:12(unfulfilled),afterany:13_*(unfulfilled)`.
-    pub(super) fn dependency_text(&self, job: &Job, waits: &Waits, now: Timestamp) -> String {
-        let mut text = String::new();
-        for (term, status) in &waits.terms {
-            let mark = match (term, status) {
-                (DependencyTerm::Singleton, _) if self.is_singleton_free(job) => continue,
-                (DependencyTerm::On { .. }, _) if waits.is_for_corr(term) => {
-                    let hopeless = waits.corr.as_ref().map_or(0, |corr| corr.failed.len());
-                    if hopeless >= job.pending_tasks() { "(failed)" } else { "(unfulfilled)" }
-                }
-                (DependencyTerm::On { .. }, Status::Met) => continue,
-                (DependencyTerm::On { .. }, Status::MetAt(at)) if *at <= now => continue,
-                (DependencyTerm::On { .. }, Status::Failed) => "(failed)",
-                (DependencyTerm::Singleton, _) | (_, Status::Open | Status::MetAt(_)) => {
-                    "(unfulfilled)"
-                }
+        self.edit(id, |job| {
+            let dependency = &mut Arc::make_mut(&mut job.request).dependency;
+            let is_any = dependency.any;
+            // A job that was to expand another one is for nothing else.
+            let expands = |term: &DependencyTerm| {
+                matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. })
             };
-            if !text.is_empty() {
-                text.push(if waits.any { '?' } else { ',' });
-            }
-            match term {
-                DependencyTerm::On { kind, job: target, delay_minutes }
-                    if target.tasks.is_none() && self.arrays.contains_key(&target.job) =>
-                {
-                    text.push_str(&format!("{}:{}_*", kind.name(), target.job));
-                    if *delay_minutes > 0 {
-                        text.push_str(&format!("+{delay_minutes}"));
-                    }
-                }
-                DependencyTerm::On { .. } | DependencyTerm::Singleton => {
-                    text.push_str(&term.to_string())
-                }
-            }
-            text.push_str(mark);
-        }
-        text
+            dependency
+                .terms
+                .retain(|term| expands(term) || (*term == DependencyTerm::Singleton && !is_any));
+        });
+        self.set_waits(id, &Known::default());
     }
 
-    /// The reason of a pending job that its dependency keeps from running.
-    pub(super) fn dependency_blocker(
+    /// The running job that a pending one is to expand.
+    pub fn expanded_by(&self, id: JobId) -> Option<JobId> {
+        let named = self.job(id)?.request.dependency.expands()?;
+        self.resolve(named)
+            .into_iter()
+            .find(|id| self.job(*id).is_some_and(|job| may_resize(job.run.state)))
+    }
+
+    /// Refuses another dependency of a job that it cannot have.
+    pub fn check_new_dependency(
         &self,
         job: &Job,
-        waits: Option<&Waits>,
-        now: Timestamp,
-    ) -> Option<Reason> {
-        match self.dependency_outlook(job, waits?, now) {
-            Outlook::Clear => None,
-            Outlook::Waiting => Some(Reason::Dependency),
-            Outlook::Never => Some(Reason::DependencyNeverSatisfied),
+        dependency: &Dependency,
+        ended: &[EndedJob],
+    ) -> Result<(), Refusal> {
+        if dependency.terms.iter().any(|term| depends_on_itself(job, term)) {
+            return Err(Refusal::DependsOnItself(job.id));
         }
+        if let Some(between) = self.circle(job, dependency) {
+            return Err(Refusal::CircularDependency(between));
+        }
+        self.check_dependency(dependency, &Known::new(ended))
+    }
+}
+
+fn depends_on_itself(job: &Job, term: &DependencyTerm) -> bool {
+    match term {
+        DependencyTerm::On { job: target, .. } => {
+            target.job == job.id || Some(target.job) == job.array_job_id()
+        }
+        DependencyTerm::Singleton => false,
     }
 }

@@ -1,0 +1,69 @@
+//! What others than jobs use of the host: when it is read, and what follows from it.
+
+use super::core::Core;
+use super::resources::cpu_use::Lacks;
+use crate::model::cpu_use::CpuReading;
+use crate::model::gpu::GpuReading;
+use crate::model::tres::GpuUsage;
+use crate::model::{StepKey, Timestamp};
+
+impl Core {
+    /// Whether the GPUs have to be read. Asked for once, then answered by [`Core::on_gpus_read`].
+    pub fn take_gpu_request(&mut self) -> bool {
+        self.resources.take_gpu_request()
+    }
+
+    /// Whether the use of the CPUs has to be read. Asked for once, then answered by
+    /// [`Core::on_cpus_read`].
+    pub fn take_cpu_request(&mut self) -> bool {
+        self.resources.take_cpu_request()
+    }
+
+    /// How the GPUs are used now, or why that cannot be told.
+    pub fn on_gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
+        self.resources.gpus_read(read, now);
+        self.records.count_gpu_use(self.resources.gpu_readings());
+        let mut askers = self.records.pending();
+        askers.retain(|id| {
+            self.job(*id).is_some_and(|job| self.resources.waits_for_gpu_readings(job))
+        });
+        for id in askers {
+            self.refresh(id, now);
+        }
+    }
+
+    /// What others than jobs use of the CPUs now, or why that cannot be told.
+    pub fn on_cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) {
+        if self.resources.cpus_read(read, now) {
+            for id in self.records.pending() {
+                self.refresh(id, now);
+            }
+        }
+    }
+
+    /// What each running step uses of its GPUs by the last reading; of those that a manager runs
+    /// nothing.
+    pub fn gpu_use_of_steps(&self) -> Vec<(StepKey, GpuUsage)> {
+        self.records.gpu_use_of_steps(self.resources.gpu_readings())
+    }
+
+    fn next_gpu_reading(&self) -> Option<Timestamp> {
+        self.resources.next_gpu_reading(self.records.youngest_with_gpus())
+    }
+
+    fn next_cpu_reading(&self) -> Option<Timestamp> {
+        self.resources.next_cpu_reading(self.line.queue())
+    }
+
+    /// When something is to be read by the clock.
+    pub(super) fn next_readings(&self) -> impl Iterator<Item = Timestamp> {
+        self.next_gpu_reading().into_iter().chain(self.next_cpu_reading())
+    }
+
+    /// Has read what it is time for.
+    pub(super) fn ask_by_clock(&mut self, now: Timestamp) {
+        let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        let (gpus, cpus) = (is_due(self.next_gpu_reading()), is_due(self.next_cpu_reading()));
+        self.resources.want_readings(Lacks { gpus, cpus });
+    }
+}

@@ -1,0 +1,98 @@
+//! Launches: one that comes late, one that works, and those that come to nothing.
+
+use super::core::Core;
+use super::resources::node::MAX_DEATHS;
+use super::types::Cx;
+use crate::model::job::Hold;
+use crate::model::node::HostFault;
+use crate::model::{Job, JobId, JobState, StepId, StepKey};
+use std::time::Duration;
+
+/// A launch that comes so long after its decision is late. What is less does not show.
+const LATE: Duration = Duration::from_secs(1);
+
+/// After so many faults of the host a job is held, though others were launched before each. Five of
+/// them are ten seconds and more in which the job has kept the others from starting.
+const MAX_FAULTS: u32 = 5;
+
+impl Core {
+    /// The job is about to be launched. Where that comes long after the decision, since its commit
+    /// had to wait for the disk, the job starts now: its time is its own.
+    pub fn launches(&mut self, id: JobId, cx: &mut Cx) {
+        let clock = self.records.clock();
+        let Some(run) = self.job(id).map(|job| &job.run) else { return };
+        let waited =
+            run.started_at().map(|decided| clock.monotonic(cx.now).saturating_sub(decided));
+        let is_as_decided = run.state == JobState::Running && run.suspended_us == 0;
+        if is_as_decided && waited.is_some_and(|waited| waited >= LATE) {
+            self.records.edit(id, |Job { run, .. }| {
+                (run.start, run.clock, run.stepped_us) = (Some(cx.now), Some(clock), 0);
+            });
+            self.records.save(id, cx);
+        }
+    }
+
+    /// Processes of this job were started: the host can do it.
+    pub fn on_launched(&mut self, id: JobId) {
+        self.resources.node_mut().launched();
+        self.records.edit(id, |job| job.failed_launches = Default::default());
+    }
+
+    /// A launch came to nothing by a fault of the host. The tasks of an array are alike: their
+    /// faults count together, and they are held together.
+    pub(super) fn launch_failed_by_host(
+        &mut self,
+        id: JobId,
+        fault: HostFault,
+        why: &str,
+        cx: &mut Cx,
+    ) {
+        let array = self.job(id).and_then(Job::array_job_id);
+        let alike: Vec<JobId> = self.records.of_submission(array.unwrap_or(id)).collect();
+        if !self.resources.node_mut().launch_failed(id, array, format!("{fault}: {why}"), cx.now) {
+            return;
+        }
+        self.records.edit(id, |job| job.failed_launches.faults += 1);
+        let jobs = alike.iter().filter_map(|other| self.job(*other));
+        let times: u32 = jobs.map(|job| job.failed_launches.faults).sum();
+        if times < MAX_FAULTS {
+            return;
+        }
+        let text = format!(
+            "its launch failed {times} times while other jobs could be launched: {fault}: {why}"
+        );
+        for other in alike {
+            let Some(job) = self.job(other) else { continue };
+            if other != id && (job.run.state != JobState::Pending || job.hold != Hold::No) {
+                continue;
+            }
+            self.records.edit(other, |job| {
+                job.hold = Hold::Admin;
+                job.run.system_comment = Some(text.clone());
+            });
+            // The caller sees to the job itself.
+            if other != id {
+                self.refresh(other, cx.now);
+                self.records.save(other, cx);
+            }
+        }
+    }
+
+    /// Nothing of this job was started, and its daemon is gone.
+    pub(super) fn launch_came_to_nothing(&mut self, id: JobId) {
+        let step = StepKey { job: id, step: StepId::Batch };
+        if !self.resources.node_mut().take_launch_at_death(step) {
+            return;
+        }
+        // Counted in its record, since it may be launched by a daemon long after this one.
+        self.records.edit(id, |job| {
+            job.failed_launches.deaths += 1;
+            let times = job.failed_launches.deaths;
+            if times >= MAX_DEATHS {
+                job.hold = Hold::Admin;
+                job.run.system_comment =
+                    Some(format!("the daemon died {times} times while the job was launched"));
+            }
+        });
+    }
+}

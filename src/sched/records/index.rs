@@ -1,0 +1,225 @@
+//! The indexes over the records: by name, array, partition and client, and which of them hold
+//! resources.
+
+use super::{ArrayGroup, Records};
+use crate::model::dependency::DependencyTerm;
+use crate::model::job::ClientProcess;
+use crate::model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Jobs of one name and user, for `singleton`: how many records each submission has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameGroup {
+    pub live: BTreeMap<JobId, u32>,
+    pub active: BTreeMap<JobId, u32>,
+    /// Pending singletons, by submission and record.
+    pub singletons: BTreeSet<(JobId, JobId)>,
+}
+
+/// What the indexes go by. It holds the request, so that a changed one is another one.
+#[derive(PartialEq)]
+pub struct Facts {
+    state: JobState,
+    request: Arc<JobRequest>,
+    partition: String,
+    client: Option<ClientProcess>,
+    array: Option<JobId>,
+    task: Option<u32>,
+    pending_tasks: usize,
+    is_requeued: bool,
+}
+
+impl Facts {
+    pub fn of(job: &Job) -> Self {
+        Facts {
+            state: job.run.state,
+            request: Arc::clone(&job.request),
+            partition: job.partition.clone(),
+            client: job.client.map(|client| client.process),
+            array: job.array_job_id(),
+            task: if let ArrayRole::Task { task, .. } = job.role { Some(task) } else { None },
+            pending_tasks: job.pending_tasks(),
+            is_requeued: job.run.restarts > 0,
+        }
+    }
+
+    fn is_pending(&self) -> bool {
+        self.state == JobState::Pending
+    }
+
+    /// What it adds to the running and to the waiting jobs of each of its partitions.
+    pub fn load(&self) -> (u64, u64) {
+        (u64::from(self.state.is_active()), self.pending_tasks as u64)
+    }
+}
+
+impl Records {
+    /// Enters a record into the indexes.
+    pub fn enter(&mut self, id: JobId, facts: &Facts) {
+        let (state, request) = (facts.state, &facts.request);
+        let group_id = facts.array.unwrap_or(id);
+        if !state.is_terminal() {
+            let names = self.names.entry(request.uid).or_default();
+            if !names.contains_key(&request.name) {
+                names.insert(request.name.clone(), NameGroup::default());
+            }
+            if let Some(name) = names.get_mut(&request.name) {
+                *name.live.entry(group_id).or_default() += 1;
+                if state.is_active() {
+                    *name.active.entry(group_id).or_default() += 1;
+                }
+                let is_singleton = request.dependency.terms.contains(&DependencyTerm::Singleton);
+                if facts.is_pending() && is_singleton {
+                    name.singletons.insert((group_id, id));
+                }
+            }
+        }
+        let (running, pending) = facts.load();
+        for name in facts.partition.split(',').filter(|_| running + pending > 0) {
+            if !self.loads.contains_key(name) {
+                self.loads.insert(name.to_owned(), (0, 0));
+            }
+            if let Some(load) = self.loads.get_mut(name) {
+                *load = (load.0 + running, load.1 + pending);
+            }
+        }
+        if state.is_active() {
+            self.active.insert(id);
+        }
+        self.clients.extend(facts.client.map(|client| (client, id)));
+        let Some(array) = facts.array else { return };
+        let spec = request.array.as_ref();
+        let group = self.arrays.entry(array).or_insert_with(|| ArrayGroup {
+            total: spec.map_or(0, |array| array.tasks.len()),
+            limit: spec.and_then(|array| array.limit),
+            ..ArrayGroup::default()
+        });
+        group.records.insert(id);
+        if !state.is_terminal() {
+            group.live += 1;
+            // The limit may have been changed: every record that has not ended has the present one.
+            group.limit = spec.and_then(|array| array.limit);
+        }
+        if facts.is_pending() {
+            group.waiting.insert(id);
+        }
+        let Some(task) = facts.task else {
+            group.compact.insert(id);
+            return;
+        };
+        group.tasks.insert(task, id);
+        group.active += u32::from(state.is_active());
+        // The records cannot tell whether a task that comes back had started.
+        if facts.is_pending() && facts.is_requeued {
+            group.last_served = group.last_served.max(id.0);
+        }
+    }
+
+    /// Takes a record out of the indexes.
+    pub fn leave(&mut self, id: JobId, facts: &Facts) {
+        let (state, request) = (facts.state, &facts.request);
+        let group_id = facts.array.unwrap_or(id);
+        if !state.is_terminal()
+            && let Some(names) = self.names.get_mut(&request.uid)
+            && let Some(name) = names.get_mut(&request.name)
+        {
+            take_one(&mut name.live, group_id);
+            if state.is_active() {
+                take_one(&mut name.active, group_id);
+            }
+            name.singletons.remove(&(group_id, id));
+            if name.live.is_empty() {
+                names.remove(&request.name);
+            }
+        }
+        let (running, pending) = facts.load();
+        for name in facts.partition.split(',') {
+            if let Some(load) = self.loads.get_mut(name) {
+                *load = (load.0.saturating_sub(running), load.1.saturating_sub(pending));
+            }
+        }
+        self.active.remove(&id);
+        if let Some(client) = facts.client {
+            self.clients.remove(&(client, id));
+        }
+        let Some(group) = facts.array.and_then(|array| self.arrays.get_mut(&array)) else { return };
+        group.records.remove(&id);
+        group.live -= usize::from(!state.is_terminal());
+        group.waiting.remove(&id);
+        group.compact.remove(&id);
+        if let Some(task) = facts.task {
+            group.tasks.remove(&task);
+            group.active -= u32::from(state.is_active());
+        }
+    }
+
+    /// Tells the array of a task that its state is another now than `from`.
+    pub fn note_in_array(&mut self, id: JobId, from: JobState, now: Timestamp) {
+        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
+        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
+            return;
+        };
+        match &job.role {
+            ArrayRole::Task { task, .. } => {
+                if job.run.state.is_active() && !from.is_active() {
+                    group.note_begun(*task, now);
+                    group.last_served = group.last_served.max(id.0);
+                } else if job.run.state.is_terminal() {
+                    group.note_ended(*task, job.run.state == JobState::Ended(End::Completed));
+                } else if job.run.state == JobState::Pending && from.is_terminal() {
+                    group.note_requeued(*task);
+                }
+            }
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                if job.run.state.is_terminal() {
+                    tasks.iter().for_each(|task| group.note_ended(task, false));
+                } else if from.is_terminal() {
+                    tasks.iter().for_each(|task| group.note_requeued(task));
+                }
+            }
+            ArrayRole::None => {}
+        }
+    }
+
+    /// What an array has to know of a record that came from the store.
+    pub fn note_restored(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
+        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
+            return;
+        };
+        let run = &job.run;
+        let has_started = run.start.is_some() || run.restarts > 0;
+        match &job.role {
+            ArrayRole::Task { task, .. } => {
+                if run.state.is_terminal() {
+                    group.note_ended(*task, run.state == JobState::Ended(End::Completed));
+                    group.last_begun = group.last_begun.max(run.start);
+                } else if has_started {
+                    group.note_begun(*task, run.start.unwrap_or(job.submit));
+                }
+                if has_started {
+                    group.last_served = group.last_served.max(id.0);
+                }
+            }
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                if run.state.is_terminal() {
+                    tasks.iter().for_each(|task| group.note_ended(task, false));
+                } else if has_started {
+                    // They were cancelled before they began, and came back together.
+                    tasks.iter().for_each(|task| group.begun.set(task, true));
+                }
+            }
+            ArrayRole::None => {}
+        }
+    }
+}
+
+fn take_one(counts: &mut BTreeMap<JobId, u32>, id: JobId) {
+    if let Some(count) = counts.get_mut(&id) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&id);
+        }
+    }
+}

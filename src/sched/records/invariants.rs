@@ -1,0 +1,94 @@
+//! What must always be true of the indexes: the tests check it after each step.
+
+use super::Records;
+use super::index::Facts;
+use crate::model::{ArrayRole, Job};
+use std::collections::{BTreeSet, HashMap};
+
+impl Records {
+    /// What was found broken first.
+    pub fn check(&self) -> Result<(), String> {
+        let active = self.jobs().filter(|job| job.run.state.is_active()).map(|job| job.id);
+        if !active.eq(self.active.iter().copied()) {
+            return Err(format!("the index of active jobs is wrong: {:?}", self.active));
+        }
+        self.check_clients()?;
+        self.check_loads()?;
+        self.check_arrays()
+    }
+
+    /// The loads of the partitions are those of their jobs.
+    fn check_loads(&self) -> Result<(), String> {
+        let mut loads: HashMap<String, (u64, u64)> = HashMap::new();
+        for job in self.jobs() {
+            let (running, pending) = Facts::of(job).load();
+            for name in job.partitions() {
+                let load = loads.entry(name.to_owned()).or_default();
+                *load = (load.0 + running, load.1 + pending);
+            }
+        }
+        let differs = |(name, load): &(&String, &(u64, u64))| {
+            loads.get(*name).copied().unwrap_or_default() != **load
+        };
+        match self.loads.iter().find(differs) {
+            Some((name, load)) => {
+                Err(format!("partition {name} counts {load:?} and has {:?}", loads.get(name)))
+            }
+            None if loads
+                .iter()
+                .any(|(name, load)| *load != (0, 0) && !self.loads.contains_key(name)) =>
+            {
+                Err(format!("a partition is not counted: {loads:?}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Each record is found by the process that submitted it, and no other is.
+    fn check_clients(&self) -> Result<(), String> {
+        let of = |job: &Job| job.client.map(|client| (client.process, job.id));
+        let told: BTreeSet<_> = self.jobs().filter_map(of).collect();
+        if told == self.clients {
+            return Ok(());
+        }
+        let wrong: Vec<_> = told.symmetric_difference(&self.clients).collect();
+        Err(format!("the index of submitting processes is wrong about {wrong:?}"))
+    }
+
+    /// No task is in two records; no array has more tasks running than it may.
+    fn check_arrays(&self) -> Result<(), String> {
+        for (id, group) in &self.arrays {
+            let mut seen = BTreeSet::new();
+            let (mut active, mut live) = (0, 0);
+            for record in group.records.iter().filter_map(|id| self.get(*id)) {
+                let tasks: Vec<u32> = match &record.job.role {
+                    ArrayRole::Task { task, .. } => vec![*task],
+                    ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                        tasks.iter().collect()
+                    }
+                    ArrayRole::None => {
+                        return Err(format!("job {} is no part of array {id}", record.job.id));
+                    }
+                };
+                active += u32::from(record.job.run.state.is_active());
+                live += usize::from(!record.job.run.state.is_terminal());
+                if let Some(task) = tasks.into_iter().find(|task| !seen.insert(*task)) {
+                    return Err(format!("task {task} of array {id} is in two records"));
+                }
+            }
+            if live != group.live {
+                return Err(format!(
+                    "array {id} has {live} records that are not over and counts {}",
+                    group.live
+                ));
+            }
+            if active != group.active {
+                return Err(format!(
+                    "array {id} has {active} tasks running and counts {}",
+                    group.active
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Whether what a pending job waits for is met, may be met, or never will be.
+
+use super::Records;
+use super::index::NameGroup;
+use super::waits::{Outlook, Status, Waits};
+use crate::model::array::TaskSet;
+use crate::model::dependency::DependencyTerm;
+use crate::model::{Job, JobId, Reason, Timestamp};
+
+impl Records {
+    fn namesakes(&self, name: &str, uid: u32) -> Option<&NameGroup> {
+        self.names.get(&uid)?.get(name)
+    }
+
+    /// The jobs of its name that go before one that is to be the only one.
+    pub fn before_singleton(&self, job: &Job) -> Vec<JobId> {
+        let own = job.array_job_id().unwrap_or(job.id);
+        let Some(group) = self.namesakes(&job.request.name, job.request.uid) else {
+            return Vec::new();
+        };
+        let mut before: Vec<JobId> = group.live.range(..own).map(|(id, _)| *id).collect();
+        before.extend(group.active.keys().filter(|id| **id > own));
+        before
+    }
+
+    /// The singletons of a name that may go now, or no longer may: those before the first that had
+    /// to wait and still has. Only those of the earliest submission can be free.
+    pub fn moved_singletons(&self, name: &str, uid: u32) -> Vec<JobId> {
+        let Some(group) = self.namesakes(name, uid) else { return Vec::new() };
+        let is_moved = |id: &JobId| {
+            self.get(*id).is_some_and(|record| {
+                !record.places.is_empty() || self.is_singleton_free(&record.job)
+            })
+        };
+        group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect()
+    }
+
+    /// Whether a singleton may run: nobody of its name and user is there who was submitted earlier,
+    /// or runs.
+    pub fn is_singleton_free(&self, job: &Job) -> bool {
+        let own = job.array_job_id().unwrap_or(job.id);
+        let Some(group) = self.namesakes(&job.request.name, job.request.uid) else { return true };
+        group.live.range(..own).next().is_none() && !group.active.keys().any(|id| *id != own)
+    }
+
+    pub fn dependency_outlook(&self, job: &Job, waits: &Waits, now: Timestamp) -> Outlook {
+        let has_singleton = waits.terms.iter().any(|(term, _)| *term == DependencyTerm::Singleton);
+        let outlook = waits.outlook(now, has_singleton && self.is_singleton_free(job));
+        match (&waits.corr, job.compact_tasks(), outlook) {
+            // With `?` another term may do, and then the counterparts don't matter.
+            (Some(corr), Some(tasks), Outlook::Clear)
+                if !(waits.any && self.is_clear_without_corr(job, waits, now)) =>
+            {
+                if !corr.ready.is_empty() {
+                    Outlook::Clear
+                } else if corr.failed.len() >= tasks.len()
+                    && !(waits.any && Self::may_clear_without_corr(waits))
+                {
+                    Outlook::Never
+                } else {
+                    Outlook::Waiting
+                }
+            }
+            (_, _, outlook) => outlook,
+        }
+    }
+
+    fn may_clear_without_corr(waits: &Waits) -> bool {
+        waits
+            .terms
+            .iter()
+            .any(|(term, status)| !waits.is_for_corr(term) && *status != Status::Failed)
+    }
+
+    fn is_clear_without_corr(&self, job: &Job, waits: &Waits, now: Timestamp) -> bool {
+        waits.terms.iter().any(|(term, status)| match (term, status) {
+            (DependencyTerm::Singleton, _) => self.is_singleton_free(job),
+            (DependencyTerm::On { .. }, Status::Met) => true,
+            (DependencyTerm::On { .. }, Status::MetAt(at)) => *at <= now,
+            (DependencyTerm::On { .. }, Status::Open | Status::Failed) => false,
+        })
+    }
+
+    /// The task of a compact record that starts next.
+    pub fn next_task(&self, job: &Job, waits: Option<&Waits>, now: Timestamp) -> Option<u32> {
+        let tasks = job.compact_tasks()?;
+        match waits.and_then(|waits| waits.corr.as_ref().map(|corr| (waits, corr))) {
+            Some((waits, corr)) if !(waits.any && self.is_clear_without_corr(job, waits, now)) => {
+                corr.ready.iter().copied().find(|task| tasks.contains(*task))
+            }
+            Some(_) | None => tasks.first(),
+        }
+    }
+
+    /// Tasks of a compact record that can never start and are to be cancelled for it
+    /// (`--kill-on-invalid-dep`).
+    pub fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
+        match (&waits.corr, waits.any) {
+            (Some(corr), false) if job.request.kill_on_invalid_dep => {
+                TaskSet::from_sorted(&corr.failed.iter().copied().collect::<Vec<_>>())
+            }
+            (Some(_) | None, _) => TaskSet::default(),
+        }
+    }
+
+    /// What is left of the dependency, as squeue `%E` shows it:
+    /// `afterok:12(unfulfilled),afterany:13_*(unfulfilled)`.
+    pub fn dependency_text(&self, job: &Job, waits: &Waits, now: Timestamp) -> String {
+        let mut text = String::new();
+        for (term, status) in &waits.terms {
+            let mark = match (term, status) {
+                (DependencyTerm::Singleton, _) if self.is_singleton_free(job) => continue,
+                (DependencyTerm::On { .. }, _) if waits.is_for_corr(term) => {
+                    let hopeless = waits.corr.as_ref().map_or(0, |corr| corr.failed.len());
+                    if hopeless >= job.pending_tasks() { "(failed)" } else { "(unfulfilled)" }
+                }
+                (DependencyTerm::On { .. }, Status::Met) => continue,
+                (DependencyTerm::On { .. }, Status::MetAt(at)) if *at <= now => continue,
+                (DependencyTerm::On { .. }, Status::Failed) => "(failed)",
+                (DependencyTerm::Singleton, _) | (_, Status::Open | Status::MetAt(_)) => {
+                    "(unfulfilled)"
+                }
+            };
+            if !text.is_empty() {
+                text.push(if waits.any { '?' } else { ',' });
+            }
+            match term {
+                DependencyTerm::On { kind, job: target, delay_minutes }
+                    if target.tasks.is_none() && self.arrays.contains_key(&target.job) =>
+                {
+                    text.push_str(&format!("{}:{}_*", kind.name(), target.job));
+                    if *delay_minutes > 0 {
+                        text.push_str(&format!("+{delay_minutes}"));
+                    }
+                }
+                DependencyTerm::On { .. } | DependencyTerm::Singleton => {
+                    text.push_str(&term.to_string())
+                }
+            }
+            text.push_str(mark);
+        }
+        text
+    }
+
+    /// The reason of a pending job that its dependency keeps from running.
+    pub fn dependency_blocker(
+        &self,
+        job: &Job,
+        waits: Option<&Waits>,
+        now: Timestamp,
+    ) -> Option<Reason> {
+        match self.dependency_outlook(job, waits?, now) {
+            Outlook::Clear => None,
+            Outlook::Waiting => Some(Reason::Dependency),
+            Outlook::Never => Some(Reason::DependencyNeverSatisfied),
+        }
+    }
+}

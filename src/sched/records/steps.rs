@@ -1,0 +1,273 @@
+//! The steps of the records: how they begin and end.
+
+use super::Records;
+use crate::model::change::Change;
+use crate::model::job::ClientProcess;
+use crate::model::step_request::StepKind;
+use crate::model::tres::{Allocation, Usage};
+use crate::model::{
+    ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId,
+    StepKey, StepRequest, Timestamp, Tres,
+};
+use crate::sched::types::{Cx, EndCause};
+
+impl Records {
+    /// Whether this step of the job is known and not over.
+    pub fn has_live_step(&self, job: JobId, step: StepId) -> bool {
+        let Some(job) = self.job(job) else { return false };
+        // The script or command is no entry of its own: it lives as long as the job.
+        let is_own = job.own_step_id() == Some(step) && job.run.state.is_active();
+        is_own || job.steps.iter().any(|known| known.id == step && !known.state.is_terminal())
+    }
+
+    /// The step that this process asked for.
+    pub fn step_of(&self, job: JobId, client: ClientProcess) -> Option<&Step> {
+        self.job(job)?.steps.iter().rev().find(|step| step.client == Some(client))
+    }
+
+    /// Whether this is a running step of the job's manager.
+    pub fn is_managed_step(&self, id: JobId, step: StepId) -> bool {
+        self.job(id)
+            .is_some_and(|job| job.steps.iter().any(|known| known.id == step && known.managed))
+    }
+
+    /// The running steps of a job that use what they share with others.
+    pub fn sharing_steps(&self, id: JobId) -> Vec<StepId> {
+        let Some(job) = self.job(id) else { return Vec::new() };
+        let shares = job
+            .steps
+            .iter()
+            .filter(|step| step.overlap && !step.managed && !step.state.is_terminal());
+        shares.map(|step| step.id).collect()
+    }
+
+    /// What a job has more than it is to have.
+    pub fn owed(&self, id: JobId) -> Tres {
+        let Some(job) = self.job(id).filter(|job| job.run.shrinks) else { return Tres::ZERO };
+        job.run.alloc.as_ref().map_or(Tres::ZERO, |alloc| alloc.tres.minus(&job.tres))
+    }
+
+    /// A new step of a running job.
+    pub fn add_step(
+        &mut self,
+        id: JobId,
+        ask: &StepRequest,
+        client: Option<ClientProcess>,
+        alloc: Allocation,
+        cx: &mut Cx,
+    ) -> Option<StepKey> {
+        let clock = self.clock();
+        let step = self.edit(id, |job| new_step(job, ask, client, alloc, clock, cx.now))?;
+        let key = StepKey { job: id, step: step.id };
+        // The number of the next step is found again from the steps, so that the record need not be
+        // written.
+        cx.out.changes.push(Change::PutStep { job: id, step: Box::new(step) });
+        Some(key)
+    }
+
+    /// A step has ended. False where no such step runs.
+    pub fn end_step(
+        &mut self,
+        key: StepKey,
+        ended: &ExitRecord,
+        cause: EndCause,
+        cx: &mut Cx,
+    ) -> bool {
+        let end = |job: &mut Job| end_step(job, key.step, ended, cause);
+        let Some((step, is_job_changed)) = self.edit(key.job, end).flatten() else { return false };
+        cx.out.changes.push(step);
+        if is_job_changed {
+            self.save(key.job, cx);
+        }
+        true
+    }
+
+    /// Steps that nobody will report on any more end with their job.
+    pub fn close_steps(&mut self, id: JobId, end: End, ended: Timestamp, cx: &mut Cx) {
+        let step_end = if end.is_failure() { end } else { End::Cancelled };
+        self.edit(id, |job| {
+            for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
+                step.state = JobState::Ended(step_end);
+                if let Some(since) = job.run.suspended_at {
+                    step.stood_still(since, ended);
+                }
+                step.end_at(ended);
+                cx.out.changes.push(Change::PutStep { job: id, step: Box::new(Step::clone(step)) });
+            }
+        });
+    }
+
+    /// What became of steps of the job's manager in this run of the job, each as it is now.
+    ///
+    /// # Errors
+    /// The job is not there or has ended, or this was an earlier run of it.
+    pub fn record_steps(
+        &mut self,
+        id: JobId,
+        run: u32,
+        steps: Vec<Step>,
+        cx: &mut Cx,
+    ) -> Result<(), Refusal> {
+        let job = self.job(id).ok_or(Refusal::UnknownJob)?;
+        if !job.run.state.is_active() || job.run.restarts != run {
+            return Err(Refusal::AlreadyDone);
+        }
+        let derived = job.run.derived_exit;
+        let derived_now = self.edit(id, |job| {
+            for step in steps {
+                record_step(job, step, cx);
+            }
+            job.run.derived_exit
+        });
+        if derived_now != Some(derived) {
+            self.save(id, cx);
+        }
+        Ok(())
+    }
+}
+
+/// How the command of an allocation ended that its client ran, if this step was that command and
+/// its client lived to see its end.
+pub fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
+    let is_command = step.client.is_some() && step.client == job.holder();
+    (is_command && step.state.is_terminal() && !step.client_gone).then_some(step.exit)
+}
+
+fn new_step(
+    job: &mut Job,
+    ask: &StepRequest,
+    client: Option<ClientProcess>,
+    alloc: Allocation,
+    clock: ClockBase,
+    now: Timestamp,
+) -> Step {
+    let id = match ask.kind {
+        StepKind::Interactive => StepId::Interactive,
+        StepKind::Numbered => {
+            job.next_step += 1;
+            StepId::Num(job.next_step - 1)
+        }
+    };
+    let step = Step {
+        id,
+        name: ask.name.clone(),
+        ntasks: ask.tasks(&job.request),
+        state: JobState::Running,
+        start: now,
+        end: None,
+        exit: ExitCode::OK,
+        alloc,
+        usage: Usage::default(),
+        submit_line: ask.submit_line.clone(),
+        overlap: ask.is_shared(),
+        client,
+        client_gone: false,
+        suspended_us: 0,
+        clock: Some(clock),
+        stepped_us: 0,
+        managed: false,
+    };
+    // A second interactive step takes the place of the first.
+    if id == StepId::Interactive {
+        job.steps.retain(|old| old.id != id);
+    }
+    job.steps.push(step.clone());
+    step
+}
+
+/// Ends a step. What is to be kept of it, and whether its job has changed with it; `None` where no
+/// such step runs.
+fn end_step(
+    job: &mut Job,
+    id: StepId,
+    ended: &ExitRecord,
+    cause: EndCause,
+) -> Option<(Change, bool)> {
+    // What ended before its client was gone was not ended by that.
+    let is_orphaned = job.run.reason == Reason::ClientLost;
+    let is_stopping = job.run.state == JobState::Completing && (!is_orphaned || ended.client_gone);
+    let step = job
+        .steps
+        .iter_mut()
+        .rev()
+        .find(|step| step.id == id)
+        .filter(|step| !step.state.is_terminal())?;
+    if cause == EndCause::NeverLaunched {
+        // Nothing of it ever was: its client asks anew, and nobody else has heard of it.
+        job.steps.retain(|step| step.id != id);
+        if id == StepId::Num(job.next_step.saturating_sub(1)) {
+            job.next_step -= 1;
+        }
+        return Some((Change::DropStep { job: job.id, step: id }, false));
+    }
+    let end = match cause {
+        // Who caught the signal and chose an exit code has FAILED with it, as in Slurm.
+        EndCause::Exited if is_stopping && ended.exit.signal != 0 => End::Cancelled,
+        EndCause::Stopped if ended.exit.signal != 0 => End::Cancelled,
+        EndCause::Exited | EndCause::Stopped if ended.exit.is_success() => End::Completed,
+        EndCause::Exited
+        | EndCause::Stopped
+        | EndCause::LaunchFailed
+        | EndCause::HostFault
+        | EndCause::RunnerLost => End::Failed,
+        EndCause::TimeLimit => End::Timeout,
+        EndCause::OutOfMemory => End::OutOfMemory,
+        EndCause::NodeFailed => End::NodeFail,
+        EndCause::NeverLaunched => End::Cancelled,
+    };
+    step.state = JobState::Ended(end);
+    step.exit = ended.exit;
+    step.client_gone = ended.client_gone;
+    step.usage = Usage { gpu: step.usage.gpu, ..ended.usage };
+    if let Some(clock) = ended.clock {
+        step.catch_up(clock);
+    }
+    if let Some(since) = job.run.suspended_at {
+        step.stood_still(since, ended.ended);
+    }
+    step.end_at(ended.ended);
+    let step = step.clone();
+    let command = end_of_command(job, &step).filter(|_| is_orphaned);
+    if let Some(exit) = command {
+        // It was given back in fact, with no daemon to tell.
+        (job.run.reason, job.run.exit) = (Reason::None, exit);
+    }
+    let derived = job.run.derived_exit;
+    if !is_stopping {
+        job.run.derived_exit = derived.worse(ended.exit);
+    }
+    let is_job_changed = command.is_some() || job.run.derived_exit != derived;
+    Some((Change::PutStep { job: job.id, step: Box::new(step) }, is_job_changed))
+}
+
+/// Takes over what a manager tells of one of its steps.
+fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
+    let StepId::Num(number) = step.id else { return };
+    let place = job.steps.iter().position(|known| known.id == step.id);
+    let is_others = place.is_some_and(|at| !job.steps[at].managed);
+    if number >= job.next_step || is_others {
+        return;
+    }
+    let mut step = Step { managed: true, client: None, ..step };
+    // Its manager stands still with it, and does not see for how long.
+    if let Some(at) = place {
+        step.suspended_us = job.steps[at].suspended_us;
+    }
+    if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
+        step.stood_still(since, end);
+    }
+    if step.state.is_terminal() {
+        if let Some(at) = place {
+            job.steps.swap_remove(at);
+        }
+        if job.run.state != JobState::Completing {
+            job.run.derived_exit = job.run.derived_exit.worse(step.exit);
+        }
+    } else {
+        match place {
+            Some(at) => job.steps[at] = step.clone(),
+            None => job.steps.push(step.clone()),
+        }
+    }
+    cx.out.changes.push(Change::PutStep { job: job.id, step: Box::new(step) });
+}

@@ -1,0 +1,174 @@
+//! What the host has, who has which part of it, and what others than jobs use.
+//!
+//! Who is on what is kept in the [`Ledger`] alone: what is given, taken back or lost goes through
+//! here.
+
+pub mod capacity;
+pub mod cpu_pick;
+pub mod cpu_use;
+mod gates;
+pub mod gpu_pool;
+pub mod gpu_use;
+pub mod ledger;
+pub mod limits;
+pub mod machine;
+pub mod managers;
+pub mod node;
+mod outages;
+pub mod readings;
+
+use super::records::Records;
+use super::types::Config;
+use crate::model::partition::Host;
+use crate::model::tres::Allocation;
+use crate::model::{JobId, Partition, Timestamp, Tres};
+use capacity::Part;
+use cpu_use::{CpuUse, Lacks};
+use gpu_use::GpuUse;
+use ledger::Ledger;
+use managers::Managers;
+use node::Node;
+
+#[derive(Debug, Clone)]
+pub struct Resources {
+    config: Config,
+    ledger: Ledger,
+    gpu_use: GpuUse,
+    cpu_use: CpuUse,
+    /// Whether the node takes jobs.
+    node: Node,
+    managers: Managers,
+}
+
+impl Resources {
+    pub fn new(config: Config) -> Self {
+        Resources {
+            ledger: Ledger::new(&config),
+            config,
+            gpu_use: GpuUse::default(),
+            cpu_use: CpuUse::default(),
+            node: Node::default(),
+            managers: Managers::default(),
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.config.host
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub fn node_mut(&mut self) -> &mut Node {
+        &mut self.node
+    }
+
+    pub fn managers(&self) -> &Managers {
+        &self.managers
+    }
+
+    pub fn managers_mut(&mut self) -> &mut Managers {
+        &mut self.managers
+    }
+
+    /// Notes what a job gets, or has already.
+    pub fn take(&mut self, job: JobId, part: Part) {
+        self.ledger.take(job, part);
+    }
+
+    /// A job has this from now on, in the place of what it had.
+    pub fn replace(&mut self, job: JobId, alloc: Allocation) {
+        if let Some(place) = self.ledger.held(job).map(|held| held.place) {
+            self.ledger.give_back(job);
+            self.ledger.take(job, Part { alloc, place });
+        }
+    }
+
+    /// A job holds nothing any more.
+    pub fn release(&mut self, job: JobId) {
+        self.ledger.give_back(job);
+        self.managers.remove(job);
+    }
+
+    /// Whether a pending job waits for what others than jobs have of the GPUs, and of the CPUs.
+    pub fn note_wait(&mut self, job: JobId, for_gpus: bool, for_cpus: bool) {
+        self.gpu_use.readings.note_wait(job, for_gpus);
+        self.cpu_use.readings.note_wait(job, for_cpus);
+    }
+
+    /// Has read what a job lacks to start.
+    pub fn want_readings(&mut self, lacks: Lacks) {
+        if lacks.gpus {
+            self.gpu_use.readings.want();
+        }
+        if lacks.cpus {
+            self.cpu_use.readings.want();
+        }
+    }
+
+    /// What jobs hold.
+    pub fn allocated(&self) -> Tres {
+        let used = self.ledger.used();
+        // Those that jobs share count once for each.
+        Tres { cpus: used.cpus.min(self.host().tres().cpus), ..used }
+    }
+
+    /// A job has the whole host to itself.
+    pub fn is_exclusive(&self) -> bool {
+        self.ledger.is_exclusive() && self.allocated().cpus >= self.host().tres().cpus
+    }
+
+    /// The GPUs, the memory or the partitions are others now. Running jobs keep what they have.
+    pub fn set_host(
+        &mut self,
+        host: Host,
+        all_partitions: Vec<Partition>,
+        records: &Records,
+        now: Timestamp,
+    ) {
+        self.config.host = host;
+        self.note_losses(now);
+        self.config.set_partitions(all_partitions);
+        self.ledger = Ledger::new(&self.config);
+        for job in records.active_jobs() {
+            if let Some(part) = Part::of(job, &self.config) {
+                self.ledger.take(job.id, part);
+            }
+        }
+        self.note_elsewhere();
+        self.note_cpus_elsewhere();
+    }
+
+    /// The configuration was read again. What is known of the machine is younger here, and what is
+    /// out of use is not its matter.
+    pub fn set_config(&mut self, config: Config, records: &Records, now: Timestamp) {
+        let known = self.host().clone();
+        let mut host = Host {
+            gpus: known.gpus,
+            lost_gpus: known.lost_gpus,
+            detects_gpus: known.detects_gpus,
+            topology: known.topology,
+            lost_cpus: known.lost_cpus,
+            machine_mem_mb: known.machine_mem_mb,
+            lost_mem_mb: known.lost_mem_mb,
+            drained: known.drained,
+            ..config.host.clone()
+        };
+        config.capacities.give(&mut host);
+        if !config.avoids_used_cpus {
+            self.cpu_use = CpuUse::default();
+        }
+        let all_partitions = config.all_partitions.clone();
+        self.config = config;
+        self.set_host(host, all_partitions, records, now);
+    }
+}

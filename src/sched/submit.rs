@@ -1,0 +1,92 @@
+//! Submissions: a job that is taken gets its number, and its place in the queue.
+
+use super::admit::Admitted;
+use super::core::Core;
+use super::forecast::Trial;
+use super::line::queue::shown_priority;
+use super::records::Record;
+use super::records::depend::Known;
+use super::types::{Cx, Estimate, Submission};
+use crate::model::change::{Change, Texts};
+use crate::model::job::{Client, Hold};
+use crate::model::request::JobKind;
+use crate::model::{ArrayRole, Job, JobId, JobRequest, Refusal, Timestamp};
+use std::sync::Arc;
+
+impl Core {
+    /// Takes a job into the queue: checked against the host, with its defaults filled in. Its
+    /// number is durable once the changes are committed.
+    pub fn submit(&mut self, mut s: Submission, cx: &mut Cx) -> Result<JobId, Refusal> {
+        let known = Known::new(&s.ended);
+        self.prepare_expansion(&mut s.request)?;
+        let admitted = self.resources.config().admit(&s)?;
+        self.records.learn(&known);
+        self.records.check_dependency(&s.request.dependency, &known)?;
+        let id = self.records.allot_id();
+        let texts = match s.request.kind {
+            JobKind::Batch | JobKind::Run => Texts::New(s.texts),
+            JobKind::Allocation => Texts::None,
+        };
+        let job = new_job(id, s.request, admitted, s.client, cx.now, |request| {
+            self.records.share(request)
+        });
+        self.records.add(job, None);
+        self.records.set_waits(id, &known);
+        self.notifications.link(&self.records, id, cx.now);
+        self.refresh(id, cx.now);
+        self.arm(id, cx.now);
+        if let Some(job) = self.records.stored(id) {
+            cx.out.changes.push(Change::Insert { job, texts });
+        }
+        self.drop_if_hopeless(id, cx);
+        self.drop_if_late(id, cx);
+        self.settle(cx);
+        Ok(id)
+    }
+
+    /// What `submit` would say, and what to ask for when the job would start
+    /// (`sbatch --test-only`). No job comes of it.
+    pub fn trial(&mut self, mut s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
+        let known = Known::new(&s.ended);
+        self.prepare_expansion(&mut s.request)?;
+        let admitted = self.resources.config().admit(&s)?;
+        self.records.learn(&known);
+        self.records.check_dependency(&s.request.dependency, &known)?;
+        let (id, cpus, partition) =
+            (self.records.next_id(), admitted.tres.cpus, admitted.partition.clone());
+        let job = new_job(id, s.request, admitted, s.client, now, Arc::new);
+        let waits = self.records.waits_of(&job, &known).map(Box::new);
+        let forecast = self.forecast_with(&Record { job, waits, ..Record::default() }, now);
+        Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
+    }
+}
+
+fn new_job(
+    id: JobId,
+    mut request: JobRequest,
+    admitted: Admitted,
+    client: Option<Client>,
+    now: Timestamp,
+    share: impl FnOnce(JobRequest) -> Arc<JobRequest>,
+) -> Job {
+    let role = match &request.array {
+        Some(array) => ArrayRole::Rest { tasks: array.tasks.clone(), limit: array.limit },
+        None => ArrayRole::None,
+    };
+    request.time_limit_secs = admitted.limit_secs;
+    // In Slurm a priority of 0 means held.
+    let is_held = request.hold || request.priority == Some(0);
+    Job {
+        id,
+        role,
+        partition: admitted.partition,
+        tres: admitted.tres,
+        priority: shown_priority(&request),
+        hold: if is_held { Hold::User } else { Hold::No },
+        submit: now,
+        client,
+        next_step: u32::from(request.kind == JobKind::Run),
+        request: share(request),
+        ..Job::default()
+    }
+}
