@@ -1,6 +1,7 @@
-//! The lists of `sacctmgr` and `sshare`. One host with one user has no accounts and no shares, so that most of them are
-//! empty: what they have is their columns, which programs look for.
+//! The lists of `sacctmgr` and `sshare`. One host with one user has no accounts and no shares, so
+//! that most of them are empty: what they have is their columns, which programs look for.
 
+use crate::model::limit::Limit;
 use crate::model::partition::Host;
 use crate::render::field::{Cut, Field, Place, Table};
 use crate::render::value::Value;
@@ -21,6 +22,8 @@ pub enum Row<'a> {
     Qos,
     /// A trackable resource: its type, its name and Slurm's number for it.
     Tres(&'static str, &'static str, u32),
+    /// A limit of `slotd.toml`, on the jobs of an account or with a name.
+    Limit(&'a Limit),
 }
 
 /// What can be listed.
@@ -94,7 +97,8 @@ impl Entity {
         ENTITIES.iter().find(|(name, ..)| is_it(name)).map(|(_, entity, _)| *entity)
     }
 
-    /// The columns where no format is asked for; `with_associations` adds those of the associations.
+    /// The columns where no format is asked for; `with_associations` adds those of the
+    /// associations.
     pub fn layout(self, with_associations: bool) -> Layout {
         let columns = |wanted: Entity| {
             ENTITIES.iter().find(|(_, entity, _)| *entity == wanted).map(|(.., text)| *text)
@@ -111,8 +115,9 @@ impl Entity {
     }
 
     /// What there is of it.
-    pub fn rows(self, host: &Host) -> Vec<Row<'_>> {
+    pub fn rows<'a>(self, host: &'a Host, limits: &'a [Limit]) -> Vec<Row<'a>> {
         match self {
+            Entity::Association => limits.iter().map(Row::Limit).collect(),
             Entity::Cluster => vec![Row::Cluster(host)],
             Entity::Qos => vec![Row::Qos],
             Entity::Tres => {
@@ -151,6 +156,7 @@ impl Row<'_> {
             Row::Tres(kind, name, id) => {
                 [*kind, *name].contains(&wanted) || wanted == id.to_string()
             }
+            Row::Limit(limit) => limit.account.as_deref() == Some(wanted),
         }
     }
 }
@@ -191,8 +197,20 @@ fn of_qos(row: &Row<'_>, value: impl Into<Value>) -> Value {
 fn of_cluster<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Host) -> V) -> Value {
     match row {
         Row::Cluster(host) => get(host).into(),
-        Row::Qos | Row::Tres(..) => Value::NONE,
+        Row::Qos | Row::Tres(..) | Row::Limit(_) => Value::NONE,
     }
+}
+
+fn of_limit<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Limit) -> Option<V>) -> Value {
+    match row {
+        Row::Limit(limit) => get(limit).map_or(Value::NONE, Into::into),
+        Row::Cluster(_) | Row::Qos | Row::Tres(..) => Value::NONE,
+    }
+}
+
+/// How many jobs run at once: of the account, and as there is one user, of the user.
+fn jobs(row: &Row<'_>, _: &Ctx) -> Value {
+    of_limit(row, |limit| limit.jobs.map(|jobs| Value::Number(jobs.into())))
 }
 
 static FIELDS: &[F] = &[
@@ -201,21 +219,30 @@ static FIELDS: &[F] = &[
     empty(9, &["AdminLevel"], "Admin"),
     empty(10, &["DefaultWCKey"], "Def WCKey"),
     empty(20, &["Coordinators"], "Coord Accounts"),
-    empty(10, &["Account", "Acct"], "Account"),
+    field(10, &["Account", "Acct"], "Account", |r, _| of_limit(r, |limit| limit.account.clone())),
+    // slotd's own: the pattern of the names of the jobs.
+    field(10, &["JobName"], "JobName", |r, _| {
+        of_limit(r, |limit| limit.name.as_ref().map(ToString::to_string))
+    }),
     field(20, &["Description"], "Descr", |r, _| of_qos(r, "Normal QOS default")),
     empty(20, &["Organization"], "Org"),
-    field(10, &["Cluster"], "Cluster", |r, c| of_cluster(r, |_| c.cluster.clone())),
+    field(10, &["Cluster"], "Cluster", |r, c| match r {
+        Row::Cluster(_) | Row::Limit(_) => c.cluster.clone().into(),
+        Row::Qos | Row::Tres(..) => Value::NONE,
+    }),
     empty(10, &["Partition"], "Partition"),
     field(9, &["Share"], "Share", |r, _| of_cluster(r, |_| Value::Number(1))),
     empty(10, &["FairShare"], "FairShare"),
     field(10, &["Priority"], "Priority", |r, _| of_qos(r, Value::Number(0))),
-    empty(7, &["GrpJobs"], "GrpJobs"),
-    empty(13, &["GrpTRES"], "GrpTRES"),
+    field(7, &["GrpJobs"], "GrpJobs", jobs),
+    field(13, &["GrpTRES"], "GrpTRES", |r, _| {
+        of_limit(r, |limit| limit.cpus.map(|cpus| format!("cpu={cpus}")))
+    }),
     empty(9, &["GrpSubmitJobs"], "GrpSubmit"),
     empty(11, &["GrpWall"], "GrpWall"),
     empty(13, &["GrpTRESMins"], "GrpTRESMins"),
     empty(13, &["GrpTRESRunMins"], "GrpTRESRunMin"),
-    empty(7, &["MaxJobs"], "MaxJobs"),
+    field(7, &["MaxJobs"], "MaxJobs", jobs),
     empty(13, &["MaxTRES", "MaxTRESPerJob"], "MaxTRES"),
     empty(14, &["MaxTRESPerNode"], "MaxTRESPerNode"),
     empty(9, &["MaxSubmitJobs"], "MaxSubmit"),
@@ -233,7 +260,7 @@ static FIELDS: &[F] = &[
     field(6, &["ID"], "ID", |r, _| match r {
         Row::Qos => Value::Number(1),
         Row::Tres(_, _, id) => Value::Number((*id).into()),
-        Row::Cluster(_) => Value::NONE,
+        Row::Cluster(_) | Row::Limit(_) => Value::NONE,
     })
     .cut(Cut::Header),
     empty(10, &["ParentName"], "Par Name"),
@@ -258,7 +285,7 @@ static FIELDS: &[F] = &[
     field(10, &["Name"], "Name", |r, _| match r {
         Row::Qos => QOS.into(),
         Row::Tres(_, name, _) => (*name).into(),
-        Row::Cluster(_) => Value::NONE,
+        Row::Cluster(_) | Row::Limit(_) => Value::NONE,
     }),
     field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, "00:00:00")),
     empty(10, &["Preempt"], "Preempt"),
@@ -268,7 +295,7 @@ static FIELDS: &[F] = &[
     field(11, &["UsageFactor"], "UsageFactor", |r, _| of_qos(r, "1.000000")),
     field(8, &["Type"], "Type", |r, _| match r {
         Row::Tres(kind, ..) => (*kind).into(),
-        Row::Cluster(_) | Row::Qos => Value::NONE,
+        Row::Cluster(_) | Row::Qos | Row::Limit(_) => Value::NONE,
     }),
     empty(10, &["Server"], "Server"),
     empty(10, &["ServerType"], "ServerType"),
@@ -305,7 +332,7 @@ mod tests {
 
     fn list(entity: Entity, layout: &Layout, gpus: u32) -> String {
         let node = node(gpus);
-        layout.print(&entity.rows(&node.host), true, &ctx())
+        layout.print(&entity.rows(&node.host, &[]), true, &ctx())
     }
 
     #[test]
@@ -348,7 +375,7 @@ mod tests {
         let of = |entity: Entity, columns: &str, gpus| {
             let Ok(layout) = Layout::ruled(columns) else { panic!("{columns}") };
             let node = node(gpus);
-            layout.parsable("|", false).print(&entity.rows(&node.host), false, &ctx())
+            layout.parsable("|", false).print(&entity.rows(&node.host, &[]), false, &ctx())
         };
         assert_eq!(of(Entity::Cluster, "cluster,controlhost,qos", 0), "slotd|127.0.0.1|normal\n");
         assert_eq!(of(Entity::Qos, "name,priority,usagefactor", 0), "normal|0|1.000000\n");

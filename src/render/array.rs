@@ -1,8 +1,8 @@
 //! Array ids as text: `12_3`, `12_[3-9%2]`, and the limits on their length.
 //!
-//! Slurm cuts a list of array tasks to `SLURM_BITSTR_LEN` bytes (64 by default, the final zero byte among them) and
-//! ends it in `...`; 0 lifts that. squeue's `%i` has, where the variable is not set, 31 bytes for the whole id and no
-//! dots.
+//! Slurm cuts a list of array tasks to `SLURM_BITSTR_LEN` bytes (64 by default, the final zero byte
+//! among them) and ends it in `...`; 0 lifts that. squeue's `%i` has, where the variable is not
+//! set, 31 bytes for the whole id and no dots.
 
 use crate::model::{ArrayRole, JobId, TaskSet};
 use crate::render::Ctx;
@@ -20,7 +20,8 @@ const SQUEUE_ID_LEN: usize = 31;
 pub enum Shown<'a> {
     /// No array.
     Plain(JobId),
-    /// One task. `raw` is the number of its record, which is the array's for a task that has none of its own yet.
+    /// One task. `raw` is the number of its record, which is the array's for a task that has none
+    /// of its own yet.
     Task { raw: JobId, array: JobId, task: u32 },
     /// Tasks that wait together.
     Tasks { array: JobId, tasks: Cow<'a, TaskSet>, limit: Option<u32> },
@@ -33,7 +34,8 @@ impl<'a> Shown<'a> {
             ArrayRole::Task { array_job, task } => {
                 Shown::Task { raw: id, array: *array_job, task: *task }
             }
-            // One task that was told apart is shown as a record of its own is, and no longer as one of a list.
+            // One task that was told apart is shown as a record of its own is, and no longer as one
+            // of a list.
             ArrayRole::Part { array_job, tasks } if tasks.single().is_some() => {
                 Shown::Task { raw: id, array: *array_job, task: tasks.first().unwrap_or_default() }
             }
@@ -97,8 +99,9 @@ impl<'a> Shown<'a> {
 
 /// The list as Slurm writes it, no further than somewhat past `room` bytes; 0 is no limit.
 ///
-/// Slurm writes a step (`0-20:4`) where nothing but it makes the list, of six tasks or more that span more than ten ids.
-/// Everything else is single ids and ranges without gaps, which is all that some clients read.
+/// Slurm writes a step (`0-20:4`) where nothing but it makes the list, of six tasks or more that
+/// span more than ten ids. Everything else is single ids and ranges without gaps, which is all that
+/// some clients read.
 fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -125,9 +128,10 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
                     last = end;
                 }
                 let comma = if text.is_empty() { "" } else { "," };
-                let _ = match first == last {
-                    true => write!(text, "{comma}{first}"),
-                    false => write!(text, "{comma}{first}-{last}"),
+                let _ = if first == last {
+                    write!(text, "{comma}{first}")
+                } else {
+                    write!(text, "{comma}{first}-{last}")
                 };
             }
         }

@@ -1,4 +1,5 @@
-//! What every rendering needs to know beside the data: the moment, the place and the user's output settings.
+//! What every rendering needs to know beside the data: the moment, the place and the user's output
+//! settings.
 
 use crate::model::Timestamp;
 use crate::render::size::Units;
@@ -7,7 +8,8 @@ use jiff::tz::TimeZone;
 use std::cell::LazyCell;
 use std::rc::Rc;
 
-/// The version that Slurm's own clients and their parsers see: the Slurm release whose output is followed, then ours.
+/// The version that Slurm's own clients and their parsers see: the Slurm release whose output is
+/// followed, then ours.
 pub const VERSION: &str = concat!("22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
 
 /// Which columns a view has where the user named none.
@@ -35,12 +37,14 @@ pub struct Ctx {
     pub cluster: String,
     /// `--noconvert`, `--units`: how sizes are written.
     pub units: Units,
-    /// `SLURM_BITSTR_LEN`: the longest list of array tasks that is printed, in bytes; 0 lifts the limit. `None` where
-    /// the variable is not set, which is not the same as its default of 64 (see [`crate::render::array`]).
+    /// `SLURM_BITSTR_LEN`: the longest list of array tasks that is printed, in bytes; 0 lifts the
+    /// limit. `None` where the variable is not set, which is not the same as its default of 64 (see
+    /// [`crate::render::array`]).
     pub bitstr_len: Option<usize>,
     /// Which default columns.
     pub columns: Columns,
-    /// The terminal that the text goes to, if it goes to one: control characters in names are written in octal then.
+    /// The terminal that the text goes to, if it goes to one: control characters in names are
+    /// written in octal then.
     pub screen: Option<Screen>,
 }
 

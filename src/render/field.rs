@@ -1,7 +1,8 @@
-//! A command's columns: each is one row of its field table, and every format, view and order of rows is made of these.
+//! A command's columns: each is one row of its field table, and every format, view and order of
+//! rows is made of these.
 
 use crate::render::Ctx;
-use crate::render::job_texts::TextOf;
+use crate::render::job_facts::FactOf;
 use crate::render::tone::Tone;
 use crate::render::value::Value;
 use std::fmt;
@@ -11,7 +12,8 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
     /// What a line is made of.
     type Row<'a>;
 
-    /// Whether the beginning of a name is enough, as with sacct; the first field that fits is meant.
+    /// Whether the beginning of a name is enough, as with sacct; the first field that fits is
+    /// meant.
     const ABBREVIATED: bool = false;
 
     /// What `%all` prints after each code that is a capital letter.
@@ -20,11 +22,12 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
     /// Whether the command lists the fields for `--helpformat`.
     const HAS_HELPFORMAT: bool = false;
 
-    /// Every field. `--helpformat` and `%all` sort them; abbreviations look through them in this order.
+    /// Every field. `--helpformat` and `%all` sort them; abbreviations look through them in this
+    /// order.
     fn fields() -> &'static [Field<Self>];
 
-    /// The cell of a text that is kept with the job of the line.
-    fn text(_row: &Self::Row<'_>, _text: TextOf) -> Value {
+    /// The cell of what the job of the line was asked for.
+    fn fact(_row: &Self::Row<'_>, _fact: FactOf) -> Value {
         Value::NONE
     }
 
@@ -74,8 +77,8 @@ pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Valu
 #[derive(Debug, Clone, Copy)]
 enum Source<T: Table> {
     Row(Get<T>),
-    /// A text that is kept with the job, of the table of those.
-    Text(TextOf),
+    /// What the job was asked for, of the table of that.
+    Fact(FactOf),
 }
 
 /// One column that a command knows.
@@ -92,7 +95,8 @@ pub struct Field<T: Table> {
     pub width: i32,
     pub cut: Cut,
     pub need: Need,
-    /// Whether `--helpformat` lists it: not, where it comes from a release of Slurm later than the one that is followed.
+    /// Whether `--helpformat` lists it: not, where it comes from a release of Slurm later than the
+    /// one that is followed.
     pub is_listed: bool,
     /// Whether its text is cut before that of others, where a table is wider than the terminal.
     pub yields: bool,
@@ -136,9 +140,9 @@ impl<T: Table> Field<T> {
         Self::from(names, header, Source::Row(get))
     }
 
-    /// The same of a text that is kept with the job.
-    pub const fn text(names: &'static [&'static str], header: &'static str, text: TextOf) -> Self {
-        Self::from(names, header, Source::Text(text)).yielding()
+    /// The same of what the job was asked for.
+    pub const fn fact(names: &'static [&'static str], header: &'static str, fact: FactOf) -> Self {
+        Self::from(names, header, Source::Fact(fact))
     }
 
     const fn from(names: &'static [&'static str], header: &'static str, source: Source<T>) -> Self {
@@ -223,7 +227,7 @@ impl<T: Table> Field<T> {
     pub fn value(&self, row: &T::Row<'_>, ctx: &Ctx) -> Value {
         match self.source {
             Source::Row(get) => get(row, ctx),
-            Source::Text(text) => T::text(row, text),
+            Source::Fact(fact) => T::fact(row, fact),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::model::topology::Topology;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{
-    ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId,
+    ArrayRole, End, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId,
     TaskSet, Timestamp, Tres,
 };
 use crate::render::Ctx;
@@ -32,7 +32,8 @@ pub fn ctx() -> Ctx {
     Ctx::new(now(), Rc::new(LazyCell::new(|| TimeZone::UTC)), "vm")
 }
 
-/// A job of user lab (1001) in partition cpu: one CPU, 100 MB asked for by CPU, submitted 4 s ago, pending.
+/// A job of user lab (1001) in partition cpu: one CPU, 100 MB asked for by CPU, submitted 4 s ago,
+/// pending.
 pub struct JobBuilder(pub JobView);
 
 pub fn job(id: u32, name: &str) -> JobBuilder {
@@ -105,16 +106,9 @@ impl JobBuilder {
     }
 
     /// Started and ended so many seconds ago, with a batch step.
-    pub fn ended(
-        self,
-        state: JobState,
-        reason: Reason,
-        exit: ExitCode,
-        started: i64,
-        ended: i64,
-    ) -> Self {
+    pub fn ended(self, end: End, reason: Reason, exit: ExitCode, started: i64, ended: i64) -> Self {
         self.running(started).with(|j| {
-            j.run.state = state;
+            j.run.state = JobState::Ended(end);
             j.run.reason = reason;
             j.run.exit = exit;
             j.run.end = Some(at(ended));
@@ -148,7 +142,7 @@ impl JobBuilder {
 pub fn step(
     id: StepId,
     name: &str,
-    state: JobState,
+    state: impl Into<JobState>,
     exit: ExitCode,
     started: i64,
     ended: Option<i64>,
@@ -157,7 +151,7 @@ pub fn step(
         id,
         name: name.to_owned(),
         ntasks: 1,
-        state,
+        state: state.into(),
         start: at(started),
         end: ended.map(at),
         exit,
@@ -187,6 +181,7 @@ pub fn node(gpus: u32) -> NodeView {
     NodeView {
         closed_cpus: 0,
         outages: Vec::new(),
+        limits: Vec::new(),
         host: Host {
             name: "vm".to_owned(),
             cpu_ids: vec![0, 1],
@@ -195,6 +190,7 @@ pub fn node(gpus: u32) -> NodeView {
             machine_mem_mb: 24_105,
             gpus: (0..gpus).map(|id| Gpu { id, ..Gpu::default() }).collect(),
             lost_gpus: Vec::new(),
+            detects_gpus: false,
             lost_cpus: Vec::new(),
             lost_mem_mb: 0,
             drained: Default::default(),

@@ -1,9 +1,9 @@
-//! What the commands say of a job beyond its plain fields: which start, which end, which node, which words for the
-//! request. Shared by squeue, sacct and scontrol, so that they agree.
+//! What the commands say of a job beyond its plain fields: which start, which end, which node,
+//! which words for the request. Shared by squeue, sacct and scontrol, so that they agree.
 
 use crate::model::request::{JobKind, MemRequest, Sharing};
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobState, Reason, Timestamp, Tres};
+use crate::model::{End, ExitCode, JobState, Reason, Timestamp, Tres};
 use crate::render::Ctx;
 use crate::render::size::{self, Units};
 use std::time::Duration;
@@ -47,20 +47,11 @@ pub fn nodes<'a>(job: &JobView, ctx: &'a Ctx) -> &'a str {
     if job.run.start.is_some() { &ctx.node } else { "" }
 }
 
-/// The exit code of the accounting. Slurm writes the end of a job that is cancelled or out of time before its processes
-/// have ended: whatever they make of the signal, it is nothing.
+/// The exit code of the accounting. Slurm writes the end of a job that is cancelled or out of time
+/// before its processes have ended: whatever they make of the signal, it is nothing.
 pub fn recorded_exit(job: &JobView) -> ExitCode {
-    match job.run.state {
-        JobState::Cancelled | JobState::Timeout => ExitCode::OK,
-        JobState::Pending
-        | JobState::Running
-        | JobState::Suspended
-        | JobState::Completing
-        | JobState::Completed
-        | JobState::Failed
-        | JobState::OutOfMemory
-        | JobState::NodeFail => job.run.exit,
-    }
+    let is_nothing = job.run.state.end().is_some_and(End::precedes_exit);
+    if is_nothing { ExitCode::OK } else { job.run.exit }
 }
 
 /// A held job has priority 0, as in Slurm.
@@ -81,25 +72,14 @@ pub fn is_held(job: &JobView) -> bool {
 
 /// Whether `%R` shows the reason rather than the node.
 pub fn shows_reason(state: JobState) -> bool {
-    match state {
-        JobState::Pending
-        | JobState::Failed
-        | JobState::Timeout
-        | JobState::OutOfMemory
-        | JobState::NodeFail => true,
-        JobState::Running
-        | JobState::Suspended
-        | JobState::Completing
-        | JobState::Completed
-        | JobState::Cancelled => false,
-    }
+    state == JobState::Pending || state.is_failure()
 }
 
 /// `CANCELLED by 1001` where it is known who did it, else the state's name.
 pub fn state_with_who(job: &JobView) -> String {
     match (job.run.state, job.run.cancelled_by) {
         _ if job.requeued => state_name(job).to_owned(),
-        (JobState::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
+        (JobState::Ended(End::Cancelled), Some(uid)) => format!("CANCELLED by {uid}"),
         (state, _) => state.name().to_owned(),
     }
 }
@@ -120,8 +100,8 @@ pub fn allocated_or_asked(job: &JobView) -> Tres {
     allocated(job).unwrap_or(job.tres)
 }
 
-/// The script with its arguments, or the command of a `Run`; `None` for `--wrap`, for a script on stdin and for an
-/// allocation.
+/// The script with its arguments, or the command of a `Run`; `None` for `--wrap`, for a script on
+/// stdin and for an allocation.
 pub fn command(job: &JobView) -> Option<String> {
     let request = &job.request;
     let words = request.command.iter().chain(&request.args);
@@ -149,7 +129,7 @@ pub fn min_cpus(job: &JobView) -> u32 {
 pub fn min_memory(job: &JobView) -> (u64, bool) {
     match job.request.mem {
         MemRequest::PerCpu(mb) => (mb, true),
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
+        MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
             (job.tres.mem_mb, false)
         }
     }
@@ -204,8 +184,8 @@ pub fn value_or_null(value: Option<&impl ToString>) -> String {
     value.map_or_else(|| "(null)".to_owned(), ToString::to_string)
 }
 
-/// The dependency that is left, with the word that Slurm adds to each term: `afterok:12(unfulfilled)`. The scheduler
-/// writes it, as it knows which terms can still be met.
+/// The dependency that is left, with the word that Slurm adds to each term:
+/// `afterok:12(unfulfilled)`. The scheduler writes it, as it knows which terms can still be met.
 pub fn dependency(job: &JobView) -> Option<String> {
     (!job.dependency.is_empty()).then(|| job.dependency.clone())
 }

@@ -1,6 +1,8 @@
-//! Which columns a listing has and how its lines look: parsed from a user's format, printed over rows.
+//! Which columns a listing has and how its lines look: parsed from a user's format, printed over
+//! rows.
 //!
-//! The grammar and its quirks are Slurm's. Which fields exist is the business of each command's [`Table`].
+//! The grammar and its quirks are Slurm's. Which fields exist is the business of each command's
+//! [`Table`].
 
 mod printer;
 
@@ -53,7 +55,8 @@ impl<T: Table> Layout<T> {
         Layout { style, ..Layout::default() }
     }
 
-    /// A list of field names, separated by commas: a table with bars. slotd's own names win over Slurm's.
+    /// A list of field names, separated by commas: a table with bars. slotd's own names win over
+    /// Slurm's.
     ///
     /// # Errors
     /// An unknown name.
@@ -67,8 +70,8 @@ impl<T: Table> Layout<T> {
         Ok(layout)
     }
 
-    /// `-o` of squeue and sinfo: text of words and commas alone is a list of names; anything else is Slurm's format, in
-    /// which text is kept.
+    /// `-o` of squeue and sinfo: text of words and commas alone is a list of names; anything else
+    /// is Slurm's format, in which text is kept.
     ///
     /// # Errors
     /// An unknown code or name.
@@ -76,12 +79,32 @@ impl<T: Table> Layout<T> {
         if is_name_list(text) { Self::names(text) } else { Self::codes(text) }
     }
 
-    /// `%[.][width]code` with text between. `%all` is every field that has a code, separated by `|`.
+    /// The same with unknown codes as text, and these.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn parse_as_known(text: &str) -> Result<(Self, Vec<FormatError>), FormatError> {
+        if is_name_list(text) {
+            Self::names(text).map(|layout| (layout, Vec::new()))
+        } else {
+            Ok(Self::codes_as_known(text))
+        }
+    }
+
+    /// `%[.][width]code` with text between. `%all` is every field that has a code, separated by
+    /// `|`.
     ///
     /// # Errors
     /// The part that has no meaning.
     pub fn codes(text: &str) -> Result<Self, FormatError> {
+        let (layout, unknown) = Layout::codes_as_known(text);
+        unknown.into_iter().next().map_or(Ok(layout), Err)
+    }
+
+    /// The same with unknown codes as text, as Slurm prints them, and these.
+    pub fn codes_as_known(text: &str) -> (Self, Vec<FormatError>) {
         let mut layout = Layout::new(Style::Lines);
+        let mut unknown = Vec::new();
         let mut parts = text.split('%');
         layout.push_text(parts.next().unwrap_or_default());
         // Slurm cuts the text at every run of `%`, which is why `%%j` reads as `%j`.
@@ -96,24 +119,26 @@ impl<T: Table> Layout<T> {
             let code = chars.next();
             let Some(field) = code.and_then(by_code::<T>) else {
                 let bad = code.map_or(part.to_owned(), String::from);
-                return Err(FormatError::unknown::<T>(Place::Code, &bad));
+                unknown.push(FormatError::unknown::<T>(Place::Code, &bad));
+                layout.push_text("%");
+                layout.push_text(part);
+                continue;
             };
             layout.push(field, width.unwrap_or(0), right);
             layout.push_text(chars.as_str());
         }
-        Ok(layout)
+        (layout, unknown)
     }
 
-    /// `-O`: `name[:[.][width][text]]`, separated by commas; as wide as its value where only a text follows.
-    ///
-    /// # Errors
-    /// An unknown name.
+    /// [`Self::long_as_known`], or the first name that is unknown.
+    #[cfg(test)]
     pub fn long(text: &str) -> Result<Self, FormatError> {
         let (layout, unknown) = Layout::long_as_known(text);
         unknown.into_iter().next().map_or(Ok(layout), Err)
     }
 
-    /// The same without the names that are unknown, and these.
+    /// `-O`: `name[:[.][width][text]]`, separated by commas; as wide as its value where only a text
+    /// follows. Without the names that are unknown, and these.
     pub fn long_as_known(text: &str) -> (Self, Vec<FormatError>) {
         let mut layout = Layout::new(Style::Lines);
         let mut unknown = Vec::new();
@@ -132,7 +157,8 @@ impl<T: Table> Layout<T> {
         (layout, unknown)
     }
 
-    /// sacct's `-o`: field names, each with `%width`, or `%-width` for left justified, after it; `ALL`.
+    /// sacct's `-o`: field names, each with `%width`, or `%-width` for left justified, after it;
+    /// `ALL`.
     ///
     /// # Errors
     /// An unknown name.
@@ -173,8 +199,8 @@ impl<T: Table> Layout<T> {
         self
     }
 
-    /// `-p` and `-P` of sacct: values as they are, `delimiter` between them, and after the last one where it is `trailing`.
-    /// A format with text of its own keeps it.
+    /// `-p` and `-P` of sacct: values as they are, `delimiter` between them, and after the last one
+    /// where it is `trailing`. A format with text of its own keeps it.
     #[must_use]
     pub fn parsable(mut self, delimiter: &str, trailing: bool) -> Self {
         if self.style == Style::Lines {
@@ -296,7 +322,8 @@ fn fit<'a>(
 fn size(text: &str) -> (bool, Option<usize>, &str) {
     let (right, rest) = text.strip_prefix('.').map_or((false, text), |rest| (true, rest));
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    // A width past all reason is taken as "no limit" rather than as a reason to fill the memory with blanks.
+    // A width past all reason is taken as "no limit" rather than as a reason to fill the memory
+    // with blanks.
     let width = rest[..digits].parse().ok().filter(|w| *w <= u16::MAX as usize);
     (right, width, &rest[digits..])
 }

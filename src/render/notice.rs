@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::model::notice::Event;
     use crate::model::run::RunState;
-    use crate::model::{ArrayRole, Job, JobId, JobState, Reason};
+    use crate::model::{ArrayRole, End, Job, JobId, JobState, Reason};
     use std::sync::Arc;
 
     fn job(state: JobState, exit: ExitCode) -> Job {
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn subjects_are_those_of_slurm() {
-        let done = job(JobState::Completed, ExitCode::OK);
-        let failed = job(JobState::Failed, ExitCode::status(3));
+        let done = job(JobState::Ended(End::Completed), ExitCode::OK);
+        let failed = job(JobState::Ended(End::Failed), ExitCode::status(3));
         let task = Job { role: ArrayRole::Task { array_job: JobId(7), task: 3 }, ..done.clone() };
         for (notice, subject_of) in [
             (
@@ -255,7 +255,7 @@ mod tests {
             start: Some(Timestamp::from_secs(700)),
             ..Tally::since(Timestamp::from_secs(90))
         };
-        tally.counts.add(JobState::Completed, 2);
+        tally.counts.add(End::Completed, 2);
         tally.note_code(ExitCode::OK);
         let array = |tally| Notice {
             channel: Channel::Mail(MailKind::End),
@@ -266,7 +266,7 @@ mod tests {
             same,
             "Slurm Array Summary Job_id=7_* (7) Name=train Ended, Run time 00:01:03, COMPLETED, ExitCode [0-0]"
         );
-        tally.counts.add(JobState::Failed, 1);
+        tally.counts.add(End::Failed, 1);
         tally.note_code(ExitCode::status(4));
         let mixed = subject(&array(tally));
         assert_eq!(
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_body_says_what_the_job_used_and_wrote_at_last() {
-        let failed = job(JobState::Failed, ExitCode::status(3));
+        let failed = job(JobState::Ended(End::Failed), ExitCode::status(3));
         let text = body(&mail(&failed, MailKind::Fail), "vm", &TimeZone::UTC, "boom\n");
         assert!(
             text.starts_with(
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn json_has_no_empty_fields() {
-        let done = job(JobState::Completed, ExitCode::OK);
+        let done = job(JobState::Ended(End::Completed), ExitCode::OK);
         let one = json(9, &mail(&done, MailKind::End), "vm");
         let job = json!({"number": 9, "event": "job", "text": "job 12 (train) has ended: COMPLETED", "time": 763,
             "host": "vm", "job": "12", "name": "train", "state": "COMPLETED", "reason": "None", "submit": 100,
@@ -306,7 +306,7 @@ mod tests {
             "cpus": 2, "memory_mb": 0, "gpus": 0});
         assert_eq!(one, job);
         let mut tally = Tally::since(Timestamp::from_secs(90));
-        tally.counts.add(JobState::Failed, 2);
+        tally.counts.add(End::Failed, 2);
         tally.take_in(JobId(3), "a");
         let queue = Notice::of_several(Event::Queue, tally, Timestamp::from_secs(100));
         assert_eq!(queue.reason, Reason::None);

@@ -30,7 +30,8 @@ static FIELDS: &[F] = &[
     .cut(Cut::Never),
 ];
 
-/// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
+/// The lines of these steps. `parsable`: what stands between values, and whether it also stands
+/// after the last one.
 pub fn print(
     processes: &[(StepKey, Vec<i32>)],
     header: bool,

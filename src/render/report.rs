@@ -1,10 +1,12 @@
 //! `slotd report`: what many jobs used of what they had, by name, and what to ask for next time.
 
+use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{JobState, Timestamp};
+use crate::model::{End, JobState, Timestamp};
 use crate::render::field::{Cut, Field, Table};
 use crate::render::layout::Layout;
 use crate::render::size::glance;
+use crate::render::text::printable;
 use crate::render::value::Value;
 use crate::render::{Ctx, job, seff, time};
 use serde_json::{Value as Json, json};
@@ -16,13 +18,27 @@ use std::collections::HashMap;
 pub struct Use {
     pub name: String,
     pub jobs: u64,
-    /// Those that did not end well.
-    pub failed: u64,
+    /// How those ended that did not complete.
+    pub left_out: LeftOut,
     pub cpu_had_us: u128,
     pub cpu_used_us: u128,
     /// Memory that was had and not used, KiB for microseconds.
     mem_wasted: u128,
-    /// The most that one of them had, and used: CPUs (as a mean over its time), MB and KiB, microseconds.
+    all: Most,
+    /// Of the jobs that completed: one that failed may have done nothing yet.
+    completed: Most,
+    /// The most memory with which a job ran out of memory, MB.
+    short_mem_mb: u64,
+    /// The longest limit that a job reached, seconds.
+    short_limit_secs: u64,
+    /// How busy its GPUs were: hundredths of one, and how many readings.
+    gpu_busy: u64,
+    gpu_readings: u64,
+}
+
+/// The most that one job had and used: CPUs (as a mean over its time), MB and KiB, microseconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Most {
     cpus_had: u32,
     cpus_used: f64,
     mem_had_mb: u64,
@@ -31,14 +47,48 @@ pub struct Use {
     /// The longest limit, seconds; `None` where one had none.
     limit_secs: Option<u64>,
     has_no_limit: bool,
-    out_of_memory: u64,
-    timed_out: u64,
-    /// How busy its GPUs were: hundredths of one, and how many readings.
-    gpu_busy: u64,
-    gpu_readings: u64,
-    /// The most that one of them had as a whole, and used as a mean over its time.
+    /// GPUs that one of them had as a whole, and used as a mean over its time.
     gpus_had: u32,
     gpus_used: f64,
+}
+
+/// Jobs that did not complete, by how they ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    failed: u64,
+    cancelled: u64,
+    timed_out: u64,
+    out_of_memory: u64,
+}
+
+impl LeftOut {
+    fn plus(self, other: LeftOut) -> LeftOut {
+        LeftOut {
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            timed_out: self.timed_out + other.timed_out,
+            out_of_memory: self.out_of_memory + other.out_of_memory,
+        }
+    }
+
+    pub fn all(self) -> u64 {
+        self.failed + self.cancelled + self.timed_out + self.out_of_memory
+    }
+
+    /// `2 failed, 1 timed out`
+    fn in_words(self) -> String {
+        let kinds = [
+            (self.failed, "failed"),
+            (self.cancelled, "cancelled"),
+            (self.timed_out, "timed out"),
+            (self.out_of_memory, "out of memory"),
+        ];
+        let words = kinds
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{count} {kind}"));
+        words.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A job that was over sooner does not tell how many CPUs it needs.
@@ -49,19 +99,10 @@ const WORTH_PERCENT: u128 = 20;
 
 const HOUR_US: f64 = 3.6e9;
 
-impl Use {
-    fn take(&mut self, view: &JobView, now: Timestamp) {
-        let (has, used) = (job::allocated_or_asked(view), seff::recorded_usage(view));
-        let wall_us = view.elapsed(now).as_micros();
+impl Most {
+    fn take(&mut self, view: &JobView, used: &Usage, wall_us: u128) {
+        let has = job::allocated_or_asked(view);
         let cpu_us = u128::from(used.user_us) + u128::from(used.system_us);
-        let mem_had_kb = has.mem_mb.saturating_mul(1024);
-        self.jobs += 1;
-        self.failed += u64::from(view.run.state != JobState::Completed);
-        self.out_of_memory += u64::from(view.run.state == JobState::OutOfMemory);
-        self.timed_out += u64::from(view.run.state == JobState::Timeout);
-        self.cpu_had_us += wall_us * u128::from(has.cpus);
-        self.cpu_used_us += cpu_us;
-        self.mem_wasted += u128::from(mem_had_kb.saturating_sub(used.max_rss_kb)) * wall_us;
         self.cpus_had = self.cpus_had.max(has.cpus);
         if wall_us >= TELLS_US {
             self.cpus_used = self.cpus_used.max(cpu_us as f64 / wall_us as f64);
@@ -69,18 +110,46 @@ impl Use {
         self.mem_had_mb = self.mem_had_mb.max(has.mem_mb);
         self.mem_used_kb = self.mem_used_kb.max(used.max_rss_kb);
         // One that somebody ended does not tell how long it would have run.
-        if view.run.state != JobState::Cancelled {
+        if view.run.state != JobState::Ended(End::Cancelled) {
             self.longest_us = self.longest_us.max(wall_us);
         }
         self.limit_secs = self.limit_secs.max(view.request.time_limit_secs);
         self.has_no_limit |= view.request.time_limit_secs.is_none();
-        self.gpu_busy = self.gpu_busy.saturating_add(used.gpu.busy_sum);
-        self.gpu_readings = self.gpu_readings.saturating_add(used.gpu.readings);
         self.gpus_had = self.gpus_had.max(has.gpus);
         if let Some(mean) =
             used.gpu.busy_sum.checked_div(used.gpu.readings).filter(|_| wall_us >= TELLS_US)
         {
             self.gpus_used = self.gpus_used.max(mean as f64 / 100.0);
+        }
+    }
+}
+
+impl Use {
+    fn take(&mut self, view: &JobView, now: Timestamp) {
+        let (has, used) = (job::allocated_or_asked(view), seff::recorded_usage(view));
+        let wall_us = view.elapsed(now).as_micros();
+        let mem_had_kb = has.mem_mb.saturating_mul(1024);
+        self.jobs += 1;
+        self.cpu_had_us += wall_us * u128::from(has.cpus);
+        self.cpu_used_us += u128::from(used.user_us) + u128::from(used.system_us);
+        self.mem_wasted += u128::from(mem_had_kb.saturating_sub(used.max_rss_kb)) * wall_us;
+        self.gpu_busy = self.gpu_busy.saturating_add(used.gpu.busy_sum);
+        self.gpu_readings = self.gpu_readings.saturating_add(used.gpu.readings);
+        self.all.take(view, &used, wall_us);
+        let Some(end) = view.run.state.end() else { return };
+        match end {
+            End::Completed => self.completed.take(view, &used, wall_us),
+            End::Failed | End::NodeFail => self.left_out.failed += 1,
+            End::Cancelled => self.left_out.cancelled += 1,
+            End::Timeout => {
+                self.left_out.timed_out += 1;
+                self.short_limit_secs =
+                    self.short_limit_secs.max(view.request.time_limit_secs.unwrap_or(0));
+            }
+            End::OutOfMemory => {
+                self.left_out.out_of_memory += 1;
+                self.short_mem_mb = self.short_mem_mb.max(has.mem_mb);
+            }
         }
     }
 
@@ -104,63 +173,69 @@ impl Use {
         ask * 100 <= had * (100 - WORTH_PERCENT)
     }
 
-    /// What to ask for next time, with the reason.
+    /// What to ask for next time, with the reason. The jobs that completed say how much is enough;
+    /// one that ran out of memory or time says that it had too little.
     pub fn advice(&self) -> Vec<Advice> {
         [self.cpus(), self.gpus(), self.memory(), self.time()].into_iter().flatten().collect()
     }
 
     fn cpus(&self) -> Option<Advice> {
+        let Most { cpus_had, cpus_used, .. } = self.completed;
         // A little more than a whole number is that number: programs read their input, too.
-        let ask = (self.cpus_used - 0.1).ceil().max(1.0) as u32;
-        (self.cpus_used > 0.0 && Use::is_worth_it(self.cpus_had.into(), ask.into())).then(|| {
-            Advice {
-                why: format!("had {} CPUs, used {:.2}", self.cpus_had, self.cpus_used),
-                option: format!("-c {ask}"),
-            }
+        let ask = (cpus_used - 0.1).ceil().max(1.0) as u32;
+        (cpus_used > 0.0 && Use::is_worth_it(cpus_had.into(), ask.into())).then(|| Advice {
+            why: format!("had {cpus_had} CPUs, used {cpus_used:.2}"),
+            option: format!("-c {ask}"),
         })
     }
 
     /// One that was had alone is not given back for being idle: it may have no other way to tell.
     fn gpus(&self) -> Option<Advice> {
-        let ask = (self.gpus_used - 0.1).ceil().max(1.0) as u32;
-        (self.gpus_used > 0.0 && Use::is_worth_it(self.gpus_had.into(), ask.into())).then(|| {
-            Advice {
-                why: format!("had {} GPUs, used {:.2}", self.gpus_had, self.gpus_used),
-                option: format!("--gpus={ask}"),
-            }
+        let Most { gpus_had, gpus_used, .. } = self.completed;
+        let ask = (gpus_used - 0.1).ceil().max(1.0) as u32;
+        (gpus_used > 0.0 && Use::is_worth_it(gpus_had.into(), ask.into())).then(|| Advice {
+            why: format!("had {gpus_had} GPUs, used {gpus_used:.2}"),
+            option: format!("--gpus={ask}"),
         })
     }
 
     fn memory(&self) -> Option<Advice> {
-        let had = glance(self.mem_had_mb as f64 * f64::from(1 << 20));
-        if self.out_of_memory > 0 {
-            let ask = rounded_mb(self.mem_had_mb.saturating_mul(3) / 2);
-            let why = format!("{} ran out of memory with {had}", jobs(self.out_of_memory));
+        if self.left_out.out_of_memory > 0 {
+            let ask = rounded_mb(self.short_mem_mb.saturating_mul(3) / 2);
+            let had = glance(self.short_mem_mb as f64 * f64::from(1 << 20));
+            let why = format!("{} ran out of memory with {had}", jobs(self.left_out.out_of_memory));
             return Some(Advice { why, option: format!("--mem={ask}M") });
         }
-        let ask = rounded_mb((self.mem_used_kb / 1024).saturating_mul(5) / 4);
-        let is_too_much = Use::is_worth_it(self.mem_had_mb.into(), ask.into());
-        let is_too_little = self.mem_used_kb / 1024 > self.mem_had_mb;
-        (self.mem_used_kb > 0 && (is_too_much || is_too_little)).then(|| Advice {
-            why: format!("had {had}, used {}", glance(self.mem_used_kb as f64 * 1024.0)),
+        let Most { mem_had_mb, mem_used_kb, .. } = self.completed;
+        let had = glance(mem_had_mb as f64 * f64::from(1 << 20));
+        let ask = rounded_mb((mem_used_kb / 1024).saturating_mul(5) / 4);
+        let is_too_much = Use::is_worth_it(mem_had_mb.into(), ask.into());
+        let is_too_little = mem_used_kb / 1024 > mem_had_mb;
+        (mem_used_kb > 0 && (is_too_much || is_too_little)).then(|| Advice {
+            why: format!("had {had}, used {}", glance(mem_used_kb as f64 * 1024.0)),
             option: format!("--mem={ask}M"),
         })
     }
 
     fn time(&self) -> Option<Advice> {
-        let limit = self.limit_secs?;
-        if self.timed_out > 0 {
-            let why =
-                format!("{} reached the limit of {}", jobs(self.timed_out), time::long(limit));
+        if self.left_out.timed_out > 0 && self.short_limit_secs > 0 {
+            let limit = self.short_limit_secs;
+            let why = format!(
+                "{} reached the limit of {}",
+                jobs(self.left_out.timed_out),
+                time::long(limit)
+            );
             return Some(Advice {
                 why,
                 option: format!("-t {}", time::long(rounded_secs(limit.saturating_mul(2)))),
             });
         }
-        let longest = u64::try_from(self.longest_us / 1_000_000).unwrap_or(u64::MAX);
+        let Most { longest_us, limit_secs, has_no_limit, .. } = self.completed;
+        let limit = limit_secs?;
+        let longest = u64::try_from(longest_us.div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let ask = rounded_secs(longest.saturating_mul(3) / 2);
         // Limits are guesses: only a wrong one is worth a word.
-        (!self.has_no_limit && longest > 0 && ask <= limit / 2).then(|| Advice {
+        (!has_no_limit && longest > 0 && ask <= limit / 2).then(|| Advice {
             why: format!("had a limit of {}, took {}", time::long(limit), time::long(longest)),
             option: format!("-t {}", time::long(ask)),
         })
@@ -247,11 +322,13 @@ type F = Field<Names>;
 static FIELDS: &[F] = &[
     F::new(&["name"], "NAME", |u, _| u.name.clone().into()).cut(Cut::Never),
     F::new(&["jobs"], "JOBS", |u, _| u.jobs.into()),
-    F::new(&["failed"], "FAILED", |u, _| u.failed.into()),
+    F::new(&["failed"], "FAILED", |u, _| u.left_out.all().into()),
     F::new(&["cpuhours"], "CPU-HOURS", |u, _| Value::Share(u.cpu_hours_had(), 2)),
     F::new(&["used"], "USED", |u, _| percent(u.cpu_used_us as f64, u.cpu_had_us as f64).into()),
-    F::new(&["cpus"], "CPUS", |u, _| u.cpus_had.into()),
-    F::new(&["memory"], "MEMORY", |u, _| glance(u.mem_had_mb as f64 * f64::from(1 << 20)).into()),
+    F::new(&["cpus"], "CPUS", |u, _| u.all.cpus_had.into()),
+    F::new(&["memory"], "MEMORY", |u, _| {
+        glance(u.all.mem_had_mb as f64 * f64::from(1 << 20)).into()
+    }),
     F::new(&["maxrss"], "MAXRSS", |u, _| measured(u).into()),
     F::new(&["gpu"], "GPU", |u, _| busy(u).unwrap_or_else(|| "-".to_owned()).into()),
     F::new(&["cpuwaste"], "WASTED-CPU-HOURS", |u, _| {
@@ -265,7 +342,11 @@ fn percent(part: f64, whole: f64) -> String {
 }
 
 fn measured(used: &Use) -> String {
-    if used.mem_used_kb == 0 { "-".to_owned() } else { glance(used.mem_used_kb as f64 * 1024.0) }
+    if used.all.mem_used_kb == 0 {
+        "-".to_owned()
+    } else {
+        glance(used.all.mem_used_kb as f64 * 1024.0)
+    }
 }
 
 fn busy(used: &Use) -> Option<String> {
@@ -308,10 +389,31 @@ pub fn table(all: &[Use], ctx: &Ctx) -> String {
 /// What to ask for next time, a line each.
 pub fn advice(all: &[Use]) -> Vec<String> {
     let of = |used: &Use| -> Vec<String> {
-        let line = |advice: Advice| format!("{}: {}: ask {}", used.name, advice.why, advice.option);
+        let name = printable(used.name.as_str().into(), true);
+        let line = |advice: Advice| format!("{name}: {}: ask {}", advice.why, advice.option);
         used.advice().into_iter().map(line).collect()
     };
     all.iter().flat_map(of).collect()
+}
+
+/// What the advice rests on, a line each.
+pub fn notes(all: &[Use]) -> Vec<String> {
+    let is_of_memory = |advice: &Advice| advice.option.starts_with("--mem=");
+    let has_memory = all.iter().any(|used| used.advice().iter().any(is_of_memory));
+    left_out(all).into_iter().chain(has_memory.then(|| seff::SAMPLED.to_owned())).collect()
+}
+
+/// Which jobs the advice counts, if not all of them:
+/// `3 completed jobs count. Left out: 2 failed, 1 cancelled`.
+fn left_out(all: &[Use]) -> Option<String> {
+    let left_out = all.iter().fold(LeftOut::default(), |sum, used| sum.plus(used.left_out));
+    let completed = all.iter().map(|used| used.jobs).sum::<u64>() - left_out.all();
+    let count = match completed {
+        0 => "No job completed.".to_owned(),
+        1 => "1 completed job counts.".to_owned(),
+        n => format!("{n} completed jobs count."),
+    };
+    (left_out.all() > 0).then(|| format!("{count} Left out: {}", left_out.in_words()))
 }
 
 /// The same for programs: hours, bytes and seconds.
@@ -322,18 +424,24 @@ pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
         json!({
             "name": used.name,
             "jobs": used.jobs,
-            "failed": used.failed,
+            "failed": used.left_out.all(),
+            "left_out": {
+                "failed": used.left_out.failed,
+                "cancelled": used.left_out.cancelled,
+                "timed_out": used.left_out.timed_out,
+                "out_of_memory": used.left_out.out_of_memory,
+            },
             "cpu_hours": used.cpu_hours_had(),
             "cpu_hours_used": used.cpu_hours_used(),
-            "cpus": used.cpus_had,
-            "cpus_used": used.cpus_used,
-            "memory": used.mem_had_mb.saturating_mul(1 << 20),
-            "memory_used": used.mem_used_kb.saturating_mul(1024),
+            "cpus": used.all.cpus_had,
+            "cpus_used": used.all.cpus_used,
+            "memory": used.all.mem_had_mb.saturating_mul(1 << 20),
+            "memory_used": used.all.mem_used_kb.saturating_mul(1024),
             "gb_hours_wasted": used.gb_hours_wasted(),
-            "longest_secs": u64::try_from(used.longest_us / 1_000_000).unwrap_or(u64::MAX),
-            "time_limit_secs": used.limit_secs,
-            "gpus": used.gpus_had,
-            "gpus_used": used.gpus_used,
+            "longest_secs": u64::try_from(used.all.longest_us / 1_000_000).unwrap_or(u64::MAX),
+            "time_limit_secs": used.all.limit_secs,
+            "gpus": used.all.gpus_had,
+            "gpus_used": used.all.gpus_used,
             "gpu_percent": used.gpu_busy.checked_div(used.gpu_readings),
             "advice": advice,
         })
@@ -344,16 +452,16 @@ pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::{Allocation, GpuUsage, Usage};
+    use crate::model::tres::{Allocation, GpuUsage};
     use crate::model::{ExitCode, Reason, Tres};
     use crate::render::fixture::{at, ctx, now};
     use proptest::prelude::*;
 
     /// A job of 8 CPUs and 8 GB that ran for so many seconds.
-    fn ended(name: &str, state: JobState, secs: i64, usage: Usage) -> JobView {
+    fn ended(name: &str, end: End, secs: i64, usage: Usage) -> JobView {
         let tres = Tres { cpus: 8, mem_mb: 8192, ..Tres::ZERO };
         let job = crate::render::fixture::job(1, name).limit(86_400);
-        job.ended(state, Reason::None, ExitCode::OK, secs + 10, 10)
+        job.ended(end, Reason::None, ExitCode::OK, secs + 10, 10)
             .with(|j| {
                 j.tres = tres;
                 j.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());
@@ -375,9 +483,9 @@ mod tests {
     #[test]
     fn names_are_told_by_what_they_waste_and_what_to_ask_for() {
         let all = of(&[
-            ended("train", JobState::Completed, 3600, used(1_153_434, 6840)),
-            ended("train", JobState::Failed, 1200, used(900_000, 1200)),
-            ended("tight", JobState::Completed, 3600, used(8_000_000, 28_700)),
+            ended("train", End::Completed, 3600, used(1_153_434, 6840)),
+            ended("train", End::Failed, 1200, used(900_000, 1200)),
+            ended("tight", End::Completed, 3600, used(8_000_000, 28_700)),
             crate::render::fixture::job(4, "waits").build(),
             crate::render::fixture::job(5, "runs").running(60).build(),
         ]);
@@ -405,30 +513,61 @@ mod tests {
     }
 
     #[test]
-    fn more_than_was_asked_for_is_told_and_a_cancelled_job_tells_no_time() {
-        let all = of(&[ended("burn", JobState::Cancelled, 40, used(10 << 20, 40 * 8))]);
+    fn a_name_cannot_make_a_line_of_advice() {
+        let mut all = of(&[ended("train", End::Completed, 86_000, used(10 << 20, 86_000 * 8))]);
+        all[0].name = "a\ntrain: ask --mem=1M\u{1b}]0;x\u{7}".to_owned();
+        let lines = advice(&all);
+        assert!(lines[0].starts_with("a\\012train: ask --mem=1M\\033]0;x\\007: "), "{lines:?}");
+    }
+
+    #[test]
+    fn advice_counts_completed_jobs_alone_and_names_the_others() {
+        let all = of(&[ended("burn", End::Completed, 86_000, used(10 << 20, 86_000 * 8))]);
         assert_eq!(advice(&all), ["burn: had 8G, used 10G: ask --mem=13312M"]);
+        assert_eq!(left_out(&all), None);
+        // It ended while it imported its modules.
+        let early = |state| ended("burn", state, 40, used(20 << 10, 4));
+        let cut_off = [End::Failed, End::Cancelled, End::NodeFail].map(early);
+        let all = of(&cut_off);
+        assert_eq!(advice(&all), [""; 0]);
+        assert_eq!(
+            left_out(&all).as_deref(),
+            Some("No job completed. Left out: 2 failed, 1 cancelled")
+        );
+        let mut views = cut_off.to_vec();
+        views.push(ended("burn", End::Completed, 86_000, used(4 << 20, 86_000 * 8)));
+        let all = of(&views);
+        assert_eq!(advice(&all), ["burn: had 8G, used 4G: ask --mem=5120M"]);
+        assert_eq!(
+            left_out(&all).as_deref(),
+            Some("1 completed job counts. Left out: 2 failed, 1 cancelled")
+        );
+        let json = json(&all, at(0), now());
+        assert_eq!(json["names"][0]["left_out"]["failed"], 2);
     }
 
     #[test]
     fn who_got_too_little_is_told_to_ask_for_more() {
         let all = of(&[
-            ended("small", JobState::OutOfMemory, 60, used(8 << 20, 60 * 8)),
-            ended("short", JobState::Timeout, 86_400, used(7 << 20, 86_400 * 8)),
+            ended("small", End::OutOfMemory, 60, used(8 << 20, 60 * 8)),
+            ended("short", End::Timeout, 86_400, used(7 << 20, 86_400 * 8)),
         ]);
         assert_eq!(
             advice(&all),
             [
                 "short: 1 job reached the limit of 1-00:00:00: ask -t 2-00:00:00",
                 "small: 1 job ran out of memory with 8G: ask --mem=12288M",
-                "small: had a limit of 1-00:00:00, took 00:01:00: ask -t 00:02:00",
             ]
+        );
+        assert_eq!(
+            left_out(&all).as_deref(),
+            Some("No job completed. Left out: 1 timed out, 1 out of memory")
         );
     }
 
     #[test]
     fn what_was_not_measured_is_no_reason_for_anything() {
-        let mut view = ended("quick", JobState::Completed, 0, Usage::default());
+        let mut view = ended("quick", End::Completed, 0, Usage::default());
         let request = std::sync::Arc::make_mut(&mut view.job.request);
         request.time_limit_secs = None;
         let all = of(&[view]);
@@ -436,7 +575,7 @@ mod tests {
         let (_, rows) = cells(&all, &ctx());
         assert_eq!(rows[0], ["quick", "1", "0", "0.00", "-", "8", "8G", "-", "0.00", "0.00"]);
         let gpu = GpuUsage { readings: 4, busy_sum: 200, ..GpuUsage::default() };
-        let all = of(&[ended("cards", JobState::Completed, 60, Usage { gpu, ..Usage::default() })]);
+        let all = of(&[ended("cards", End::Completed, 60, Usage { gpu, ..Usage::default() })]);
         assert!(table(&all, &ctx()).contains("| 50% |"), "{}", table(&all, &ctx()));
     }
 
@@ -444,8 +583,7 @@ mod tests {
     fn who_had_more_gpus_than_it_used_is_told() {
         let of_gpus = |gpus: u32, secs, busy_sum| {
             let gpu = GpuUsage { readings: 4, busy_sum, ..GpuUsage::default() };
-            let mut view =
-                ended("cards", JobState::Completed, secs, Usage { gpu, ..Usage::default() });
+            let mut view = ended("cards", End::Completed, secs, Usage { gpu, ..Usage::default() });
             view.job.tres.gpus = gpus;
             let tres = Tres { gpus, ..view.tres };
             view.job.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());
@@ -462,13 +600,16 @@ mod tests {
     proptest! {
         #[test]
         fn advice_saves_something_and_leaves_room(had in 1..1u64 << 20, used_kb in 1..1u64 << 30, secs in 0..1u64 << 20) {
-            let of = Use { mem_had_mb: had, mem_used_kb: used_kb, ..Use::default() };
+            let completed = Most { mem_had_mb: had, mem_used_kb: used_kb, ..Most::default() };
+            let of = Use { completed, ..Use::default() };
             if let Some(advice) = of.memory() {
                 let ask: u64 = advice.option.trim_start_matches("--mem=").trim_end_matches('M').parse().unwrap();
                 let had_enough = used_kb / 1024 <= had;
                 prop_assert!((ask < had) == had_enough && ask * 1024 >= used_kb, "{advice:?}");
             }
-            let of = Use { limit_secs: Some(1 << 21), longest_us: u128::from(secs) * 1_000_000, ..Use::default() };
+            let longest_us = u128::from(secs) * 1_000_000;
+            let completed = Most { limit_secs: Some(1 << 21), longest_us, ..Most::default() };
+            let of = Use { completed, ..Use::default() };
             let ask = rounded_secs(secs * 3 / 2);
             prop_assert!(ask >= secs);
             prop_assert_eq!(of.time().is_some(), secs > 0 && ask <= 1 << 20);

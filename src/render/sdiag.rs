@@ -1,7 +1,8 @@
 //! sdiag: Slurm's sections with what they mean here, then slotd's own.
 //!
-//! A "server thread" is a connected client, an "agent" looks after one job, the "DBD agent queue" are commits on their way
-//! to the database. A backfill cycle is a scheduling round that looked past a job that has to wait.
+//! A "server thread" is a connected client, an "agent" looks after one job, the "DBD agent queue"
+//! are commits on their way to the database. A backfill cycle is a scheduling round that looked
+//! past a job that has to wait.
 
 use crate::model::diagnostics::{Diagnostics, Tally, mean};
 use crate::model::{StoreTrouble, Timestamp};
@@ -169,6 +170,8 @@ pub mod tests {
             daemon_start: at(3600),
             since: at(120),
             connections: 1,
+            hung: Vec::new(),
+            in_memory: 6,
             runners: 3,
             commits_in_flight: 1,
             jobs: JobCounts { submitted: 12, started: 9, completed: 4, cancelled: 2, failed: 1 },

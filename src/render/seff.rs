@@ -1,17 +1,19 @@
-//! seff: what a job used of what it had, in the layout of the script of that name that comes with Slurm.
+//! seff: what a job used of what it had, in the layout of the script of that name that comes with
+//! Slurm.
 
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobState};
-use crate::render::{Ctx, job, time};
+use crate::model::{ArrayRole, End, JobState, Reason};
+use crate::render::{Ctx, cause, job, time};
 use std::fmt::Write as _;
 
-/// What a job used, as far as the daemon's records tell: the time of all its steps and the peak of the largest, or its
-/// own figures where it had no step.
+/// What a job used, as far as the daemon's records tell: the time of all its steps and the peak of
+/// the largest, or its own figures where it had no step.
 pub fn recorded_usage(job: &JobView) -> Usage {
-    match job.steps.is_empty() {
-        true => job.run.usage,
-        false => job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
+    if job.steps.is_empty() {
+        job.run.usage
+    } else {
+        job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage))
     }
 }
 
@@ -80,6 +82,45 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
     Ok(())
 }
 
+/// What a terminal shows besides, a line each: the likely cause of a failure, and how far the
+/// figures can be trusted.
+pub fn notes(view: &JobView, usage: &Usage, memory_is_enforced: bool) -> String {
+    let sampled = (usage.max_rss_kb > 0).then(|| format!("{SAMPLED}."));
+    let excess = excess(view, usage).filter(|_| !memory_is_enforced);
+    let notes = [cause_of_failure(view), excess, sampled];
+    notes.iter().flatten().map(|note| format!("NOTE: {note}\n")).collect()
+}
+
+/// How `MaxRSS` comes about.
+pub const SAMPLED: &str =
+    "Memory is sampled: a short peak of several processes together may be missing";
+
+/// The likely cause of a failure of the job itself.
+pub fn cause_of_failure(view: &JobView) -> Option<String> {
+    let by_itself = matches!(view.run.reason, Reason::NonZeroExitCode | Reason::RaisedSignal);
+    let exit = Some(view.run.exit)
+        .filter(|_| view.run.state == JobState::Ended(End::Failed) && by_itself)?;
+    cause::sentence(exit, recorded_usage(view).host_ooms)
+}
+
+/// More memory than the job had, where nothing keeps it from that.
+pub fn excess(view: &JobView, usage: &Usage) -> Option<String> {
+    let had_kib = job::allocated_or_asked(view).mem_mb.saturating_mul(1024);
+    let is_more = had_kib > 0
+        && usage.max_rss_kb > had_kib
+        && view.run.state != JobState::Ended(End::OutOfMemory);
+    is_more.then(|| {
+        format!(
+            "It used {} of memory and had {}: memory is not enforced on this host; {ENFORCES}.",
+            size(usage.max_rss_kb),
+            size(had_kib)
+        )
+    })
+}
+
+/// What would change that memory is not enforced.
+pub const ENFORCES: &str = "the setting SLOTD_CGROUP_BASE=auto enforces it";
+
 /// `--debug`: the values that the shares are worked out from.
 pub fn debug(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
     let (array_job, task) = match &view.role {
@@ -140,7 +181,7 @@ mod tests {
 
     fn ended() -> JobView {
         let exit = ExitCode { status: 3, signal: 0 };
-        let job = job(12, "j").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 100, 40);
+        let job = job(12, "j").ended(End::Failed, Reason::NonZeroExitCode, exit, 100, 40);
         job.with(|j| {
             j.tres = TRES;
             j.run.alloc = Some(Allocation { tres: TRES, ..Allocation::default() }.into());
@@ -163,6 +204,31 @@ mod tests {
              Cores per node: 4\nCPU Utilized: 00:01:00\nCPU Efficiency: 25.00% of 00:04:00 core-walltime\n\
              Job Wall-clock time: 00:01:00\nMemory Utilized: 512.00 MB\nMemory Efficiency: 25.00% of 2.00 GB\n"
         );
+    }
+
+    #[test]
+    fn a_terminal_is_told_what_the_figures_do_not_say() {
+        let view = ended();
+        let usage = recorded_usage(&view);
+        let sampled =
+            "NOTE: Memory is sampled: a short peak of several processes together may be missing.\n";
+        assert_eq!(notes(&view, &usage, false), sampled, "exit code 3 and a quarter of the memory");
+        let more = Usage { max_rss_kb: 3 << 20, ..usage };
+        let told = notes(&view, &more, false);
+        let excess = "NOTE: It used 3.00 GB of memory and had 2.00 GB: memory is not enforced on this host; the setting \
+                      SLOTD_CGROUP_BASE=auto enforces it.\n";
+        assert_eq!(told, format!("{excess}{sampled}"));
+        assert_eq!(notes(&view, &more, true), sampled);
+        let mut killed = ended();
+        killed.run.exit = ExitCode::status(139);
+        killed.run.reason = Reason::NonZeroExitCode;
+        let told = notes(&killed, &Usage::default(), false);
+        assert!(
+            told.starts_with("NOTE: Exit code 139 is 128 + 11: ") && told.lines().count() == 1,
+            "{told}"
+        );
+        killed.run.state = JobState::Ended(End::Completed);
+        assert_eq!(notes(&killed, &Usage::default(), false), "");
     }
 
     #[test]
@@ -195,7 +261,7 @@ mod tests {
     #[test]
     fn a_job_that_took_no_time_has_used_nothing_of_it() {
         let exit = ExitCode::OK;
-        let view = job(1, "j").ended(JobState::Cancelled, Reason::None, exit, 5, 5).build();
+        let view = job(1, "j").ended(End::Cancelled, Reason::None, exit, 5, 5).build();
         assert!(
             print(&view, &Usage::default(), &ctx())
                 .contains("CPU Efficiency: 0.00% of 00:00:00 core-walltime\n")
@@ -223,10 +289,8 @@ mod tests {
         for (id, usage) in
             [(StepId::Batch, used(1024, 1_000_000)), (StepId::Num(0), used(4096, 39_000_000))]
         {
-            view.steps.push(Step {
-                usage,
-                ..step(id, "s", JobState::Completed, ExitCode::OK, 0, Some(9))
-            });
+            view.steps
+                .push(Step { usage, ..step(id, "s", End::Completed, ExitCode::OK, 0, Some(9)) });
         }
         view.run.usage = used(1024, 1_000_000);
         let text = print(&view, &recorded_usage(&view), &ctx());

@@ -58,7 +58,8 @@ fn rows(one: &StepSeries) -> Vec<Row> {
     one.series.spans().iter().map(&mut row).collect()
 }
 
-/// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
+/// The lines of these steps. `parsable`: what stands between values, and whether it also stands
+/// after the last one.
 pub fn print(
     steps: &[StepSeries],
     header: bool,
@@ -75,8 +76,8 @@ pub fn print(
     layout.print(&steps.iter().flat_map(rows).collect::<Vec<_>>(), header, ctx)
 }
 
-/// The same for programs: times in milliseconds since 1970, memory and what was read and written in bytes, the use of all
-/// GPUs together in percent of one.
+/// The same for programs: times in milliseconds since 1970, memory and what was read and written in
+/// bytes, the use of all GPUs together in percent of one.
 pub fn json(steps: &[StepSeries]) -> Json {
     let span = |row: &Row| {
         let gpu = (row.span.gpu.ms > 0).then(|| {

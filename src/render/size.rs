@@ -94,7 +94,8 @@ fn convert(amount: u64, unit: usize, units: Units) -> String {
     }
 }
 
-/// Slurm divides while the amount is a multiple of half the next unit, so that one decimal place is enough.
+/// Slurm divides while the amount is a multiple of half the next unit, so that one decimal place is
+/// enough.
 fn exact(amount: u64, unit: usize) -> String {
     let (mut amount, mut unit) = (amount, unit);
     while amount >= 1024 && amount % 512 == 0 && unit + 1 < LETTERS.len() {

@@ -20,10 +20,11 @@ struct SortKey {
 }
 
 impl<T: Table> Sort<T> {
-    /// `P,t,-p`: letters of `-o`, each with `+` or `-` before it, with or without commas; or field names.
+    /// `P,t,-p`: letters of `-o`, each with `+` or `-` before it, with or without commas; or field
+    /// names.
     ///
     /// # Errors
-    /// Names the letter that is no column, or the word in which one stands twice: a name that is misspelled.
+    /// Names the word that is neither a name nor letters of columns.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys = Vec::new();
         for word in text.split(',').map(str::trim) {
@@ -100,7 +101,8 @@ impl<T: Table> Order<T> {
         self.numbers.push(number);
     }
 
-    /// The rows in their order, each by its place among those that came, from 0 on. Equal ones stay as they came.
+    /// The rows in their order, each by its place among those that came, from 0 on. Equal ones stay
+    /// as they came.
     pub fn places(&self) -> Vec<u32> {
         let keys = self.sort.keys.len();
         let row = |place: u32| {
@@ -133,10 +135,9 @@ fn push_codes<T: Table>(keys: &mut Vec<SortKey>, word: &str) -> Result<(), Forma
             c => {
                 // Slurm has columns without a header, and no order for them.
                 let field = by_code::<T>(c).filter(|field| !T::fields()[*field].header.is_empty());
-                let field = field.ok_or_else(|| FormatError {
-                    // What was written may have been meant as a name.
-                    word: word.trim_start_matches(['+', '-']).to_owned(),
-                    ..FormatError::unknown::<T>(Place::Sort, &c.to_string())
+                // What was written was meant as a name.
+                let field = field.ok_or_else(|| {
+                    FormatError::unknown::<T>(Place::Sort, word.trim_start_matches(['+', '-']))
                 })?;
                 keys.push(SortKey { field, descends });
                 descends = false;

@@ -1,8 +1,9 @@
 //! sprio: what the priority of pending jobs is made of.
 //!
-//! A job's priority is the number that it asked for (1 where it asked for none) less its nice value, and at least 1; a
-//! held job has 0. That number is Slurm's site factor; the other factors of Slurm are not weighed here, so that their
-//! columns are 0. Among equal priorities the order is that of submission, and arrays take turns.
+//! A job's priority is the number that it asked for (1 where it asked for none) less its nice
+//! value, and at least 1; a held job has 0. That number is Slurm's site factor; the other factors
+//! of Slurm are not weighed here, so that their columns are 0. Among equal priorities the order is
+//! that of submission, and arrays take turns.
 
 use crate::model::view::JobView;
 use crate::render::field::{Cut, Field, Table};
@@ -72,7 +73,8 @@ fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Val
     }
 }
 
-/// The number that a job asked for. It is not kept apart from what the priority came to where it asked for none.
+/// The number that a job asked for. It is not kept apart from what the priority came to where it
+/// asked for none.
 fn site(view: &JobView) -> Value {
     view.request.priority.unwrap_or(1).into()
 }

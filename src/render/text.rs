@@ -20,8 +20,9 @@ pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     }
 }
 
-/// A value as it may stand in a line: control characters in octal (`\\012`). What somebody may take for a line break would
-/// make two rows of one and is written so always; the others do something to a terminal, and are written so there.
+/// A value as it may stand in a line: control characters in octal (`\\012`). What somebody may take
+/// for a line break would make two rows of one and is written so always; the others do something to
+/// a terminal, and are written so there.
 pub fn printable(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
     let is_escaped = |c: char| {
         matches!(c, '\n'..='\r' | '\u{85}') || (is_terminal && c.is_control() && c != '\t')

@@ -1,6 +1,6 @@
 //! Durations and instants in the forms that Slurm's commands print.
 //!
-//! Reading times is the business of `spec`.
+//! Reading times is the business of `parse`.
 
 use crate::model::Timestamp;
 use crate::render::Ctx;
@@ -14,7 +14,8 @@ pub enum TimeFormat {
     /// `2026-11-20T23:14:49`, local time without a zone.
     #[default]
     Standard,
-    /// Short and relative to now: `23:14:49` today, `Tomorr 08:00`, `Mon 08:00`, `20 Nov 23:14`, `20 Nov 2027`.
+    /// Short and relative to now: `23:14:49` today, `Tomorr 08:00`, `Mon 08:00`, `20 Nov 23:14`,
+    /// `20 Nov 2027`.
     Relative,
     /// A strftime pattern.
     Custom(String),
@@ -43,7 +44,8 @@ fn strftime(pattern: &str, z: &Zoned) -> Option<String> {
 
 /// `2026-11-20T23:14:49` in local time, whatever `SLURM_TIME_FORMAT` says.
 pub fn iso(t: Timestamp, tz: &TimeZone) -> String {
-    // An instant outside the calendar (year 9999) can only come from a broken clock; it is shown as its number.
+    // An instant outside the calendar (year 9999) can only come from a broken clock; it is shown as
+    // its number.
     zoned(t, tz).and_then(|z| strftime(ISO, &z)).unwrap_or_else(|| t.as_secs().to_string())
 }
 
@@ -79,7 +81,8 @@ pub fn instant_or(t: Option<Timestamp>, otherwise: &str, ctx: &Ctx) -> String {
     t.map_or_else(|| otherwise.to_owned(), |t| instant(t, ctx))
 }
 
-/// The line above the tables of `squeue -l`, `-i` and `sinfo -l`: `Fri Nov 20 23:39:43 2026`, with its end.
+/// The line above the tables of `squeue -l`, `-i` and `sinfo -l`: `Fri Nov 20 23:39:43 2026`, with
+/// its end.
 pub fn date_line(ctx: &Ctx) -> String {
     date(ctx.now, &ctx.tz) + "\n"
 }
@@ -105,8 +108,8 @@ pub fn long(secs: u64) -> String {
     if d == 0 { format!("{h:02}:{m:02}:{s:02}") } else { format!("{d}-{h:02}:{m:02}:{s:02}") }
 }
 
-/// sacct's CPU times, from microseconds: `00:00.035` (minutes, seconds, thousandths) below an hour, else as [`long`].
-/// Without thousandths `00:00:35`.
+/// sacct's CPU times, from microseconds: `00:00.035` (minutes, seconds, thousandths) below an hour,
+/// else as [`long`]. Without thousandths `00:00:35`.
 pub fn cpu(us: u64) -> String {
     let (secs, millis) = (us / 1_000_000, us / 1000 % 1000);
     if secs >= 3600 || millis == 0 {

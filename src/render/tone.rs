@@ -1,6 +1,6 @@
 //! Colours of states, where a terminal shows colours.
 
-use crate::model::JobState;
+use crate::model::{JobState, Outcome};
 use std::fmt::Write as _;
 
 /// What a reader has to make of a state.
@@ -21,16 +21,18 @@ pub enum Tone {
 impl Tone {
     pub fn of_job(state: JobState) -> Tone {
         match state {
-            JobState::Running | JobState::Completed => Tone::Good,
+            JobState::Running => Tone::Good,
             JobState::Pending | JobState::Suspended | JobState::Completing => Tone::Waiting,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => {
-                Tone::Bad
-            }
-            JobState::Cancelled => Tone::Withdrawn,
+            JobState::Ended(end) => match end.outcome() {
+                Outcome::Success => Tone::Good,
+                Outcome::Failure => Tone::Bad,
+                Outcome::Cancelled => Tone::Withdrawn,
+            },
         }
     }
 
-    /// Of a cell with a job's state: its name or its code, after which more may follow (`CANCELLED by 1000`).
+    /// Of a cell with a job's state: its name or its code, after which more may follow
+    /// (`CANCELLED by 1000`).
     pub fn of_job_cell(cell: &str) -> Tone {
         let word = cell.split(' ').next().unwrap_or_default();
         let state =
@@ -38,7 +40,8 @@ impl Tone {
         state.map_or(Tone::Plain, Tone::of_job)
     }
 
-    /// Of a cell with the state of a node, as sinfo writes it, or of a partition: what takes no jobs went wrong.
+    /// Of a cell with the state of a node, as sinfo writes it, or of a partition: what takes no
+    /// jobs went wrong.
     pub fn of_node_cell(cell: &str) -> Tone {
         match cell {
             "idle" | "mixed" | "mix" => Tone::Good,

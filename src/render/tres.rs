@@ -3,8 +3,8 @@
 use crate::model::Tres;
 use crate::render::size::{Units, mib};
 
-/// In Slurm's order of TRES numbers, as scontrol and squeue print it. Billing is the number of CPUs, as where Slurm
-/// has no weights.
+/// In Slurm's order of TRES numbers, as scontrol and squeue print it. Billing is the number of
+/// CPUs, as where Slurm has no weights.
 pub fn scontrol(t: &Tres, units: Units) -> String {
     let mut text = format!("cpu={},mem={},node=1,billing={}", t.cpus, mib(t.mem_mb, units), t.cpus);
     push_gpus(&mut text, t, units);
@@ -27,7 +27,8 @@ pub fn sacct_step(t: &Tres, units: Units) -> String {
     text
 }
 
-/// The whole host or what is taken of it (`CfgTRES`, `AllocTRES` of a node), without the node. Empty for nothing.
+/// The whole host or what is taken of it (`CfgTRES`, `AllocTRES` of a node), without the node.
+/// Empty for nothing.
 pub fn node(t: &Tres, billing: bool, units: Units) -> String {
     if *t == Tres::ZERO {
         return String::new();
@@ -40,7 +41,8 @@ pub fn node(t: &Tres, billing: bool, units: Units) -> String {
     text
 }
 
-/// GPUs and parts of them as `--gres` spells them: `gpu:2`, `gpumem:10G`, `shard:2`. `None` where there are none.
+/// GPUs and parts of them as `--gres` spells them: `gpu:2`, `gpumem:10G`, `shard:2`. `None` where
+/// there are none.
 pub fn gres(t: &Tres, units: Units) -> Option<String> {
     let parts = [
         (t.gpus > 0).then(|| format!("gpu:{}", t.gpus)),

@@ -1,4 +1,5 @@
-//! What a column says of a row: a value with its type, which is printed and by which rows are sorted.
+//! What a column says of a row: a value with its type, which is printed and by which rows are
+//! sorted.
 
 use crate::model::Timestamp;
 use crate::render::{Ctx, size, time};

@@ -3,7 +3,7 @@
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, ExitCode, JobState, Reason, Step, Tres};
+use crate::model::{ArrayRole, End, ExitCode, JobState, Reason, Step, Tres};
 use crate::render::size::{Units, kib};
 use crate::render::text::printable;
 use crate::render::{Ctx, job, seff, time};
@@ -17,6 +17,8 @@ pub struct Names<'a> {
     /// The kernel's word for a signal.
     pub signal: &'a dyn Fn(i32) -> String,
     pub user: &'a dyn Fn(u32) -> String,
+    /// Whether jobs are held to the memory that they have.
+    pub memory_is_enforced: &'a dyn Fn() -> bool,
 }
 
 /// The last lines of a file.
@@ -73,25 +75,21 @@ pub fn json(view: &JobView, tail: Option<&Tail>, ctx: &Ctx, names: &Names<'_>) -
 
 /// What is to be said of a job, the first about its state.
 fn sentences(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Vec<String> {
-    match view.run.state {
+    let mut told = match view.run.state {
         JobState::Pending => pending(view, ctx),
         JobState::Running | JobState::Suspended | JobState::Completing => running(view, ctx),
-        JobState::Completed
-        | JobState::Failed
-        | JobState::Cancelled
-        | JobState::Timeout
-        | JobState::OutOfMemory
-        | JobState::NodeFail => ended(view, ctx, names),
-    }
+        JobState::Ended(_) => ended(view, ctx, names),
+    };
+    told.extend(view.run.rerun_in_words().map(|words| format!("The first {words}.")));
+    let too_much =
+        seff::excess(view, &seff::recorded_usage(view)).filter(|_| !(names.memory_is_enforced)());
+    told.extend(too_much);
+    told
 }
 
 /// `Job 12_3 (fit)`
 fn subject(view: &JobView) -> String {
-    let label = match &view.role {
-        ArrayRole::None | ArrayRole::Task { .. } => view.label(),
-        ArrayRole::Rest { tasks, .. } => format!("{}_[{tasks}]", view.id),
-        ArrayRole::Part { array_job, tasks } => format!("{array_job}_[{tasks}]"),
-    };
+    let label = view.full_label();
     let name = printable((&*view.request.name).into(), true);
     format!("Job {label} ({name})")
 }
@@ -155,6 +153,7 @@ fn ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Vec<String> {
         None => format!("{} is {state}. It ended at {end}, and never ran.", subject(view)),
     }];
     told.extend(why_ended(view, ctx, names));
+    told.extend(seff::cause_of_failure(view));
     told.extend(view.run.system_comment.iter().map(|comment| format!("slotd says: {comment}.")));
     let failed = |step: &&Step| Some(step.id) != view.own_step_id() && !step.exit.is_success();
     let all = view.steps.iter().filter(failed).count();
@@ -176,14 +175,14 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
         JobKind::Allocation => "The command that held it",
     };
     Some(match (run.state, run.reason) {
-        (JobState::Completed, _) => return None,
-        (JobState::Timeout, _) => {
+        (JobState::Ended(End::Completed), _) => return None,
+        (JobState::Ended(End::Timeout), _) => {
             format!(
                 "It reached its time limit of {}.",
                 time::short_limit(view.request.time_limit_secs)
             )
         }
-        (JobState::OutOfMemory, _) => {
+        (JobState::Ended(End::OutOfMemory), _) => {
             let Usage { max_rss_kb, .. } = seff::recorded_usage(view);
             let used = (max_rss_kb > 0)
                 .then(|| format!("; it was seen with {}", kib(max_rss_kb, Units::Exact)));
@@ -193,7 +192,7 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
                 used.unwrap_or_default()
             )
         }
-        (JobState::NodeFail, _) => "The machine went down while it ran.".to_owned(),
+        (JobState::Ended(End::NodeFail), _) => "The machine went down while it ran.".to_owned(),
         (_, Reason::DeadLine) => {
             let deadline = time::instant_or(view.request.deadline, "its deadline", ctx);
             format!("It could not end by {deadline} (--deadline).")
@@ -204,14 +203,18 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
             "The process that watched it died: how it would have ended is not known.".to_owned()
         }
         (_, Reason::JobLaunchFailure) => "It could not be launched.".to_owned(),
-        (JobState::Cancelled, Reason::Resources) => {
+        (JobState::Ended(End::Cancelled), Reason::Resources) => {
             "It was to start at once (--immediate), and there was no room.".to_owned()
         }
-        (JobState::Cancelled, _) => match run.cancelled_by {
+        (JobState::Ended(End::Cancelled), _) => match run.cancelled_by {
             Some(uid) => format!("User {} cancelled it.", (names.user)(uid)),
             None => format!("It was cancelled: {}.", run.reason),
         },
-        _ => format!("{what} {}.", how_it_ended(run.exit, names)),
+        (JobState::Ended(End::Failed), _)
+        | (JobState::Pending | JobState::Running, _)
+        | (JobState::Suspended | JobState::Completing, _) => {
+            format!("{what} {}.", how_it_ended(run.exit, names))
+        }
     })
 }
 

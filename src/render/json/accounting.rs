@@ -6,7 +6,7 @@ use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, minutes, text_of};
 use crate::render::json::parts::{Form, Parts, Shape};
-use crate::render::{Ctx, job as facts, job_texts, seff};
+use crate::render::{Ctx, job as facts, job_facts, seff};
 use serde_json::{Value, json};
 
 const PLUGIN: &str = "openapi/dbv0.0.38";
@@ -49,7 +49,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         },
         "steps": j.steps.iter().map(|s| step(j, s, ctx)).collect::<Vec<_>>(),
     });
-    job_texts::put_accounting(j, &mut record);
+    job_facts::put_accounting(j, &mut record);
     record
 }
 
@@ -75,7 +75,8 @@ fn array(j: &JobView, ctx: &Ctx) -> Value {
     json!({ "job_id": array_job, "limits": { "max": running }, "task": waiting, "task_id": task_id })
 }
 
-/// `SUCCESS`, `ERROR` with the return code, `SIGNALED` with the signal, or `PENDING` while there is no end.
+/// `SUCCESS`, `ERROR` with the return code, `SIGNALED` with the signal, or `PENDING` while there is
+/// no end.
 fn exit_code(exit: ExitCode, state: JobState) -> Value {
     if !state.is_terminal() {
         return json!({ "status": "PENDING", "return_code": 0 });
@@ -137,7 +138,8 @@ fn tres(t: &Tres, billing: bool) -> Value {
     Value::Array(list)
 }
 
-/// The document with steps: `scontrol show step --json`. A step has the shape that it has among the steps of a job.
+/// The document with steps: `scontrol show step --json`. A step has the shape that it has among the
+/// steps of a job.
 pub fn steps(steps: &[(&JobView, &Step)], ctx: &Ctx) -> Value {
     document("openapi/v0.0.38", "steps", steps.iter().map(|(job, s)| step(job, s, ctx)).collect())
 }
@@ -170,7 +172,8 @@ struct Used {
     amount: Spread,
 }
 
-/// What the step used, where Slurm has it. CPU time is in milliseconds, memory and transfers in bytes, as in Slurm.
+/// What the step used, where Slurm has it. CPU time is in milliseconds, memory and transfers in
+/// bytes, as in Slurm.
 fn used(s: &Step, node: &str) -> Value {
     let u = &s.usage;
     let cpu_ms = u.user_us.saturating_add(u.system_us) / 1000;
@@ -229,6 +232,7 @@ fn shares(s: &Step, node: &str, used: &[Used]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::End;
     use crate::model::{Reason, StepId};
     use crate::render::fixture::{NOW, ctx, job as build, step as build_step};
 
@@ -239,15 +243,8 @@ mod tests {
     #[test]
     fn a_failed_job_has_nested_state_exit_code_time_and_tres() {
         let j = one(build(178, "bad")
-            .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(5), 4, 2)
-            .step(build_step(
-                StepId::Batch,
-                "batch",
-                JobState::Failed,
-                ExitCode::status(5),
-                4,
-                Some(2),
-            ))
+            .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::status(5), 4, 2)
+            .step(build_step(StepId::Batch, "batch", End::Failed, ExitCode::status(5), 4, Some(2)))
             .build());
         assert_eq!(j["job_id"], 178);
         assert_eq!(j["state"], json!({ "current": "FAILED", "reason": "NonZeroExitCode" }));
@@ -269,7 +266,7 @@ mod tests {
     #[test]
     fn signals_and_pending_jobs() {
         let killed = one(build(1, "k")
-            .ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 4, 2)
+            .ended(End::Failed, Reason::RaisedSignal, ExitCode::signal(9), 4, 2)
             .build());
         assert_eq!(killed["exit_code"]["status"], "SIGNALED");
         assert_eq!(killed["exit_code"]["signal"], json!({ "signal_id": 9, "name": "KILL" }));
@@ -298,7 +295,7 @@ mod tests {
 
     #[test]
     fn use_of_a_step_is_in_milliseconds_and_bytes() {
-        let mut s = build_step(StepId::Num(0), "x", JobState::Completed, ExitCode::OK, 4, Some(2));
+        let mut s = build_step(StepId::Num(0), "x", End::Completed, ExitCode::OK, 4, Some(2));
         s.ntasks = 2;
         s.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 1000, ..Usage::default() };
         let j = one(build(1, "x").running(4).step(s).build());
@@ -317,7 +314,7 @@ mod tests {
 
     #[test]
     fn use_of_the_tasks_has_slurms_numbers_for_its_resources() {
-        let mut s = build_step(StepId::Num(0), "x", JobState::Completed, ExitCode::OK, 4, Some(2));
+        let mut s = build_step(StepId::Num(0), "x", End::Completed, ExitCode::OK, 4, Some(2));
         s.ntasks = 2;
         s.usage.tasks.vm_kb = Spread { max: 3, task: 1, total: 4 };
         s.usage.tasks.written = Spread { max: 10, task: 1, total: 12 };

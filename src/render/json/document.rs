@@ -55,8 +55,8 @@ pub fn text(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-/// Writes a value as the text of a document has it that many levels deep, but for the indentation of its first line and the
-/// line break at its end.
+/// Writes a value as the text of a document has it that many levels deep, but for the indentation
+/// of its first line and the line break at its end.
 pub(super) fn write_nested(out: &mut Vec<u8>, value: &impl Serialize, depth: usize) {
     let mut format = PrettyFormatter::new();
     for _ in 0..depth {

@@ -1,12 +1,14 @@
-//! `--json` and `--yaml`: the same records as data, in the shape of Slurm's own (OpenAPI v0.0.38, Slurm 22.05).
+//! `--json` and `--yaml`: the same records as data, in the shape of Slurm's own (OpenAPI v0.0.38,
+//! Slurm 22.05).
 //!
-//! Every document has `meta` (versions), `errors` (empty: what fails, fails before a document is begun) and one list:
-//! `jobs` (squeue, scontrol show job; another shape for sacct), `nodes` (sinfo, scontrol show node) or `partitions`,
-//! `steps` (scontrol show step; each as among the steps of sacct's jobs); those of sdiag and scontrol show config have the
-//! objects `statistics` and `config` instead.
-//! Times are seconds since 1970, 0 for "none"; time limits are minutes, `null` for none; memory is in MB.
-//! `--json=v0.0.40` asks for the shape of newer Slurm (`newer`), which is made of this one.
-//! Where Slurm 22.05 is known to print nonsense (`exit_code` of a failed job in sacct), the truth is printed.
+//! Every document has `meta` (versions), `errors` (empty: what fails, fails before a document is
+//! begun) and one list: `jobs` (squeue, scontrol show job; another shape for sacct), `nodes`
+//! (sinfo, scontrol show node) or `partitions`, `steps` (scontrol show step; each as among the
+//! steps of sacct's jobs); those of sdiag and scontrol show config have the objects `statistics`
+//! and `config` instead. Times are seconds since 1970, 0 for "none"; time limits are minutes,
+//! `null` for none; memory is in MB. `--json=v0.0.40` asks for the shape of newer Slurm (`newer`),
+//! which is made of this one. Where Slurm 22.05 is known to print nonsense (`exit_code` of a failed
+//! job in sacct), the truth is printed.
 
 mod accounting;
 mod diagnostics;

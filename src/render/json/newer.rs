@@ -1,5 +1,6 @@
-//! The shape of newer Slurm (data_parser v0.0.40, Slurm 23.11), made of the older one: a number that may be missing or
-//! unlimited is an object with `set`, `infinite` and `number`, and states are lists.
+//! The shape of newer Slurm (data_parser v0.0.40, Slurm 23.11), made of the older one: a number
+//! that may be missing or unlimited is an object with `set`, `infinite` and `number`, and states
+//! are lists.
 //!
 //! Jobs and nodes have it; other records are the same in both.
 
@@ -183,7 +184,7 @@ fn exit_code(code: i64, signal: i64, name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExitCode, JobState, Reason};
+    use crate::model::{End, ExitCode, Reason};
     use crate::render::fixture::{NOW, ctx, job, node};
     use crate::render::json::{accounting_records, jobs, nodes};
 
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn ends_and_states_have_their_newer_shape_in_the_accounting_too() {
         let killed = job(1, "f")
-            .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::signal(9), 3, 2)
+            .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::signal(9), 3, 2)
             .build();
         let all: Vec<Value> =
             accounting_records(&[killed], &ctx()).into_iter().map(record).collect();

@@ -8,14 +8,14 @@ use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
 use crate::render::json::parts::{Form, Parts, Shape};
 use crate::render::json::record::{Members, Record, Sorter, members};
-use crate::render::{Ctx, job as facts, job_texts, tres};
+use crate::render::{Ctx, job as facts, job_facts, tres};
 use serde_json::{Value, json};
 
 const PLUGIN: &str = "openapi/v0.0.38";
 
 /// The document with these jobs.
 pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
-    document(PLUGIN, "jobs", jobs_records(jobs, ctx).map(Value::from).collect())
+    document(PLUGIN, "jobs", jobs_records(jobs, Shape::Slurm22, ctx).map(Value::from).collect())
 }
 
 /// The document, of jobs that come some at a time.
@@ -24,9 +24,9 @@ pub fn jobs_parts(form: (Form, Shape)) -> Parts {
 }
 
 /// The records of a document.
-pub fn jobs_records(jobs: &[JobView], ctx: &Ctx) -> impl Iterator<Item = Record> {
+pub fn jobs_records(jobs: &[JobView], shape: Shape, ctx: &Ctx) -> impl Iterator<Item = Record> {
     let mut sorter = Sorter::default();
-    jobs.iter().map(move |j| sorter.record(job(j, ctx)))
+    jobs.iter().map(move |j| sorter.record(job(j, shape, ctx)))
 }
 
 /// Slurm's raw wait status.
@@ -34,8 +34,15 @@ fn wait_status(exit: ExitCode) -> Value {
     (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
 }
 
-fn job(j: &JobView, ctx: &Ctx) -> [Members; 6] {
-    [identity(j, ctx), job_texts::queue(j), request(j, ctx), life(j, ctx), place(j, ctx), absent()]
+fn job(j: &JobView, shape: Shape, ctx: &Ctx) -> [Members; 6] {
+    [
+        identity(j, ctx),
+        job_facts::queue(j),
+        request(j, shape, ctx),
+        life(j, ctx),
+        place(j, ctx),
+        absent(),
+    ]
 }
 
 fn identity(j: &JobView, ctx: &Ctx) -> Members {
@@ -59,11 +66,13 @@ fn identity(j: &JobView, ctx: &Ctx) -> Members {
     }
 }
 
-fn request(j: &JobView, ctx: &Ctx) -> Members {
+fn request(j: &JobView, shape: Shape, ctx: &Ctx) -> Members {
     let q = &j.request;
+    // Slurm 22.05 has null here whatever was asked for, and its clients no type for a number.
+    let cpus_per_task = q.cpus_per_task.filter(|_| shape == Shape::Slurm23);
     let (per_cpu, per_node) = match q.mem {
         MemRequest::PerCpu(mb) => (mb.into(), Value::Null),
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
+        MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
             (Value::Null, j.tres.mem_mb.into())
         }
     };
@@ -75,10 +84,11 @@ fn request(j: &JobView, ctx: &Ctx) -> Members {
     members! {
         "batch_flag": facts::is_batch(j), "command": facts::command(j).unwrap_or_default(),
         "current_working_directory": q.work_dir, "standard_error": j.std_err, "standard_input": j.std_in,
-        "standard_output": j.std_out, "tasks": q.task_count(), "cpus_per_task": q.cpus_per_task,
+        "standard_output": j.std_out, "tasks": q.task_count(), "cpus_per_task": cpus_per_task,
         "tasks_per_node": q.ntasks_per_node.unwrap_or(0), "cpus": facts::allocated_or_asked(j).cpus, "node_count": 1,
         "minimum_cpus_per_node": facts::min_cpus(j), "memory_per_cpu": per_cpu, "memory_per_node": per_node,
-        "shared": shared, "features": text_of(q.constraint.as_ref()), "required_nodes": q.nodelist.to_string(),
+        "shared": shared, "features": text_of(q.constraint.as_ref()),
+        "contiguous": q.contiguous, "required_nodes": q.nodelist.to_string(),
         "excluded_nodes": q.exclude.to_string(), "tres_req_str": tres::scontrol(&j.tres, ctx.units),
         "tres_per_job": or_empty(facts::tres_per_job(j).as_deref()),
         "tres_per_node": or_empty(facts::tres_per_node(j).as_deref()),
@@ -131,13 +141,13 @@ fn place(j: &JobView, ctx: &Ctx) -> Members {
 /// Members that one host has no value for; they are there since programs look for them.
 fn absent() -> Members {
     members! {
-        "admin_comment": "", "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
-        "cluster_features": "", "container": "", "contiguous": false, "core_spec": Value::Null, "cores_per_socket": Value::Null,
+        "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
+        "cluster_features": "", "container": "", "core_spec": Value::Null, "cores_per_socket": Value::Null,
         "cpu_frequency_governor": Value::Null, "cpu_frequency_maximum": Value::Null, "cpu_frequency_minimum": Value::Null,
         "cpus_per_tres": "", "delay_boot": 0, "federation_origin": "", "federation_siblings_active": "",
         "federation_siblings_viable": "", "het_job_id": 0, "het_job_id_set": "", "het_job_offset": 0, "max_cpus": 0,
         "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0, "preempt_time": 0,
-        "prefer": "", "profile": Value::Null, "reboot": false, "resize_time": 0,
+        "profile": Value::Null, "reboot": false, "resize_time": 0,
         "show_flags": ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"], "sockets_per_board": 0, "sockets_per_node": Value::Null,
         "tasks_per_board": 0, "tasks_per_core": Value::Null, "tasks_per_socket": Value::Null, "thread_spec": Value::Null,
         "threads_per_core": Value::Null, "tres_bind": "", "tres_freq": "",
@@ -147,7 +157,7 @@ fn absent() -> Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobState, Reason};
+    use crate::model::{End, Reason};
     use crate::render::fixture::{NOW, ctx, job as build};
 
     fn one(j: JobView) -> Value {
@@ -236,7 +246,7 @@ mod tests {
     #[test]
     fn exit_codes_are_wait_statuses_and_an_unlimited_time_is_null() {
         let failed = |exit| {
-            one(build(1, "f").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 3, 2).build())
+            one(build(1, "f").ended(End::Failed, Reason::NonZeroExitCode, exit, 3, 2).build())
         };
         assert_eq!(failed(ExitCode::status(3))["exit_code"], 768);
         assert_eq!(failed(ExitCode::signal(9))["exit_code"], 9);

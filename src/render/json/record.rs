@@ -1,5 +1,5 @@
-//! Objects of which there may be a hundred thousand in a document: the names of their members are known here, and none of
-//! them is copied.
+//! Objects of which there may be a hundred thousand in a document: the names of their members are
+//! known here, and none of them is copied.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -20,8 +20,8 @@ pub(super) use members;
 #[derive(Debug)]
 pub struct Record(Members);
 
-/// Puts members in their order. Records of one kind mostly have the same names: how the last ones were sorted holds for the
-/// next.
+/// Puts members in their order. Records of one kind mostly have the same names: how the last ones
+/// were sorted holds for the next.
 #[derive(Debug, Default)]
 pub struct Sorter {
     names: Vec<&'static str>,

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The document in block style; texts are always in double quotes, with JSON's escapes, which are YAML's too.
+/// The document in block style; texts are always in double quotes, with JSON's escapes, which are
+/// YAML's too.
 pub fn yaml(value: &Value) -> String {
     let mut out = "%YAML 1.1\n---\n".to_owned();
     block(&mut out, value, 0);
@@ -57,8 +58,9 @@ fn after(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// As in JSON, but for the characters of a text that JSON takes as they are and YAML does not: DEL, the controls above
-/// it (NEL among them, which YAML would read as a line break), the other breaks and the byte order mark.
+/// As in JSON, but for the characters of a text that JSON takes as they are and YAML does not: DEL,
+/// the controls above it (NEL among them, which YAML would read as a line break), the other breaks
+/// and the byte order mark.
 fn scalar(value: &Value) -> String {
     let json = value.to_string();
     let is_strange = |c: char| {

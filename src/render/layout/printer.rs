@@ -9,8 +9,9 @@ use std::borrow::Cow;
 
 /// A listing whose rows come some at a time.
 ///
-/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and printed at the end. So are
-/// lines whose order is known at the end. All others are printed as they come.
+/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and
+/// printed at the end. So are lines whose order is known at the end. All others are printed as they
+/// come.
 #[derive(Debug, Clone)]
 pub struct Printer<T: Table> {
     layout: Layout<T>,
@@ -20,7 +21,8 @@ pub struct Printer<T: Table> {
     last: String,
     /// Nothing is printed before the end.
     keeps: bool,
-    /// Of what is kept: the text of all cells of a table with bars, or of all lines, and where each of these ends.
+    /// Of what is kept: the text of all cells of a table with bars, or of all lines, and where each
+    /// of these ends.
     text: String,
     ends: Vec<usize>,
     /// Of a table with bars: of each column.
@@ -147,8 +149,8 @@ impl<T: Table> Printer<T> {
         }
     }
 
-    /// Takes width from the widest of the columns whose texts may be cut, until the table fits the terminal or none of them
-    /// has more than [`NARROWEST`]; then from the last columns.
+    /// Takes width from the widest of the columns whose texts may be cut, until the table fits the
+    /// terminal or none of them has more than [`NARROWEST`]; then from the last columns.
     fn shrink_to(&mut self, columns: usize) {
         let between = BAR.len() * self.widths.len().saturating_sub(1);
         let mut excess = (self.widths.iter().sum::<usize>() + between).saturating_sub(columns);

@@ -1,12 +1,12 @@
-//! Every field of sacct and sstat: those that `sacct --helpformat` of Slurm 22.05 lists, later ones that have a meaning
-//! here, slotd's own, and the letters for formats with `%`.
+//! Every field of sacct and sstat: those that `sacct --helpformat` of Slurm 22.05 lists, later ones
+//! that have a meaning here, slotd's own, and the letters for formats with `%`.
 
 use crate::model::tres::{GpuUsage, Spread, TaskUsage, Usage};
 use crate::model::view::JobView;
-use crate::model::{Step, StepId, Timestamp};
+use crate::model::{Step, StepId, Timestamp, Tres};
 use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Place, Table};
-use crate::render::job_texts::{TextOf, sacct_fields};
+use crate::render::job_facts::{FactOf, sacct_fields};
 use crate::render::tone::Tone;
 use crate::render::value::Value;
 use crate::render::{Ctx, job, seff, size, time, tres};
@@ -35,8 +35,8 @@ impl Table for Sacct {
         &ALL
     }
 
-    fn text(row: &Row<'_>, text: TextOf) -> Value {
-        of_job(row, |job| text(job).unwrap_or_default().to_owned())
+    fn fact(row: &Row<'_>, fact: FactOf) -> Value {
+        of_job(row, |job| fact(job).unwrap_or(Value::NONE))
     }
 
     fn unknown(place: Place, word: &str) -> String {
@@ -61,7 +61,8 @@ const fn number(width: i32, name: &'static [&'static str; 1], get: Get) -> F {
     text(width, name, get).cut(Cut::Header)
 }
 
-/// A letter whose value is not that of the field of its name: it is the job's on the lines of the steps too.
+/// A letter whose value is not that of the field of its name: it is the job's on the lines of the
+/// steps too.
 const fn of_each(code: &'static str, header: &'static str, get: Get) -> F {
     F::new(&[], header, get).code(code)
 }
@@ -138,8 +139,8 @@ fn cpus(row: &Row<'_>) -> u32 {
     }
 }
 
-/// What the step used, or the job with all its steps. The record of the job itself is that of its script, which is
-/// among the steps as soon as it has started.
+/// What the step used, or the job with all its steps. The record of the job itself is that of its
+/// script, which is among the steps as soon as it has started.
 fn usage(row: &Row<'_>) -> Usage {
     match row.step {
         Some(step) => step.usage,
@@ -203,7 +204,8 @@ impl Of {
     }
 }
 
-/// `cpu=00:00:01,energy=0,fs/disk=11087,mem=1624K,pages=0,vmem=2920K`: what a task used, or all together.
+/// `cpu=00:00:01,energy=0,fs/disk=11087,mem=1624K,pages=0,vmem=2920K`: what a task used, or all
+/// together.
 fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> Value {
     measured(row, |step, kb| {
         let by = if matches!(of, Of::Mean) { tasks(step) } else { 1 };
@@ -221,7 +223,8 @@ fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> Value {
     })
 }
 
-/// `,gres/gpumem=8G,gres/gpuutil=93`: of the GPUs together, in percent of one. Nothing where it was not read.
+/// `,gres/gpumem=8G,gres/gpuutil=93`: of the GPUs together, in percent of one. Nothing where it was
+/// not read.
 fn gpus_in(used: &GpuUsage, of: &Of, ctx: &Ctx) -> String {
     if used.readings == 0 {
         return String::new();
@@ -285,7 +288,15 @@ fn waited_cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
 /// What is held, else nothing.
 fn held(row: &Row<'_>, ctx: &Ctx) -> Value {
     match row.step {
-        Some(step) => tres::sacct_step(&step.alloc.tres, ctx.units).into(),
+        // A step that asks for no GPUs has those of its job that are free, though it holds none of
+        // them.
+        Some(Step { alloc, .. }) => {
+            let seen = alloc.gpu_share.of(u32::try_from(alloc.gpu_ids.len()).unwrap_or(u32::MAX));
+            let has_own = alloc.gpu_share.gpus_in(&alloc.tres) > 0;
+            let gpus = if has_own { alloc.tres } else { seen };
+            let all = Tres { cpus: alloc.tres.cpus, mem_mb: alloc.tres.mem_mb, ..gpus };
+            tres::sacct_step(&all, ctx.units).into()
+        }
         None => {
             job::allocated(row.job).map_or(Value::NONE, |t| tres::sacct_job(&t, ctx.units).into())
         }
@@ -313,8 +324,8 @@ fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value {
     if is_batch { "0" } else { "Unknown" }.into()
 }
 
-/// The table with the texts that are kept with a job: each where its name stands in the alphabet, among the fields of
-/// its kind.
+/// The table with the texts that are kept with a job: each where its name stands in the alphabet,
+/// among the fields of its kind.
 fn with_texts(mut fields: Vec<F>) -> Vec<F> {
     let lower = |field: &F| field.names.first().map(|name| name.to_ascii_lowercase());
     for mut text in sacct_fields() {
@@ -328,9 +339,9 @@ fn with_texts(mut fields: Vec<F>) -> Vec<F> {
     fields
 }
 
-/// Slurm's fields in Slurm's order, but for those texts: where a name is abbreviated, the first that fits is meant.
+/// Slurm's fields in Slurm's order, but for those texts: where a name is abbreviated, the first
+/// that fits is meant.
 static FIELDS: &[F] = &[
-    text(20, &["AdminComment"], nothing),
     number(10, &["AllocCPUS"], |r, _| cpus(r).into()).code("C").brief(),
     number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into())
         .brief(),
@@ -479,7 +490,7 @@ static FIELDS: &[F] = &[
 mod tests {
     use super::*;
     use crate::model::tres::{Allocation, Tres};
-    use crate::model::{ExitCode, JobState, Reason};
+    use crate::model::{End, ExitCode, Reason};
     use crate::render::field::Need;
     use crate::render::fixture::{at, ctx, job, step};
 
@@ -507,7 +518,7 @@ mod tests {
             Some(Box::new(Allocation { tres, cpu_ids: vec![3, 4], ..Allocation::default() }))
         };
         let two = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO };
-        let batch = || step(StepId::Batch, "batch", JobState::Completed, ExitCode::OK, 9, Some(4));
+        let batch = || step(StepId::Batch, "batch", End::Completed, ExitCode::OK, 9, Some(4));
         let jobs = [
             job(1, "waits").limit(61).asks(|r| r.account = Some("lab".to_owned())).build(),
             job(2, "runs").running(7).with(|j| j.run.alloc = held(two)).step(batch()).build(),
@@ -516,10 +527,10 @@ mod tests {
                 .with(|j| (j.run.suspended_at, j.run.suspended_us) = (Some(at(3)), 5))
                 .build(),
             job(4, "failed")
-                .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 4)
+                .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 4)
                 .build(),
             job(5, "cancelled")
-                .ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 4)
+                .ended(End::Cancelled, Reason::None, ExitCode::OK, 9, 4)
                 .with(|j| (j.run.cancelled_by, j.run.derived_exit) = (Some(7), ExitCode::status(2)))
                 .step(batch())
                 .build(),

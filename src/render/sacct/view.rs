@@ -40,7 +40,8 @@ const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSi
     TRESUsageOutTot";
 
 impl View {
-    /// The columns where no format is asked for. But for the default, they are Slurm's in either columns.
+    /// The columns where no format is asked for. But for the default, they are Slurm's in either
+    /// columns.
     pub fn layout(self, columns: Columns) -> Layout {
         let text = match (self, columns) {
             // Constants that a test reads.
@@ -54,13 +55,14 @@ impl View {
     }
 }
 
-/// `-o/--format` and `SACCT_FORMAT`: field names, each with `%width` or `%-width` after it, `ALL`; or letters with text
-/// between (`%i|%T`).
+/// `-o/--format` and `SACCT_FORMAT`: field names, each with `%width` or `%-width` after it, `ALL`;
+/// or letters with text between (`%i|%T`).
 ///
 /// # Errors
 /// An unknown name or letter.
 pub fn parse(text: &str) -> Result<Layout, FormatError> {
-    // A name with a width has its `%` after letters and before digits; anything else is a format of letters.
+    // A name with a width has its `%` after letters and before digits; anything else is a format of
+    // letters.
     let is_names = text.split(',').all(|word| {
         let (name, size) = word.trim().split_once('%').unwrap_or((word.trim(), ""));
         name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -73,7 +75,8 @@ pub fn parse(text: &str) -> Result<Layout, FormatError> {
 /// Which lines a job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rows {
-    /// The job and its steps. The default table with bars leaves out the step of the batch script itself.
+    /// The job and its steps. The default table with bars leaves out the step of the batch script
+    /// itself.
     #[default]
     JobsAndSteps,
     /// `-X/--allocations`
@@ -146,6 +149,8 @@ impl<'a> Listing<'a> {
 
 fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_barred: bool) -> Vec<Row<'a>> {
     let (whole, steps) = asked_for(job, options.refs);
+    // `-X` shows the job of a step that is named.
+    let whole = whole || options.rows == Rows::Jobs;
     let wants = |step: &&Step| {
         let named = steps.contains(&step.id);
         match options.rows {
@@ -191,7 +196,7 @@ fn names(r: &JobRef, job: &JobView) -> bool {
 mod tests {
     use super::*;
     use crate::model::tres::{Spread, TaskUsage, Usage};
-    use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
+    use crate::model::{End, ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
     use crate::render::field::{Table, helpformat};
     use crate::render::fixture::{NOW, at, ctx, job, step};
     use crate::render::size::Units;
@@ -205,7 +210,7 @@ mod tests {
             s
         };
         let ok = ExitCode::OK;
-        let done = JobState::Completed;
+        let done = End::Completed;
         let mut named = two(step(StepId::Num(1), "named", done, ok, 9, Some(8)), 2);
         named.submit_line = "srun -J named -n2 sleep 0.2".to_owned();
         named.usage = Usage { max_rss_kb: 1624, user_us: 3000, ..Usage::default() };
@@ -230,51 +235,30 @@ mod tests {
                 .step(two(step(StepId::Num(0), "true", done, ok, 9, Some(9)), 2))
                 .step(named)
                 .step(two(
-                    step(StepId::Num(2), "sh", JobState::Failed, ExitCode::status(7), 9, Some(9)),
+                    step(StepId::Num(2), "sh", End::Failed, ExitCode::status(7), 9, Some(9)),
                     2,
                 ))
                 .build(),
             job(179, "sig")
-                .ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 8, 8)
-                .step(step(
-                    StepId::Batch,
-                    "batch",
-                    JobState::Cancelled,
-                    ExitCode::signal(9),
-                    8,
-                    Some(8),
-                ))
+                .ended(End::Failed, Reason::RaisedSignal, ExitCode::signal(9), 8, 8)
+                .step(step(StepId::Batch, "batch", End::Cancelled, ExitCode::signal(9), 8, Some(8)))
                 .build(),
             job(180, "canc")
-                .ended(JobState::Cancelled, Reason::CancelledByUser, ExitCode::signal(15), 8, 8)
+                .ended(End::Cancelled, Reason::CancelledByUser, ExitCode::signal(15), 8, 8)
                 .with(|j| j.run.cancelled_by = Some(1001))
-                .step(step(
-                    StepId::Batch,
-                    "batch",
-                    JobState::Failed,
-                    ExitCode::status(15),
-                    8,
-                    Some(8),
-                ))
+                .step(step(StepId::Batch, "batch", End::Failed, ExitCode::status(15), 8, Some(8)))
                 .build(),
             job(181, "heldcanc")
                 .with(|j| {
-                    j.run.state = JobState::Cancelled;
+                    j.run.state = JobState::Ended(End::Cancelled);
                     j.run.end = Some(at(8));
                     j.run.cancelled_by = Some(1001);
                 })
                 .build(),
             job(183, "arr")
                 .task(177, 2)
-                .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(1), 8, 8)
-                .step(step(
-                    StepId::Batch,
-                    "batch",
-                    JobState::Failed,
-                    ExitCode::status(1),
-                    8,
-                    Some(8),
-                ))
+                .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::status(1), 8, 8)
+                .step(step(StepId::Batch, "batch", End::Failed, ExitCode::status(1), 8, Some(8)))
                 .build(),
             job(185, "pend").reason(Reason::JobHeldUser).with(|j| j.run.eligible = None).build(),
         ]
@@ -531,16 +515,16 @@ mod tests {
 
     #[test]
     fn what_a_job_made_of_the_signal_that_ended_it_is_not_its_exit_code() {
-        let shown = |state, exit| {
-            let job = job(1, "x").ended(state, Reason::None, exit, 4, 2).build();
+        let shown = |end, exit| {
+            let job = job(1, "x").ended(end, Reason::None, exit, 4, 2).build();
             print(&[job], &Options { rows: Rows::Jobs, ..parsable("exitcode") }, &ctx())
         };
-        for state in [JobState::Cancelled, JobState::Timeout] {
-            assert_eq!(shown(state, ExitCode::status(9)), "0:0\n");
-            assert_eq!(shown(state, ExitCode::signal(15)), "0:0\n");
+        for end in [End::Cancelled, End::Timeout] {
+            assert_eq!(shown(end, ExitCode::status(9)), "0:0\n");
+            assert_eq!(shown(end, ExitCode::signal(15)), "0:0\n");
         }
-        assert_eq!(shown(JobState::Failed, ExitCode::status(9)), "9:0\n");
-        assert_eq!(shown(JobState::OutOfMemory, ExitCode::OUT_OF_MEMORY), "0:125\n");
+        assert_eq!(shown(End::Failed, ExitCode::status(9)), "9:0\n");
+        assert_eq!(shown(End::OutOfMemory, ExitCode::OUT_OF_MEMORY), "0:125\n");
     }
 
     #[test]

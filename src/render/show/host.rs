@@ -76,7 +76,8 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
 
 /// Since when it is busy, what it has and what is taken, and the power that nobody measures.
 fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
-    // Since when an idle host is idle is not kept: the start of the daemon stands for it, though jobs may have run since.
+    // Since when an idle host is idle is not kept: the start of the daemon stands for it, though
+    // jobs may have run since.
     let busy = if State::base(n) == State::Idle { n.daemon_start } else { n.now };
     r.word("LastBusyTime", time::instant(busy, ctx));
     r.word("CfgTRES", tres::node(&n.host.tres(), true, ctx.units));

@@ -5,7 +5,7 @@ use crate::model::request::JobKind;
 use crate::model::view::JobView;
 use crate::model::{JobState, Reason, Timestamp};
 use crate::render::array::Shown;
-use crate::render::job_texts::{self, Place};
+use crate::render::job_facts::{self, Place};
 use crate::render::show::record::Record;
 use crate::render::{Ctx, job as facts, size, time, tres};
 
@@ -26,7 +26,7 @@ pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     who_and_what(&mut r, j, ctx);
     times(&mut r, j, detail, ctx);
     place_and_size(&mut r, j, detail, ctx);
-    request(&mut r, j);
+    request(&mut r, j, ctx);
     additions(&mut r, j, ctx);
     let mut out = r.print(one_line, ctx);
     if !one_line {
@@ -55,9 +55,8 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
         ("GroupId", format!("{}({})", q.group, q.gid)),
         ("MCS_label", "N/A".to_owned()),
     ]);
-    let mut priority =
-        vec![("Priority", facts::priority(j).to_string()), ("Nice", q.nice.to_string())];
-    priority.extend(job_texts::show(j, Place::Priority));
+    let mut priority = vec![("Priority", facts::priority(j).to_string())];
+    priority.extend(job_facts::show(j, Place::Priority, ctx));
     r.line(priority);
     r.line(vec![
         ("JobState", j.run.state.name().to_owned()),
@@ -182,23 +181,24 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     ]);
 }
 
-fn request(r: &mut Record, j: &JobView) {
+fn request(r: &mut Record, j: &JobView, ctx: &Ctx) {
     let q = &j.request;
     r.line(vec![
         ("Features", facts::value_or_null(q.constraint.as_ref())),
         ("DelayBoot", time::long(0)),
     ]);
-    job_texts::show(j, Place::Features).into_iter().for_each(|word| r.line(vec![word]));
-    let mut sharing = vec![
-        ("OverSubscribe", facts::over_subscribe(j).to_owned()),
-        ("Contiguous", "0".to_owned()),
-    ];
-    sharing.extend(job_texts::show(j, Place::Sharing));
+    job_facts::show(j, Place::Features, ctx).into_iter().for_each(|word| r.line(vec![word]));
+    let contiguous = u8::from(q.contiguous).to_string();
+    let mut sharing =
+        vec![("OverSubscribe", facts::over_subscribe(j).to_owned()), ("Contiguous", contiguous)];
+    sharing.extend(job_facts::show(j, Place::Sharing, ctx));
     sharing.push(("Network", "(null)".to_owned()));
     r.line(sharing);
     r.word("Command", facts::or_null(facts::command(j).as_deref()));
     r.word("WorkDir", q.work_dir.clone());
-    job_texts::show(j, Place::WorkDir).into_iter().for_each(|word| r.odd_line("", vec![word], " "));
+    job_facts::show(j, Place::WorkDir, ctx)
+        .into_iter()
+        .for_each(|word| r.odd_line("", vec![word], " "));
     if !j.std_out.is_empty() {
         r.word("StdErr", j.std_err.clone());
         r.word("StdIn", j.std_in.clone());
@@ -209,7 +209,7 @@ fn request(r: &mut Record, j: &JobView) {
     r.word_if("TresPerNode", facts::tres_per_node(j));
     r.word_if("TresPerSocket", facts::tres_per_socket(j));
     r.word_if("TresPerTask", facts::tres_per_task(j));
-    let last = job_texts::show(j, Place::Last);
+    let last = job_facts::show(j, Place::Last, ctx);
     if !last.is_empty() {
         r.line(last);
     }
@@ -259,6 +259,7 @@ fn step_summary(j: &JobView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::End;
     use crate::model::array::ArraySpec;
     use crate::model::tres::Usage;
     use crate::model::{ExitCode, StepId, TaskSet, Tres};
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn failed_job_of_wrap_with_comment() {
         let j = build(189, "wrap")
-            .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 3, 3)
+            .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 3, 3)
             .asks(|r| {
                 r.command = None;
                 r.args.clear();
@@ -443,13 +444,13 @@ mod tests {
 
     #[test]
     fn slotds_additions_stand_after_slurms_lines() {
-        let mut first = step(StepId::Num(0), "true", JobState::Completed, ExitCode::OK, 3, Some(2));
+        let mut first = step(StepId::Num(0), "true", End::Completed, ExitCode::OK, 3, Some(2));
         first.usage = Usage { max_rss_kb: 1624, ..Usage::default() };
         let j = build(1, "w")
             .running(3)
             .step(step(StepId::Batch, "batch", JobState::Running, ExitCode::OK, 3, None))
             .step(first)
-            .step(step(StepId::Num(1), "sh", JobState::Failed, ExitCode::status(7), 3, Some(2)))
+            .step(step(StepId::Num(1), "sh", End::Failed, ExitCode::status(7), 3, Some(2)))
             .build();
         let text = job(&j, false, false, &ctx());
         assert!(
@@ -465,7 +466,7 @@ mod tests {
     fn many_steps_are_summed_up() {
         let mut b = build(1, "w").running(3);
         for i in 0..100 {
-            b = b.step(step(StepId::Num(i), "true", JobState::Completed, ExitCode::OK, 3, Some(2)));
+            b = b.step(step(StepId::Num(i), "true", End::Completed, ExitCode::OK, 3, Some(2)));
         }
         let text = job(&b.build(), false, false, &ctx());
         assert!(text.contains("   Steps=(84_more),84:COMPLETED,85:COMPLETED,"), "{text}");

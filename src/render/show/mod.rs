@@ -1,5 +1,5 @@
-//! `scontrol show`: jobs, steps, the node, partitions and the configuration as Slurm prints them, with slotd's
-//! additions after Slurm's lines.
+//! `scontrol show`: jobs, steps, the node, partitions and the configuration as Slurm prints them,
+//! with slotd's additions after Slurm's lines.
 
 mod config;
 mod host;

@@ -3,6 +3,16 @@
 use crate::render::Ctx;
 use crate::render::text::printable;
 
+/// Values that slotd writes itself, as sentences. Programs that split a record at its blanks expect
+/// a `=` in every word of Slurm's own, so these come without blanks unless a person reads them on a
+/// terminal.
+const SENTENCES: [&str; 1] = ["SystemComment"];
+
+/// Writes blanks as /etc/fstab does: `\040`.
+fn without_blanks(value: &str) -> String {
+    value.replace(' ', "\\040").replace('\t', "\\011")
+}
+
 /// The lines of one record.
 #[derive(Default)]
 pub struct Record {
@@ -49,14 +59,18 @@ impl Record {
         if one_line { self.one_line(ctx) } else { self.lines(ctx) }
     }
 
-    /// Lines after the first are indented by three blanks. The record ends in an empty line.
+    /// Lines after the first are indented by three blanks. The record ends in an empty line. The
+    /// user's own texts stay as they are, blanks included, as Slurm prints them.
     fn lines(&self, ctx: &Ctx) -> String {
         let mut out = String::new();
         for (i, line) in self.lines.iter().enumerate() {
             out.push_str(if i == 0 { "" } else { "\n   " });
             out.push_str(line.indent);
             for (j, (key, value)) in line.words.iter().enumerate() {
-                let value = printable(value.into(), ctx.is_terminal());
+                let mut value = printable(value.into(), ctx.is_terminal());
+                if SENTENCES.contains(key) && !ctx.is_terminal() {
+                    value = without_blanks(&value).into();
+                }
                 out.extend([if j == 0 { "" } else { " " }, key, "=", &value]);
             }
             out.push_str(line.tail);
@@ -64,12 +78,12 @@ impl Record {
         out + "\n\n"
     }
 
-    /// All words on one line, each without blanks: a blank within a value is written as `\040`, as in /etc/fstab, so
-    /// that every word has its `=`.
+    /// All words on one line, each without blanks: a blank within a value is written as `\040`, as
+    /// in /etc/fstab, so that every word has its `=`.
     fn one_line(&self, ctx: &Ctx) -> String {
         let words = self.lines.iter().flat_map(|line| &line.words).map(|(key, value)| {
             let value = printable(value.trim_end().into(), ctx.is_terminal());
-            format!("{key}={}", value.replace(' ', "\\040").replace('\t', "\\011"))
+            format!("{key}={}", without_blanks(&value))
         });
         words.collect::<Vec<_>>().join(" ") + "\n"
     }

@@ -49,7 +49,7 @@ fn step(job: &JobView, step: &Step, ctx: &Ctx) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExitCode, JobState};
+    use crate::model::{End, ExitCode, JobState};
     use crate::render::fixture::{ctx, job as build, step as build_step};
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
         let j = build(190, "running")
             .running(2)
             .step(build_step(StepId::Batch, "batch", JobState::Running, ExitCode::OK, 2, None))
-            .step(build_step(StepId::Num(0), "true", JobState::Completed, ExitCode::OK, 2, Some(1)))
+            .step(build_step(StepId::Num(0), "true", End::Completed, ExitCode::OK, 2, Some(1)))
             .build();
         assert_eq!(
             steps(&j, None, false, &ctx()),

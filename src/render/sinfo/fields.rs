@@ -172,7 +172,8 @@ pub fn reason(n: &NodeView) -> Option<NodeReason> {
     reasons.first().map(|first| NodeReason { text, ..first.clone() })
 }
 
-/// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2,gpumem:280G`; empty for nothing.
+/// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2,gpumem:280G`; empty for
+/// nothing.
 pub fn gres(host: &Host, ctx: &Ctx) -> String {
     let mut groups: Vec<(Option<&str>, u32)> = Vec::new();
     for gpu in &host.gpus {

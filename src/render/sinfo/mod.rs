@@ -6,4 +6,4 @@ mod view;
 
 pub use fields::{Sinfo, centi, features, gres, gres_drained, gres_used, load, reason, reasons_of};
 pub use states::{State, States};
-pub use view::{Layout, Options, Sort, View, long, parse, print, reasons};
+pub use view::{Layout, Options, Sort, View, as_known, long, print, reasons};

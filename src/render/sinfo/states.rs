@@ -77,7 +77,8 @@ impl State {
     }
 }
 
-/// The states of nodes that Slurm knows. The one host is only ever idle, allocated or mixed, or drained.
+/// The states of nodes that Slurm knows. The one host is only ever idle, allocated or mixed, or
+/// drained.
 const STATES: [&str; 27] = [
     "unknown",
     "down",

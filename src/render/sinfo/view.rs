@@ -33,10 +33,12 @@ const REASONS: &str = "%20E %9u %19H %N";
 /// The same with `-l/--long`.
 const LONG_REASONS: &str = "%20E %12U %19H %6t %N";
 
-/// `-R/--list-reasons`: a line for the node, if it is drained, and for each reason why parts of it are.
+/// `-R/--list-reasons`: a line for the node, if it is drained, and for each reason why parts of it
+/// are.
 pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
     let format = if long { LONG_REASONS } else { REASONS };
-    let options = Options { header, ..Options::new(parse(format).unwrap_or_default()) };
+    let options =
+        Options { header, ..Options::new(once_for_equals(parse(format).unwrap_or_default())) };
     let row = |why| Row {
         node,
         partitions: node.partitions.iter().collect(),
@@ -48,7 +50,8 @@ pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
 }
 
 impl View {
-    /// The columns where no format is asked for. `node_name` makes Slurm's node view as wide as it needs to be.
+    /// The columns where no format is asked for. `node_name` makes Slurm's node view as wide as it
+    /// needs to be.
     pub fn layout(self, columns: Columns, node_name: &str) -> Layout {
         let wide = node_name.len().max(9);
         let text = match (columns, self.summarize, self.node, self.long) {
@@ -67,27 +70,31 @@ impl View {
         parse(text).unwrap_or_default().dated(self.long && !self.summarize)
     }
 
-    /// Whether the partitions share the node's line. Slurm's own node view has one for each.
+    /// Whether the partitions share the node's line, as in slotd's own node view. Slurm has one for
+    /// each.
     pub fn is_one_line(self, columns: Columns) -> bool {
         self.node && !self.summarize && columns == Columns::Own
     }
 }
 
-/// `-o/--format` and `SINFO_FORMAT`: a `%` format, or a list of field names.
-///
-/// # Errors
-/// An unknown code or name.
-pub fn parse(text: &str) -> Result<Layout, FormatError> {
-    Layout::parse(text).map(once_for_equals)
+/// The formats of the views.
+fn parse(text: &str) -> Result<Layout, FormatError> {
+    Layout::parse(text)
 }
 
-/// `-O/--Format`.
+/// `-o/--format` and `SINFO_FORMAT`: a `%` format with unknown codes as text, and these; or a list
+/// of field names.
 ///
 /// # Errors
 /// An unknown name.
-pub fn long(text: &str) -> Result<Layout, FormatError> {
+pub fn as_known(text: &str) -> Result<(Layout, Vec<FormatError>), FormatError> {
+    Layout::parse_as_known(text)
+}
+
+/// `-O/--Format`, without the names that are unknown, and these.
+pub fn long(text: &str) -> (Layout, Vec<FormatError>) {
     let all = text.trim().eq_ignore_ascii_case("all");
-    if all { Layout::codes("%all") } else { Layout::long(text) }.map(once_for_equals)
+    if all { Layout::codes_as_known("%all") } else { Layout::long_as_known(text) }
 }
 
 /// Without a column that tells the partitions apart, Slurm prints equal lines once.
@@ -101,8 +108,10 @@ pub struct Options {
     pub layout: Layout,
     /// False with `-h/--noheader`.
     pub header: bool,
-    /// All partitions share a line: `-N`, but in Slurm's own view.
+    /// All partitions share a line: slotd's own view of `-N`.
     pub one_line: bool,
+    /// Each partition has a line, though it may equal another one: `-N` with a format.
+    pub each_partition: bool,
     /// `-p/--partition`: these alone.
     pub partitions: Option<Vec<String>>,
     /// `-S/--sort`; the partitions stand as configured where it says nothing of them.
@@ -117,6 +126,7 @@ impl Options {
             layout,
             header: true,
             one_line: false,
+            each_partition: false,
             partitions: None,
             sort: Sort::default(),
             shows_node: true,
@@ -131,13 +141,15 @@ pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
     let partitions: Vec<_> = node.partitions.iter().filter(|p| wanted(&p.partition.name)).collect();
     let why = reason(node);
     let row = |partitions| Row { node, partitions, why: why.clone(), has_node: options.shows_node };
-    let mut rows: Vec<Row<'_>> = match options.one_line {
-        true if partitions.is_empty() => Vec::new(),
-        true => vec![row(partitions)],
-        false => partitions.into_iter().map(|partition| row(vec![partition])).collect(),
+    let mut rows: Vec<Row<'_>> = if options.one_line && !partitions.is_empty() {
+        vec![row(partitions)]
+    } else {
+        partitions.into_iter().map(|partition| row(vec![partition])).collect()
     };
     options.sort.apply(&mut rows, ctx);
-    options.layout.print(&rows, options.header, ctx)
+    let layout = options.layout.clone();
+    let layout = if options.each_partition { layout } else { once_for_equals(layout) };
+    layout.print(&rows, options.header, ctx)
 }
 
 #[cfg(test)]
@@ -379,7 +391,7 @@ mod tests {
     #[test]
     fn long_format_columns_are_20_wide() {
         let options =
-            Options::new(long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").unwrap());
+            Options::new(long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").0);
         assert_eq!(
             print(&idle(), &options, &ctx()),
             "PARTITION           AVAIL               TIMELIMIT           NODES               STATE               NODELIST            \n\
@@ -388,7 +400,7 @@ mod tests {
         );
         let options = Options {
             header: false,
-            ..Options::new(long("nodehost:4,gres:8,gresused:6,statelong").unwrap())
+            ..Options::new(long("nodehost:4,gres:8,gresused:6,statelong").0)
         };
         assert_eq!(
             print(&taken(1), &options, &ctx()),
@@ -400,11 +412,11 @@ mod tests {
     fn every_long_name_prints_something() {
         for field in Sinfo::fields() {
             for name in field.names {
-                let options = Options { header: false, ..Options::new(long(name).unwrap()) };
+                let options = Options { header: false, ..Options::new(long(name).0) };
                 assert!(!print(&idle(), &options, &ctx()).trim().is_empty(), "{name}");
             }
         }
-        assert!(print(&idle(), &Options::new(long("ALL").unwrap()), &ctx()).contains('|'));
+        assert!(print(&idle(), &Options::new(long("ALL").0), &ctx()).contains('|'));
     }
 
     #[test]
@@ -475,7 +487,14 @@ mod tests {
         let error = parse("%i").unwrap_err();
         assert_eq!(error.message, "Invalid node format specification: i");
         assert!(error.hint.contains("letters: ") && error.hint.contains('P'), "{}", error.hint);
-        assert_eq!(long("nosuch").unwrap_err().message, "Invalid job format specification: nosuch");
+        let (layout, unknown) = as_known("%N|%.5J|%P").unwrap();
+        assert_eq!(unknown.len(), 1);
+        let text = print(&idle(), &Options::new(layout), &ctx());
+        assert_eq!(
+            text, "NODELIST|%.5J|PARTITION\nvm|%.5J|cpu*\nvm|%.5J|gpu\n",
+            "what has no meaning is text"
+        );
+        assert_eq!(long("nosuch").1[0].message, "Invalid job format specification: nosuch");
         assert_eq!(
             parse("nosuch").unwrap_err().message,
             "Invalid node format specification: nosuch"
@@ -512,12 +531,12 @@ mod tests {
     }
 
     #[test]
-    fn a_format_of_the_node_view_has_one_line_with_all_partitions() {
-        let options = Options { one_line: true, ..percent("%P %N %G") };
-        assert_eq!(
-            print(&idle(), &options, &ctx()),
-            "PARTITION NODELIST GRES\ncpu*,gpu vm gpu:2\n"
-        );
+    fn a_format_of_the_node_view_has_a_line_for_each_partition() {
+        let nodes = |text| Options { each_partition: true, ..percent(text) };
+        let text = print(&idle(), &nodes("%N %P %t"), &ctx());
+        assert_eq!(text, "NODELIST PARTITION STATE\nvm cpu* idle\nvm gpu idle\n");
+        assert_eq!(print(&idle(), &nodes("%N"), &ctx()), "NODELIST\nvm\nvm\n");
+        assert_eq!(print(&idle(), &percent("%N"), &ctx()), "NODELIST\nvm\n");
     }
 
     #[test]
@@ -529,7 +548,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_format_panics(text in "\\PC{0,40}|[%.,:&0-9A-Za-z_-]{0,40}") {
-            for layout in [parse(&text), long(&text)].into_iter().flatten() {
+            for layout in [as_known(&text).ok(), Some(long(&text))].into_iter().flatten().map(|(layout, _)| layout) {
                 print(&idle(), &Options::new(layout), &ctx());
             }
         }

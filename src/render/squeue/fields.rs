@@ -4,7 +4,7 @@ use crate::model::request::MemRequest;
 use crate::model::{ExitCode, Timestamp};
 use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Need, Table};
-use crate::render::job_texts::{TextOf, squeue_fields};
+use crate::render::job_facts::{FactOf, squeue_fields};
 use crate::render::squeue::Row;
 use crate::render::tone::Tone;
 use crate::render::value::Value;
@@ -26,8 +26,8 @@ impl Table for Squeue {
         &ALL
     }
 
-    fn text(row: &Row<'_>, text: TextOf) -> Value {
-        Value::or_null(text(row.job))
+    fn fact(row: &Row<'_>, fact: FactOf) -> Value {
+        fact(row.job).filter(|value| *value != Value::NONE).unwrap_or("(null)".into())
     }
 }
 
@@ -82,7 +82,7 @@ fn gres_each(gpus: Option<u64>) -> Value {
     Value::or_not_available(gpus.map(|n| format!("gres:gpu:{n}")))
 }
 
-/// Slurm's fields but for the texts that are kept with a job.
+/// Slurm's fields but for those of [`job_facts`](crate::render::job_facts).
 static FIELDS: &[F] = &[
     F::new(&["JobArrayID"], "JOBID", |r, c| ranked(r, r.shown.squeue_id(c))).code("i").brief(),
     F::new(&["JobID"], "JOBID", |r, _| r.shown.raw().0.into()).code("A").brief(),
@@ -173,7 +173,6 @@ static FIELDS: &[F] = &[
     .code("f"),
     F::new(&["ReqNodes"], "REQ_NODES", |r, _| r.job.request.nodelist.to_string().into()).code("n"),
     F::new(&["ExcNodes"], "EXC_NODES", |r, _| r.job.request.exclude.to_string().into()).code("x"),
-    F::new(&["Nice"], "NICE", |r, _| Value::Number(r.job.request.nice)).code("y"),
     F::new(&["MinMemory"], "MIN_MEMORY", |r, _| Value::Mib(job::min_memory(r.job).0)).code("m"),
     F::new(&["MinCpus"], "MIN_CPUS", |r, _| job::min_cpus(r.job).into()).code("c"),
     F::new(&["MinTmpDisk"], "MIN_TMP_DISK", zero).code("d"),
@@ -191,7 +190,7 @@ static FIELDS: &[F] = &[
     F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into())
         .code("Z")
         .yielding(),
-    F::new(&["Contiguous"], "CONTIGUOUS", zero).code("O"),
+    F::new(&["Contiguous"], "CONTIGUOUS", |r, _| r.job.request.contiguous.into()).code("O"),
     F::new(&["CoreSpec"], "CORE_SPEC", not_available).code("X"),
     F::new(&["Sockets"], "SOCKETS_PER_NODE", any).code("H"),
     F::new(&["Cores"], "CORES_PER_SOCKET", any).code("I"),
@@ -199,7 +198,6 @@ static FIELDS: &[F] = &[
     F::new(&["SCT"], "S:C:T", |_, _| "*:*:*".into()).code("z"),
     F::new(&["SelectJobInfo"], "", |_, _| Value::NONE).code("s"),
     F::new(&["AccrueTime"], "ACCRUE_TIME", |r, _| instant(r.job.run.eligible)),
-    F::new(&["admin_comment"], "ADMIN_COMMENT", null),
     F::new(&["AllocNodes"], "ALLOC_NODES", |r, _| r.job.request.submit_host.clone().into()),
     F::new(&["AllocSID"], "ALLOC_SID", zero),
     F::new(&["AssocID"], "ASSOC_ID", zero),
@@ -229,7 +227,9 @@ static FIELDS: &[F] = &[
     F::new(&["MCSLabel"], "MCSLABEL", not_available),
     F::new(&["mem-per-tres"], "MEM_PER_TRES", |r, _| match r.job.request.mem {
         MemRequest::PerGpu(mb) => gres_each(Some(mb)),
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerCpu(_) => gres_each(None),
+        MemRequest::Default | MemRequest::None | MemRequest::PerNode(_) | MemRequest::PerCpu(_) => {
+            gres_each(None)
+        }
     }),
     F::new(&["MinTime"], "TIME_MIN", |r, _| {
         Value::Short(Some(r.job.request.time_min_secs.unwrap_or(0)))
@@ -249,7 +249,6 @@ static FIELDS: &[F] = &[
         until.since(r.job.submit).as_secs().into()
     }),
     F::new(&["PreemptTime"], "PREEMPT_TIME", not_available),
-    F::new(&["Prefer"], "PREFER", null),
     F::new(&["Profile"], "PROFILE", |_, _| "NotSet".into()),
     F::new(&["Reboot"], "REBOOT", zero),
     F::new(&["ReqSwitch"], "REQ_SWITCH", zero),
@@ -294,7 +293,7 @@ mod tests {
     use crate::model::brief::BriefJob;
     use crate::model::job::Hold;
     use crate::model::request::JobKind;
-    use crate::model::{JobState, Reason};
+    use crate::model::{End, JobState, Reason};
     use crate::render::fixture::{at, ctx, job};
     use crate::render::squeue::rows::rows;
 
@@ -319,7 +318,7 @@ mod tests {
                         (JobState::Suspended, Some(at(3)), 5)
                 })
                 .build(),
-            job(5, "ended").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 9, 4).build(),
+            job(5, "ended").ended(End::Failed, Reason::NonZeroExitCode, exit, 9, 4).build(),
             job(6, "stepped")
                 .running(9)
                 .with(|j| (j.run.stepped_us, j.tres.gpus) = (2_000_000, 1))

@@ -17,7 +17,8 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// `Resources`, or `JobArrayTaskLimit,JobHeldUser` where records with several reasons share the row.
+    /// `Resources`, or `JobArrayTaskLimit,JobHeldUser` where records with several reasons share the
+    /// row.
     pub fn reason(&self) -> String {
         self.reasons.clone().unwrap_or_else(|| self.job.run.reason.slurm_name().to_owned())
     }
@@ -31,8 +32,8 @@ impl Row<'_> {
         }
     }
 
-    /// The node where a pending job is planned to run. Slurm names it only where its plan says more than the begin
-    /// time that the user gave.
+    /// The node where a pending job is planned to run. Slurm names it only where its plan says more
+    /// than the begin time that the user gave.
     pub fn sched_nodes(&self, ctx: &Ctx) -> String {
         let planned = self.job.run.state == JobState::Pending
             && self.job.expected_start.is_some()
@@ -40,8 +41,8 @@ impl Row<'_> {
         if planned { ctx.node.clone() } else { "(null)".to_owned() }
     }
 
-    /// A path of the job's streams. Where one of several tasks that wait together has the row, its number takes the
-    /// place of the tokens that the daemon left open.
+    /// A path of the job's streams. Where one of several tasks that wait together has the row, its
+    /// number takes the place of the tokens that the daemon left open.
     pub fn path(&self, path: &str) -> String {
         match (&self.job.role, &self.shown) {
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Shown::Task { task, .. }) => {
@@ -78,12 +79,14 @@ fn with_task(path: &str, task: u32) -> String {
 /// Makes rows of job records.
 ///
 /// * `each`: a line for each array task (`-r/--array`).
-/// * `refs`: the ids that were asked for; an array that was asked for by tasks (`12_5`) shows each of these by itself.
-///   The records are taken as filtered already: a record that no id names keeps its row.
+/// * `refs`: the ids that were asked for; an array that was asked for by tasks (`12_5`) shows each
+///   of these by itself. The records are taken as filtered already: a record that no id names keeps
+///   its row.
 ///
-/// Without `each`, the pending records of one array that differ in nothing but their reason join the row of the tasks
-/// that were never told apart, with their reasons joined. What differs from that row has a line for each task, as in
-/// Slurm, where each of these tasks has a record. What is over stays together.
+/// Without `each`, the pending records of one array that differ in nothing but their reason join
+/// the row of the tasks that were never told apart, with their reasons joined. What differs from
+/// that row has a line for each task, as in Slurm, where each of these tasks has a record. What is
+/// over stays together.
 pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::with_capacity(jobs.len());
     let rests: HashMap<JobId, &JobView> = jobs
@@ -154,7 +157,8 @@ fn tasks_wanted(job: &JobView, refs: &[JobRef]) -> Option<TaskSet> {
 }
 
 impl<'a> Row<'a> {
-    /// Takes another pending record of the same array into this row. The row has no limit any more, as in Slurm.
+    /// Takes another pending record of the same array into this row. The row has no limit any more,
+    /// as in Slurm.
     fn merge(&mut self, other: &'a JobView, shown: &Shown<'a>) {
         let mut tasks = tasks_of(&self.shown);
         let more = tasks_of(shown);

@@ -97,7 +97,7 @@ fn active(job: &JobView) -> impl Iterator<Item = &Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExitCode, JobState, StepId};
+    use crate::model::{End, ExitCode, JobState, StepId};
     use crate::render::fixture::{at, ctx, job, step};
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let jobs = [job(172, "runner")
             .running(4)
             .step(step(StepId::Batch, "batch", JobState::Running, ExitCode::OK, 4, None))
-            .step(step(StepId::Num(0), "true", JobState::Completed, ExitCode::OK, 4, Some(3)))
+            .step(step(StepId::Num(0), "true", End::Completed, ExitCode::OK, 4, Some(3)))
             .build()];
         assert_eq!(
             print_steps(&jobs, &default_layout(), true, &ctx()),

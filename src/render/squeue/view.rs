@@ -46,7 +46,8 @@ impl View {
         Layout::parse(text).unwrap_or_default().dated(self == View::Long)
     }
 
-    /// The order where none is asked for: by partition, then by state, then by falling priority; or by expected start.
+    /// The order where none is asked for: by partition, then by state, then by falling priority; or
+    /// by expected start.
     pub fn sort(self) -> Sort {
         let text = match self {
             View::Default | View::Long => "P,t,-p",
@@ -82,7 +83,8 @@ impl Default for Options<'_> {
     }
 }
 
-/// A listing of jobs, which are taken as chosen already, and come some at a time: of most no more is kept than their text.
+/// A listing of jobs, which are taken as chosen already, and come some at a time: of most no more
+/// is kept than their text.
 pub struct Listing<'a> {
     each_task: bool,
     refs: &'a [JobRef],
@@ -126,7 +128,7 @@ impl<'a> Listing<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet};
+    use crate::model::{End, ExitCode, JobId, JobState, Reason, TaskSet};
     use crate::render::field::Table;
     use crate::render::fixture::{at, ctx, job};
     use proptest::prelude::*;
@@ -405,7 +407,7 @@ mod tests {
             queue(),
             vec![
                 job(1, "e")
-                    .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 5)
+                    .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 5)
                     .build(),
                 job(2, "t").task(1, 7).with(|j| j.run.cancelled_by = Some(0)).build(),
             ],
@@ -512,7 +514,7 @@ mod tests {
             job(75, "wrap").part(72, &[5]).partition("gpu").build(),
             job(76, "wrap")
                 .part(72, &[7, 8])
-                .ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 5)
+                .ended(End::Cancelled, Reason::None, ExitCode::OK, 9, 5)
                 .build(),
         ];
         let shown = |refs: &[JobRef], each_task| {
@@ -571,14 +573,13 @@ mod tests {
 
     #[test]
     fn failed_jobs_show_why_and_others_where() {
-        let failed =
-            |id, state, reason| job(id, "x").ended(state, reason, ExitCode::OK, 9, 5).build();
+        let failed = |id, end, reason| job(id, "x").ended(end, reason, ExitCode::OK, 9, 5).build();
         let jobs = [
-            failed(1, JobState::Failed, Reason::NonZeroExitCode),
-            failed(2, JobState::Timeout, Reason::TimeLimit),
-            failed(3, JobState::OutOfMemory, Reason::OutOfMemory),
-            failed(4, JobState::Completed, Reason::None),
-            failed(5, JobState::Cancelled, Reason::CancelledByUser),
+            failed(1, End::Failed, Reason::NonZeroExitCode),
+            failed(2, End::Timeout, Reason::TimeLimit),
+            failed(3, End::OutOfMemory, Reason::OutOfMemory),
+            failed(4, End::Completed, Reason::None),
+            failed(5, End::Cancelled, Reason::CancelledByUser),
         ];
         let options =
             Options { header: false, sort: Sort::parse("i").unwrap(), ..percent("%i %R") };
@@ -619,13 +620,13 @@ mod tests {
 
     #[test]
     fn states_sort_by_their_names() {
-        let ended = |id, state| job(id, "x").ended(state, Reason::None, ExitCode::OK, 9, 5).build();
+        let ended = |id, end| job(id, "x").ended(end, Reason::None, ExitCode::OK, 9, 5).build();
         let jobs = [
             job(1, "x").running(5).build(),
             job(2, "x").build(),
-            ended(3, JobState::Timeout),
-            ended(4, JobState::Completed),
-            ended(5, JobState::Cancelled),
+            ended(3, End::Timeout),
+            ended(4, End::Completed),
+            ended(5, End::Cancelled),
         ];
         for (sort, order) in [
             ("t", "5 4 2 1 3 "),
@@ -647,11 +648,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_sort_names_the_letter() {
+    fn an_unknown_sort_names_the_word() {
         let error = Sort::parse("bogus").unwrap_err();
         assert_eq!(
             (error.message.as_str(), error.word.as_str()),
-            ("Invalid sort specification: s", "bogus")
+            ("Invalid sort specification: bogus", "bogus")
         );
     }
 

@@ -1,17 +1,20 @@
-//! The texts that are kept with a job and shown: one row each, with its spelling in every output. squeue, sacct,
-//! `scontrol show job` and both JSON documents read this table.
+//! What of a request is shown as it was asked for: one row each, with its spelling in every output.
+//! squeue, sacct, `scontrol show job` and both JSON documents read this table.
 
 use crate::model::view::JobView;
-use crate::render::field::{Field, Table};
-use crate::render::job;
-use serde_json::Value;
+use crate::render::field::{Cut, Field, Table};
+use crate::render::value::{Key, Value};
+use crate::render::{Ctx, job};
+use serde_json::Value as Json;
 
-/// How a text is read of a job; `None` where it was not given.
-pub type TextOf = fn(&JobView) -> Option<&str>;
+/// How a fact is read of a job; `None` where it was not given.
+pub type FactOf = fn(&JobView) -> Option<Value>;
 
-/// One text. What has no spelling in an output is not shown there.
-pub struct JobText {
-    get: TextOf,
+/// One fact. What has no spelling in an output is not shown there.
+pub struct JobFact {
+    get: FactOf,
+    /// Of any length: its column is cut before others.
+    is_text: bool,
     squeue: Option<Squeue>,
     sacct: Option<Sacct>,
     show: Option<Show>,
@@ -61,11 +64,18 @@ pub enum Place {
 enum Absent {
     Null,
     Empty,
+    /// Slurm 22.05's word for no reservation.
+    Zero,
 }
 
-impl JobText {
-    const fn new(get: TextOf) -> Self {
-        JobText { get, squeue: None, sacct: None, show: None, queue: None, accounting: None }
+impl JobFact {
+    const fn new(get: FactOf) -> Self {
+        let (is_text, show, queue) = (false, None, None);
+        JobFact { get, is_text, squeue: None, sacct: None, show, queue, accounting: None }
+    }
+
+    const fn text(get: FactOf) -> Self {
+        JobFact { is_text: true, ..JobFact::new(get) }
     }
 
     const fn squeue(
@@ -117,119 +127,150 @@ impl JobText {
     }
 }
 
-static TEXTS: &[JobText] = &[
-    JobText::new(|j| j.request.account.as_deref())
+/// In the order of `scontrol show job` at each of its places.
+static FACTS: &[JobFact] = &[
+    JobFact::new(|j| Some(Value::Number(j.request.nice))).squeue("y", &["Nice"], "NICE").show(
+        Place::Priority,
+        "Nice",
+        None,
+    ),
+    JobFact::text(|j| given(&j.request.account))
         .squeue("a", &["Account"], "ACCOUNT")
         .sacct(&["Account"], 10)
         .show(Place::Priority, "Account", Some("(null)"))
         .queue("account")
         .accounting("account", Absent::Null),
-    JobText::new(|j| Some(job::qos(j)))
+    JobFact::text(|j| Some(job::qos(j).to_owned().into()))
         .squeue("q", &["QOS"], "QOS")
         .sacct(&["QOS"], 10)
         .show(Place::Priority, "QOS", None)
         .queue("qos")
         .accounting("qos", Absent::Null),
-    JobText::new(|j| j.request.qos.as_deref()).later_sacct(&["QOSREQ"], 10),
-    JobText::new(|j| j.request.wckey.as_deref())
+    JobFact::text(|j| given(&j.request.qos)).later_sacct(&["QOSREQ"], 10),
+    JobFact::text(|j| given(&j.request.wckey))
         .squeue("w", &["WCKey"], "WCKEY")
         .sacct(&["WCKey"], 10)
         .show(Place::Priority, "WCKey", None)
         .queue("wckey")
         .accounting("wckey/wckey", Absent::Empty),
-    JobText::new(|j| j.request.reservation.as_deref())
+    JobFact::new(|j| j.request.prefer.as_ref().map(|wanted| wanted.to_string().into()))
+        .squeue("", &["Prefer"], "PREFER")
+        .show(Place::Features, "Prefer", None)
+        .queue("prefer"),
+    JobFact::text(|j| given(&j.request.reservation))
         .squeue("v", &["Reservation"], "RESERVATION")
         .sacct(&["Reservation"], 20)
         .show(Place::Features, "Reservation", None)
         .queue("resv_name")
-        .accounting("reservation/name", Absent::Empty),
-    JobText::new(|j| j.request.licenses.as_deref())
+        .accounting("reservation/name", Absent::Zero),
+    JobFact::text(|j| given(&j.request.licenses))
         .squeue("W", &["Licenses"], "LICENSES")
         .later_sacct(&["Licenses"], 10)
         .show(Place::Sharing, "Licenses", Some("(null)"))
         .queue("licenses"),
-    JobText::new(|j| j.request.comment.as_deref())
+    JobFact::text(|j| given(&j.request.admin_comment))
+        .squeue("", &["admin_comment"], "ADMIN_COMMENT")
+        .sacct(&["AdminComment"], 20)
+        .show(Place::WorkDir, "AdminComment", None)
+        .queue("admin_comment")
+        .accounting("comment/administrator", Absent::Null),
+    JobFact::text(|j| given(&j.request.comment))
         .squeue("k", &["Comment"], "COMMENT")
         .sacct(&["Comment"], 14)
         .show(Place::WorkDir, "Comment", None)
         .queue("comment")
         .accounting("comment/job", Absent::Null),
-    JobText::new(|j| j.request.extra.as_deref())
+    JobFact::text(|j| given(&j.request.extra))
         .later_squeue(&["Extra"], "EXTRA")
         .later_sacct(&["Extra"], 14)
         .show(Place::WorkDir, "Extra", None)
         .queue("extra")
         .accounting("extra", Absent::Empty),
-    JobText::new(|j| j.run.system_comment.as_deref())
+    JobFact::text(|j| given(&j.run.system_comment))
         .squeue("", &["system_comment"], "SYSTEM_COMMENT")
         .sacct(&["SystemComment"], 15)
         .show(Place::WorkDir, "SystemComment", None)
         .queue("system_comment")
         .accounting("comment/system", Absent::Null),
-    JobText::new(mail_user).show(Place::Last, "MailUser", None),
-    JobText::new(mail_type).show(Place::Last, "MailType", None),
+    JobFact::text(mail_user).show(Place::Last, "MailUser", None),
+    JobFact::text(mail_type).show(Place::Last, "MailType", None),
 ];
 
+fn given(text: &Option<String>) -> Option<Value> {
+    text.clone().map(Value::from)
+}
+
 /// Who gets mail: the user of the job, where only the events were named.
-fn mail_user(job: &JobView) -> Option<&str> {
+fn mail_user(job: &JobView) -> Option<Value> {
     let request = &job.request;
-    request
-        .mail_user
-        .as_ref()
-        .or(request.mail_type.as_ref().map(|_| &request.user))
-        .map(String::as_str)
+    let submitter = || request.mail_type.as_ref().map(|_| request.user.clone().into());
+    given(&request.mail_user).or_else(submitter)
 }
 
-fn mail_type(job: &JobView) -> Option<&str> {
+fn mail_type(job: &JobView) -> Option<Value> {
     let request = &job.request;
-    request.mail_type.as_deref().or(request.mail_user.as_ref().map(|_| "NONE"))
+    given(&request.mail_type).or(request.mail_user.as_ref().map(|_| "NONE".into()))
 }
 
-/// squeue's fields of these texts.
+/// squeue's fields of these facts.
 pub fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
-    let field = |text: &JobText| {
-        let squeue = text.squeue.as_ref()?;
-        let field = Field::text(squeue.name, squeue.header, text.get).code(squeue.code);
+    let field = |fact: &JobFact| {
+        let squeue = fact.squeue.as_ref()?;
+        let field = Field::fact(squeue.name, squeue.header, fact.get).code(squeue.code);
+        let field = if fact.is_text { field.yielding() } else { field };
         Some(if squeue.is_listed { field } else { field.unlisted() })
     };
-    TEXTS.iter().filter_map(field)
+    FACTS.iter().filter_map(field)
 }
 
-/// sacct's fields of these texts.
+/// sacct's fields of these facts.
 pub fn sacct_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
-    let field = |text: &JobText| {
-        let sacct = text.sacct.as_ref()?;
-        let field = Field::text(sacct.name, sacct.name[0], text.get).width(sacct.width);
+    let field = |fact: &JobFact| {
+        let sacct = fact.sacct.as_ref()?;
+        let field = Field::fact(sacct.name, sacct.name[0], fact.get).width(sacct.width);
+        // A number is printed whole where text is cut.
+        let field = if fact.is_text { field.yielding() } else { field.cut(Cut::Header) };
         Some(if sacct.is_listed { field } else { field.unlisted() })
     };
-    TEXTS.iter().filter_map(field)
+    FACTS.iter().filter_map(field)
 }
 
 /// The words that `scontrol show job` has at this place.
-pub fn show(job: &JobView, place: Place) -> Vec<(&'static str, String)> {
-    let word = |text: &JobText| {
-        let show = text.show.as_ref().filter(|show| show.place == place)?;
-        Some((show.key, (text.get)(job).or(show.absent)?.to_owned()))
+pub fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String)> {
+    let word = |fact: &JobFact| {
+        let show = fact.show.as_ref().filter(|show| show.place == place)?;
+        let value = (fact.get)(job).or(show.absent.map(Value::from))?;
+        Some((show.key, value.text(ctx).into_owned()))
     };
-    TEXTS.iter().filter_map(word).collect()
+    FACTS.iter().filter_map(word).collect()
 }
 
 /// The members of `squeue --json`; an empty text for none.
-pub fn queue(job: &JobView) -> Vec<(&'static str, Value)> {
-    let member = |text: &JobText| Some((text.queue?, (text.get)(job).unwrap_or_default().into()));
-    TEXTS.iter().filter_map(member).collect()
+pub fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
+    let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), json)));
+    FACTS.iter().filter_map(member).collect()
 }
 
-/// Writes the texts into a record of `sacct --json`.
-pub fn put_accounting(job: &JobView, record: &mut Value) {
-    for text in TEXTS {
-        let Some((path, absent)) = text.accounting else { continue };
+/// Writes the facts into a record of `sacct --json`.
+pub fn put_accounting(job: &JobView, record: &mut Json) {
+    for fact in FACTS {
+        let Some((path, absent)) = fact.accounting else { continue };
         // A member that is not there is made, with those that it is within.
         let member = path.split('/').fold(&mut *record, |object, name| &mut object[name]);
-        *member = match ((text.get)(job), absent) {
-            (Some(text), _) => text.into(),
-            (None, Absent::Null) => Value::Null,
+        *member = match ((fact.get)(job), absent) {
+            (Some(value), _) => json(value),
+            (None, Absent::Null) => Json::Null,
             (None, Absent::Empty) => "".into(),
+            (None, Absent::Zero) => 0.into(),
         };
+    }
+}
+
+/// Numbers as numbers, and all else as its text.
+fn json(value: Value) -> Json {
+    match value.key() {
+        Key::Nothing => "".into(),
+        Key::Number(number) => number.into(),
+        Key::Text(text) => text.into(),
     }
 }
