@@ -1,14 +1,15 @@
 //! Finding again what an earlier daemon started: still running, ended meanwhile, or never launched.
 //!
-//! Nothing runs twice because of two marks in the job directory. A watcher binds its socket there before the first
-//! task starts and never over an existing one; it removes the socket only after its exit record is in place. And a
-//! launch that is under way holds the launcher's lock, so that after [`await_launches`] every launch that will
-//! ever happen has its mark.
+//! Nothing runs twice because of two marks in the job directory. A watcher binds its socket there
+//! before the first task starts and never over an existing one; it removes the socket only after
+//! its exit record is in place. And a launch that is under way holds the launcher's lock, so that
+//! after [`await_launches`] every launch that will ever happen has its mark.
 
 use crate::exec::launch_spec;
 use crate::exec::launcher;
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
 use crate::model::{ExitRecord, StepId, StepKey};
+use crate::sys::files::{self, MOST_RECORD};
 use crate::sys::paths::DAEMON_LOCK;
 use crate::sys::{lock, proc, socket};
 use std::collections::HashSet;
@@ -28,8 +29,9 @@ pub enum Adoption {
     Lost,
 }
 
-/// Blocks until no launch of an earlier daemon is under way. To be called once by a new daemon, before its first
-/// `inspect` and before it starts a launcher; off the event loop, although it returns within milliseconds.
+/// Blocks until no launch of an earlier daemon is under way. To be called once by a new daemon,
+/// before its first `inspect` and before it starts a launcher; off the event loop, although it
+/// returns within milliseconds.
 pub fn await_launches(root: &Path) -> io::Result<()> {
     let _alone = launcher::lock_file(root, lock::Kind::Exclusive)?;
     launcher::forget_idle(root);
@@ -41,8 +43,8 @@ pub fn await_launches(root: &Path) -> io::Result<()> {
 /// # Errors
 /// The job directory exists and cannot be read, or its exit record is damaged.
 pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
-    // The record first: where there is one, the socket no longer matters. And the record again after a refused
-    // connection: the step may have ended in between.
+    // The record first: where there is one, the socket no longer matters. And the record again
+    // after a refused connection: the step may have ended in between.
     for attempt in 0..2 {
         if let Some(record) = read_record(job_dir, step, run)? {
             return Ok(Adoption::Ended(Box::new(record)));
@@ -85,13 +87,16 @@ pub fn read_record(job_dir: &Path, step: StepId, run: u32) -> io::Result<Option<
 /// The exit record of the last run that has one.
 pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option<ExitRecord>> {
     let path = launch_spec::exit_path(job_dir, step);
-    let text = match std::fs::read(&path) {
+    let text = match files::read(&path, MOST_RECORD) {
         Ok(text) => text,
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         Err(e) => {
-            return Err(io::Error::new(e.kind(), format!("could not read {}: {e}", path.display())));
+            return Err(io::Error::new(
+                e.kind(),
+                format!("could not read {}: {e}", path.display()),
+            ));
         }
     };
     let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
@@ -103,9 +108,10 @@ pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option
     Ok(Some(record))
 }
 
-/// Kills what is left of a lost step: processes of this user whose environment names this daemon's root and this job (for
-/// a numbered step: this step). Returns how many there were. Looks at every process of the machine. A daemon, of whatever
-/// root, may have been started where that environment is: it and what it started stay.
+/// Kills what is left of a lost step: processes of this user whose environment names this daemon's
+/// root and this job (for a numbered step: this step). Returns how many there were. Looks at every
+/// process of the machine. A daemon, of whatever root, may have been started where that environment
+/// is: it and what it started stay.
 pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
     let wanted: Vec<Vec<u8>> = {
         let mut w = vec![format!("SLURM_JOB_ID={}", key.job).into_bytes()];

@@ -1,5 +1,5 @@
-//! Which CPUs a process may run on, and from which NUMA nodes it has its memory. What a `--cpu-bind` or a `--mem-bind`
-//! means for a task is decided elsewhere; here it is done.
+//! Which CPUs a process may run on, and from which NUMA nodes it has its memory. What a
+//! `--cpu-bind` or a `--mem-bind` means for a task is decided elsewhere; here it is done.
 
 use crate::exec::job_files::reason;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -9,7 +9,8 @@ use std::io;
 /// Binds the calling process to these logical CPUs. An empty list changes nothing.
 ///
 /// # Errors
-/// A number beyond what the kernel's set can hold, or none of the CPUs may be used. The text names the CPUs.
+/// A number beyond what the kernel's set can hold, or none of the CPUs may be used. The text names
+/// the CPUs.
 pub fn bind(cpus: &[u32]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -21,9 +22,10 @@ pub fn bind(cpus: &[u32]) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| failed(cpus, e))
 }
 
-/// Lets the threads of a process follow a change of the CPUs that it may have: those that may run on all of `from` may run
-/// on all of `to`, and none stays on a CPU that is not in `to`. A thread that has chosen some of the others for itself keeps
-/// them. Nothing happens to one that is gone, or that the system lets nobody move.
+/// Lets the threads of a process follow a change of the CPUs that it may have: those that may run
+/// on all of `from` may run on all of `to`, and none stays on a CPU that is not in `to`. A thread
+/// that has chosen some of the others for itself keeps them. Nothing happens to one that is gone,
+/// or that the system lets nobody move.
 pub fn follow(pid: i32, from: &[u32], to: &[u32]) {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for thread in
@@ -42,7 +44,8 @@ pub fn follow(pid: i32, from: &[u32], to: &[u32]) {
     }
 }
 
-/// The CPUs that the calling process may use, as Slurm writes them: a hexadecimal mask without leading zeros.
+/// The CPUs that the calling process may use, as Slurm writes them: a hexadecimal mask without
+/// leading zeros.
 pub fn mask() -> String {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return "0x0".to_owned() };
     hexadecimal(CpuSet::count(), |cpu| set.is_set(cpu).unwrap_or(false))
@@ -69,8 +72,8 @@ pub fn may_use(cpus: &[u32]) -> bool {
     !cpus.is_empty() && cpus.iter().all(may_use)
 }
 
-/// From now on the calling process, and what it starts, has its memory from these NUMA nodes; `prefers`: while they have
-/// some. Returns them as a mask.
+/// From now on the calling process, and what it starts, has its memory from these NUMA nodes;
+/// `prefers`: while they have some. Returns them as a mask.
 ///
 /// # Errors
 /// There is no such node, or the system does not allow it. The text names the nodes.
@@ -92,7 +95,8 @@ pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
         *word |= 1 << (node as usize % WORD);
     }
     let policy = if prefers { libc::MPOL_PREFERRED } else { libc::MPOL_BIND };
-    // SAFETY: the kernel reads so many bits of the mask, which lives; it counts one less than it is told.
+    // SAFETY: the kernel reads so many bits of the mask, which lives; it counts one less than it is
+    // told.
     let done =
         unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), MAX_NODES + 1) };
     match done {

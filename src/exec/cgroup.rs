@@ -1,4 +1,5 @@
-//! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was used, and killing.
+//! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was
+//! used, and killing.
 //!
 //! ```text
 //! <base>/job_12               memory.max, memory.swap.max, cpu.max, cpu.weight, cpuset.cpus, pids.max, io.weight of the job
@@ -6,9 +7,10 @@
 //! <base>/job_12/step_0        the tasks of an srun; memory.max where the step has its own --mem
 //! ```
 //!
-//! cgroup v2 alone. The kernel does the work, cgroups-rs writes the limits, and what it has no words for
-//! (`memory.events`, enabling controllers one by one with an error each) is read and written here. The daemon makes
-//! them, the tasks join by themselves, and watchers stay outside, so that they live to tell of an OOM kill.
+//! cgroup v2 alone. The kernel does the work, cgroups-rs writes the limits, and what it has no
+//! words for (`memory.events`, enabling controllers one by one with an error each) is read and
+//! written here. The daemon makes them, the tasks join by themselves, and watchers stay outside, so
+//! that they live to tell of an OOM kill.
 
 use crate::exec::affinity;
 use crate::exec::job_files::reason;
@@ -66,7 +68,8 @@ fn make(dir: &Path) -> Result<(), CgroupError> {
     }
 }
 
-/// Gives a controller to the children. One controller a write: the kernel refuses them all where it refuses one.
+/// Gives a controller to the children. One controller a write: the kernel refuses them all where it
+/// refuses one.
 fn enable(dir: &Path, name: &str) -> Result<(), CgroupError> {
     fs::write(dir.join("cgroup.subtree_control"), format!("+{name}")).map_err(|e| {
         failed(dir, format_args!("could not enable the {name} controller: {}", reason(&e)))
@@ -121,11 +124,13 @@ impl JobCgroup {
         let cpu: &CpuController = self.controller("cpu")?;
         let quota = i64::from(alloc.tres.cpus) * PERIOD_US as i64;
         cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US)).map_err(refused("cpu.max"))?;
-        // Where jobs share a CPU: a weight counts for all CPUs of a job together, so that each of them needs its part.
+        // Where jobs share a CPU: a weight counts for all CPUs of a job together, so that each of
+        // them needs its part.
         let weight = CPU_WEIGHT.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
         set(&self.dir, "cpu.weight", &weight.to_string())?;
         if self.has("cpuset.cpus") {
-            // `SLOTD_CPUS` may promise more CPUs than there are: then all, also for a job that had fewer before.
+            // `SLOTD_CPUS` may promise more CPUs than there are: then all, also for a job that had
+            // fewer before.
             let held = affinity::may_use(&alloc.cpu_ids);
             let cpus: Vec<String> =
                 alloc.cpu_ids.iter().filter(|_| held).map(u32::to_string).collect();
@@ -163,8 +168,8 @@ impl JobCgroup {
             .ok_or_else(|| failed(&self.dir, format_args!("has no {name} controller")))
     }
 
-    /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have where that is less than the
-    /// job's; with `as_one` it dies as a whole for its memory.
+    /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have
+    /// where that is less than the job's; with `as_one` it dies as a whole for its memory.
     ///
     /// # Errors
     /// It cannot be made, or the limit was refused.
@@ -194,7 +199,8 @@ impl JobCgroup {
         StepCgroup::at(self.dir.join(step_name(step)))
     }
 
-    /// How many processes of this run the kernel has killed for their memory. 0 where it cannot be read.
+    /// How many processes of this run the kernel has killed for their memory. 0 where it cannot be
+    /// read.
     pub fn oom_kills(&self) -> u64 {
         oom_kills(&self.dir).saturating_sub(self.past_ooms)
     }
@@ -209,8 +215,8 @@ impl JobCgroup {
         self.handle.kill().is_ok()
     }
 
-    /// Removes it with what its steps have left. False where it is still in use: a killed process leaves it when it is
-    /// reaped.
+    /// Removes it with what its steps have left. False where it is still in use: a killed process
+    /// leaves it when it is reaped.
     pub fn remove(&self) -> bool {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -266,26 +272,27 @@ impl StepCgroup {
         self.dir.parent().map_or(0, limit_ooms) > self.past_limit_ooms
     }
 
-    /// CPU time of all that ever ran in it, microseconds in user mode and in the kernel, whoever waited for whom.
+    /// CPU time of all that ever ran in it, microseconds in user mode and in the kernel, whoever
+    /// waited for whom.
     pub(super) fn cpu_times(&self) -> Option<(u64, u64)> {
         let stat = fs::read_to_string(self.dir.join("cpu.stat")).ok()?;
         Some((parse_key(&stat, "user_usec")?, parse_key(&stat, "system_usec")?))
     }
 
-    /// The memory of its processes, KiB: anonymous and shared, and the parts of files that are mapped. The rest of the page
-    /// cache does not count. `None` where the kernel does not tell.
+    /// The memory of its processes, KiB: anonymous and shared, and the parts of files that are
+    /// mapped. The rest of the page cache does not count. `None` where the kernel does not tell.
     pub(super) fn memory_kb(&self) -> Option<u64> {
         parse_memory_kb(&fs::read_to_string(self.dir.join("memory.stat")).ok()?)
     }
 
-    /// Stops every process in it where it is, also those that are forked at this moment, or lets them go on. False where
-    /// the kernel cannot (before 5.2).
+    /// Stops every process in it where it is, also those that are forked at this moment, or lets
+    /// them go on. False where the kernel cannot (before 5.2).
     pub(super) fn freeze(&self, is_frozen: bool) -> bool {
         set(&self.dir, "cgroup.freeze", if is_frozen { "1" } else { "0" }).is_ok()
     }
 
-    /// Kills every process in it, also those that are being forked at this moment. Where the kernel has no `cgroup.kill`
-    /// (before 5.14) nothing happens.
+    /// Kills every process in it, also those that are being forked at this moment. Where the kernel
+    /// has no `cgroup.kill` (before 5.14) nothing happens.
     pub fn kill(&self) {
         let _ = set(&self.dir, "cgroup.kill", "1");
     }
@@ -305,7 +312,8 @@ fn set_memory(dir: &Path, memory: &MemController, mem_mb: u64) -> Result<(), Cgr
     memory.set_limit(bytes).map_err(|e| failed(dir, format_args!("could not set memory.max: {e}")))
 }
 
-/// Writes a control file, which is never made where it is missing. The line is ended, so that nothing is a value too.
+/// Writes a control file, which is never made where it is missing. The line is ended, so that
+/// nothing is a value too.
 fn set(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
     let opened = fs::OpenOptions::new().write(true).open(dir.join(file));
     opened
@@ -419,7 +427,8 @@ mod tests {
         assert!(cgroup.remove());
     }
 
-    /// Runs where a delegated cgroup is named, as in a guest with `systemd-run --user --scope -p Delegate=yes`.
+    /// Runs where a delegated cgroup is named, as in a guest with
+    /// `systemd-run --user --scope -p Delegate=yes`.
     #[test]
     fn a_delegated_base_limits_a_job() {
         let Ok(base) = std::env::var("SLOTD_TEST_CGROUP") else {

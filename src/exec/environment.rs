@@ -1,9 +1,11 @@
-//! The variables that Slurm's programs find in their environment (sbatch, srun and salloc man pages, "OUTPUT
-//! ENVIRONMENT VARIABLES"), as far as they have a meaning on one host. No SLURM_CONF, no ports, no addresses of daemons.
+//! The variables that Slurm's programs find in their environment (sbatch, srun and salloc man
+//! pages, "OUTPUT ENVIRONMENT VARIABLES"), as far as they have a meaning on one host. No
+//! SLURM_CONF, no ports, no addresses of daemons.
 //!
 //! Pure. What the submitter's own environment holds is not looked at, but for [`stale_variables`].
 
 use crate::exec::snapshots;
+use crate::model::binding::CPU_BIND_VARIABLES;
 use crate::model::gpu::{Gpu, Maker};
 use crate::model::partition::Host;
 use crate::model::placement::{Distribution, MemBind, Placement, Spread};
@@ -36,8 +38,8 @@ impl<'a> Environment<'a> {
         Environment { job, alloc, host, node: &host.name, root, vars: Vec::with_capacity(64) }
     }
 
-    /// Of a batch job, on top of the submitter's. `ntasks` is the number of processes that are launched: more than 1 where
-    /// the batch job runs one a rank.
+    /// Of a batch job, on top of the submitter's. `ntasks` is the number of processes that are
+    /// launched: more than 1 where the batch job runs one a rank.
     pub fn batch(mut self, ntasks: u32) -> Variables {
         self.set("ENVIRONMENT", "BATCH");
         self.allocation();
@@ -47,15 +49,15 @@ impl<'a> Environment<'a> {
         self.vars
     }
 
-    /// Of a salloc command. Real Slurm runs it on the login node, without GPUs; here the allocation's GPUs are on this
-    /// machine, so it is told of them.
+    /// Of a salloc command. Real Slurm runs it on the login node, without GPUs; here the
+    /// allocation's GPUs are on this machine, so it is told of them.
     pub fn interactive(mut self) -> Variables {
         self.allocation();
         self.vars
     }
 
-    /// Of a step that has `alloc`, on top of that of the process that called srun, which tells them the name that it
-    /// goes by.
+    /// Of a step that has `alloc`, on top of that of the process that called srun, which tells them
+    /// the name that it goes by.
     pub fn step(mut self, id: StepId, launch: &StepLaunch, alloc: &Allocation) -> Variables {
         let request = &launch.request;
         let ntasks = request.tasks(&self.job.request);
@@ -82,7 +84,6 @@ impl<'a> Environment<'a> {
         self.set("SLURM_GTIDS", ranks(ntasks));
         self.gpus(&alloc.gpu_ids);
         if !alloc.gpu_ids.is_empty() {
-            self.vars.extend(ordinals(self.host, &alloc.gpu_ids));
             self.set("SLURM_STEP_GPUS", list(&alloc.gpu_ids));
         }
         self.vars
@@ -137,7 +138,7 @@ impl<'a> Environment<'a> {
         self.placement(&request.placement);
         match request.mem {
             // What nobody asked for would be an option of every sbatch and srun inside.
-            MemRequest::Default => {}
+            MemRequest::Default | MemRequest::None => {}
             MemRequest::PerNode(_) => self.set("SLURM_MEM_PER_NODE", alloc.tres.mem_mb),
             MemRequest::PerCpu(mb) => self.set("SLURM_MEM_PER_CPU", mb),
             MemRequest::PerGpu(mb) => self.set("SLURM_MEM_PER_GPU", mb),
@@ -235,11 +236,12 @@ impl<'a> Environment<'a> {
 const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 const ROCM: &str = "ROCR_VISIBLE_DEVICES";
 
-/// What tells programs of these GPUs and of no others. Where it is not set at all, they take every GPU of the machine: so
-/// it is, with nothing in it, where there are none and `hides` is true.
+/// What tells programs of these GPUs and of no others. Where it is not set at all, they take every
+/// GPU of the machine: so it is, with nothing in it, where there are none and `hides` is true.
 fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
     let mut vars = Vec::new();
     let all = || host.gpus.iter().chain(&host.lost_gpus);
+    let is_amds = all().any(|gpu| gpu.maker == Maker::Amd);
     for (maker, name) in [(Maker::Nvidia, CUDA), (Maker::Amd, ROCM)] {
         let given =
             ids.iter().filter(|id| host.gpu(**id).map_or(Maker::Nvidia, |gpu| gpu.maker) == maker);
@@ -254,10 +256,17 @@ fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
             vars.push((name.to_owned(), given.join(",")));
         }
     }
+    // As Slurm has it for GPUs of any maker, where no GPU goes by it.
+    let ordinals = ordinals(host, ids);
+    if !is_amds && let Some((_, list)) = ordinals.first() {
+        vars.push((ROCM.to_owned(), list.clone()));
+    }
+    vars.extend(ordinals);
     vars
 }
 
-/// What OpenCL programs go by: numbers alone. ROCm's would count by it among those that `ROCR_VISIBLE_DEVICES` has left.
+/// What OpenCL programs go by: numbers alone. ROCm's would count by it among those that
+/// `ROCR_VISIBLE_DEVICES` has left.
 fn ordinals(host: &Host, ids: &[u32]) -> Variables {
     let is_counted = |id: &u32| {
         host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia && gpu.handle.is_none())
@@ -287,11 +296,13 @@ fn ranks(ntasks: u32) -> String {
 /// What leads a rank to those of its own step.
 const PMI: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"];
 
-/// Variables of the process that calls srun that are not true of the step. With `hides_gpus` it is without the GPUs that its
-/// job has: then all that tells of those, but for the variable that hides the others.
+/// Variables of the process that calls srun that are not true of the step. With `hides_gpus` it is
+/// without the GPUs that its job has: then all that tells of those, but for the variable that hides
+/// the others.
 pub fn stale_in_step(hides_gpus: bool) -> Vec<String> {
-    let gpus = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL"];
-    PMI.iter().chain(gpus.iter().filter(|_| hides_gpus)).map(ToString::to_string).collect()
+    let gpus = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL", ROCM];
+    let gpus = gpus.iter().filter(|_| hides_gpus);
+    PMI.iter().chain(&CPU_BIND_VARIABLES).chain(gpus).map(ToString::to_string).collect()
 }
 
 /// What a rank finds the others by: `end` is the descriptor of its line to the watcher.
@@ -300,8 +311,8 @@ pub fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variabl
     PMI.map(str::to_owned).into_iter().zip(values).collect()
 }
 
-/// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
-/// task alone, where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
+/// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of
+/// this task alone, where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
 pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variables {
     let mut vars = vec![
         ("SLURM_PROCID".to_owned(), rank.to_string()),
@@ -309,13 +320,13 @@ pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variabl
     ];
     if let Some(ids) = gpus {
         vars.extend(visible(host, ids, true));
-        vars.extend(ordinals(host, ids));
     }
     vars
 }
 
-/// The environment of one array task, of an environment (`KEY=VALUE` entries ended by zero bytes) that may have more to
-/// say of some tasks: `SLOTD_ARRAY_TASK_7_lr=0.1` is `lr=0.1` in task 7, in place of another `lr`, and nothing in the others.
+/// The environment of one array task, of an environment (`KEY=VALUE` entries ended by zero bytes)
+/// that may have more to say of some tasks: `SLOTD_ARRAY_TASK_7_lr=0.1` is `lr=0.1` in task 7, in
+/// place of another `lr`, and nothing in the others.
 pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
     const PREFIX: &[u8] = b"SLOTD_ARRAY_TASK_";
     let entries = || env.split_inclusive(|b| *b == 0);
@@ -332,9 +343,10 @@ pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
     of_all.chain(of_task).collect::<Vec<_>>().concat()
 }
 
-/// Variables that a submission from inside another job brings along and that would be lies in the new one: the other
-/// job's array, step, rank and GPUs. `env` are `KEY=VALUE` entries ended by zero bytes. What was asked for on a
-/// command line or set by hand (`SLURM_NTASKS`) is kept, as with Slurm.
+/// Variables that a submission from inside another job brings along and that would be lies in the
+/// new one: the other job's array, step, rank and GPUs. `env` are `KEY=VALUE` entries ended by zero
+/// bytes. What was asked for on a command line or set by hand (`SLURM_NTASKS`) is kept, as with
+/// Slurm.
 pub fn stale_variables(env: &[u8]) -> Vec<String> {
     const PREFIXES: [&str; 2] = ["SLURM_ARRAY_", "SLURM_STEP"];
     const NAMES: [&str; 13] = [
@@ -518,7 +530,11 @@ mod tests {
         assert_eq!(told(&host, &[]), ["-", "-", "-"], "there are none");
         host.gpus = vec![gpu(0, Maker::Nvidia), gpu(1, Maker::Nvidia)];
         assert_eq!(told(&host, &[]), ["", "-", "-"]);
-        assert_eq!(told(&host, &[1]), ["1", "-", "PCI_BUS_ID"]);
+        assert_eq!(
+            told(&host, &[1]),
+            ["1", "1", "PCI_BUS_ID"],
+            "no GPU goes by ROCm's here, and Slurm sets it"
+        );
         host.gpus.push(Gpu { handle: Some("0".to_owned()), ..gpu(2, Maker::Amd) });
         assert_eq!(told(&host, &[]), ["", "", "-"]);
         assert_eq!(told(&host, &[2]), ["", "0", "-"]);
@@ -549,6 +565,7 @@ mod tests {
             request: StepRequest { ntasks: Some(2), ..StepRequest::default() },
             job: job.id,
             client: ClientProcess { pid: 1, start_ticks: 1, ..ClientProcess::default() },
+            uid: 0,
             again: false,
             argv: Vec::new(),
             work_dir: String::new(),
@@ -556,7 +573,7 @@ mod tests {
             rlimits: Default::default(),
             streams: Vec::new(),
             pty: false,
-            tie: None,
+            client_line: None,
             label: false,
         };
         let vars = of(&job).step(StepId::Num(4), &launch, &alloc);

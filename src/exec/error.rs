@@ -1,8 +1,11 @@
-//! Why a step cannot be launched, and whether the job or the host is to blame: the one place that decides it.
+//! Why a step cannot be launched, and whether the job or the host is to blame: the one place that
+//! decides it.
 
 use crate::exec::cgroup::CgroupError;
 use crate::exec::job_files::reason;
 use crate::model::node::HostFault;
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -86,11 +89,12 @@ impl LaunchError {
 
     /// Whose fault it is, of a job with this directory.
     ///
-    /// A full disk under the job's own files is the host's fault only where it is the disk of the runtime root: no job
-    /// could be launched then. One that writes to another disk would hold up all that do not. For the same reason
-    /// descriptors that a watcher lacks are the job's fault, which names that many files, and those that the whole
-    /// system lacks are not. That a limit on a cgroup cannot be set is told to the job that asked for it: nothing is
-    /// started without its limits, and it would not be started later.
+    /// A full disk under the job's own files is the host's fault only where it is the disk of the
+    /// runtime root: no job could be launched then. One that writes to another disk would hold up
+    /// all that do not. For the same reason descriptors that a watcher lacks are the job's fault,
+    /// which names that many files, and those that the whole system lacks are not. That a limit on
+    /// a cgroup cannot be set is told to the job that asked for it: nothing is started without its
+    /// limits, and it would not be started later.
     pub fn fault(&self, job_dir: &Path) -> LaunchFault {
         match self {
             LaunchError::TaskCount { .. }
@@ -121,7 +125,11 @@ impl LaunchError {
                     | HostFault::Quota
                     | HostFault::ReadOnly
                     | HostFault::Disk),
-                ) if is_same_disk(path, job_dir) => LaunchFault::Host(fault),
+                ) if is_same_disk(path, job_dir)
+                    && (fault != HostFault::ReadOnly || is_read_only(job_dir)) =>
+                {
+                    LaunchFault::Host(fault)
+                }
                 _ => LaunchFault::Job,
             },
             LaunchError::Launcher(source) => {
@@ -157,6 +165,13 @@ fn is_same_disk(one: &Path, other: &Path) -> bool {
     disk(one).is_some_and(|one| disk(other) == Some(one))
 }
 
+/// Whether nothing can be written there. A file system can be read-only at one of the places where
+/// it is mounted.
+fn is_read_only(path: &Path) -> bool {
+    let there = path.ancestors().find(|dir| dir.exists());
+    there.is_some_and(|dir| access(dir, AccessFlags::W_OK) == Err(Errno::EROFS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +189,9 @@ mod tests {
         for (code, on_root, on_another) in [
             (libc::ENOSPC, host(HostFault::Space), LaunchFault::Job),
             (libc::EDQUOT, host(HostFault::Quota), LaunchFault::Job),
-            (libc::EROFS, host(HostFault::ReadOnly), LaunchFault::Job),
+            // Read-only where the file is, and not where slotd's are: a mount of the same file
+            // system.
+            (libc::EROFS, LaunchFault::Job, LaunchFault::Job),
             (libc::ENFILE, host(HostFault::Descriptors), host(HostFault::Descriptors)),
             (libc::EMFILE, LaunchFault::Job, LaunchFault::Job),
             (libc::ENOMEM, host(HostFault::Memory), host(HostFault::Memory)),

@@ -1,19 +1,22 @@
-//! What the job directories tell by themselves: which numbers were given, and what was launched in each.
+//! What the job directories tell by themselves: which numbers were given, and what was launched in
+//! each.
 //!
-//! The database knows more. This is for a database that was lost, or that is older than what ran since.
+//! The database knows more. This is for a database that was lost, or that is older than what ran
+//! since.
 
 use crate::exec::job_files::{self, SCRIPT};
 use crate::exec::{LaunchError, adopt, launch_spec};
 use crate::model::exit::Trace;
 use crate::model::series::StepSeries;
 use crate::model::{Job, JobId, StepId, StepKey};
+use crate::sys::beneath::{Dir, is_absent};
+use crate::sys::files::{self, MOST_RECORD};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The job as it was launched (JSON), in its directory, unless it was over at once: `exit_status` tells it then. For its user
-/// alone: it has the command line.
+/// The job as it was launched (JSON), in its directory, unless it was over at once: `exit_status`
+/// tells it then. For its user alone: it has the command line.
 pub(super) const JOB: &str = "job.json";
 
 /// The launch as a script, with the environment of the job.
@@ -25,13 +28,15 @@ pub const MANAGERS_SOCKET: &str = "sjobmgr.sock";
 /// A link to the job's cgroup, while there is one.
 const CGROUP: &str = "cgroup";
 
-/// The largest number of a job (`MaxJobId` of slurm.conf, by default): a directory with a larger name is not a job's.
+/// The largest number of a job (`MaxJobId` of slurm.conf, by default): a directory with a larger
+/// name is not a job's.
 const MAX_JOB_ID: u32 = 0x03ff_0000;
 
 /// What was found in one job directory.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The job as it was launched. `None` where nothing was, or by a slotd that did not write it down.
+    /// The job as it was launched. `None` where nothing was, or by a slotd that did not write it
+    /// down.
     pub job: Option<Job>,
     /// The steps that were launched.
     pub steps: Vec<Trace>,
@@ -44,16 +49,39 @@ pub struct Found {
 pub fn numbers(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(jobs_dir)? {
-        let name = entry?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok().filter(|n| n.to_string() == name));
-        found.extend(number.filter(|n| (1..=MAX_JOB_ID).contains(n)).map(JobId));
+        found.extend(entry?.file_name().to_str().and_then(number));
     }
     Ok(found)
 }
 
-/// Notes where the job's cgroup is going to be: a later daemon may have another base, or none, and cleans it all the same.
+fn number(name: &str) -> Option<JobId> {
+    let number = name.parse::<u32>().ok().filter(|number| number.to_string() == name);
+    number.filter(|number| (1..=MAX_JOB_ID).contains(number)).map(JobId)
+}
+
+/// Whether a job directory has such a name, or what [`clear_way`] has put aside: `17`, `17.aside1`.
+pub fn is_name(name: &str) -> bool {
+    let is_count =
+        |count: &str| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+    number(
+        name.split_once(".aside").filter(|(_, count)| is_count(count)).map_or(name, |(job, _)| job),
+    )
+    .is_some()
+}
+
+/// The links that have the name of a job directory.
+pub fn links(jobs_dir: &Path) -> Vec<PathBuf> {
+    let mut links: Vec<PathBuf> = numbers(jobs_dir)
+        .unwrap_or_default()
+        .iter()
+        .map(|id| jobs_dir.join(id.to_string()))
+        .collect();
+    links.retain(|path| path.is_symlink());
+    links
+}
+
+/// Notes where the job's cgroup is going to be: a later daemon may have another base, or none, and
+/// cleans it all the same.
 ///
 /// # Errors
 /// The directory or the link in it cannot be made.
@@ -104,13 +132,13 @@ pub fn look(job_dir: &Path) -> Found {
 }
 
 /// `batch.0.sock`
-fn socket_of(name: &str) -> Option<(StepId, u32)> {
+pub(super) fn socket_of(name: &str) -> Option<(StepId, u32)> {
     let (step, run) = name.strip_suffix(".sock")?.split_once('.')?;
     Some((step.parse().ok()?, run.parse().ok()?))
 }
 
 /// `exit_status`, `3.exit`
-fn record_of(name: &str) -> Option<StepId> {
+pub(super) fn record_of(name: &str) -> Option<StepId> {
     if name == "exit_status" {
         Some(StepId::Batch)
     } else {
@@ -118,8 +146,8 @@ fn record_of(name: &str) -> Option<StepId> {
     }
 }
 
-/// What the steps that have ended used over time: those of this run of the job, or of the last one that has a record. A step
-/// that was over before it was looked at is not among them.
+/// What the steps that have ended used over time: those of this run of the job, or of the last one
+/// that has a record. A step that was over before it was looked at is not among them.
 pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries> {
     let Ok(entries) = fs::read_dir(job_dir) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -142,11 +170,12 @@ pub fn was_launched(job_dir: &Path) -> bool {
 
 /// The batch script of a job, where it has one.
 pub fn script(job_dir: &Path) -> Option<Vec<u8>> {
-    fs::read(job_dir.join(SCRIPT)).ok()
+    files::read(&job_dir.join(SCRIPT), MOST_RECORD).ok()
 }
 
-/// Makes way for the first launch of a job that got this number just now: what lies there under its name is a stranger's,
-/// and is put aside rather than mixed with the job's own files. A directory with nothing but the script is the job's.
+/// Makes way for the first launch of a job that got this number just now: what lies there under its
+/// name is a stranger's, and is put aside rather than mixed with the job's own files. A directory
+/// with nothing but the script is the job's.
 ///
 /// # Errors
 /// It cannot be put aside.
@@ -169,39 +198,51 @@ pub fn clear_way(job_dir: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
-/// The bytes of the files of a job directory, as the file system counts them.
-pub fn size(job_dir: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(job_dir) else { return 0 };
-    let of = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(there) if there.is_dir() => size(&entry.path()),
-        Ok(there) => there.blocks() * 512,
-        Err(_) => 0,
-    };
-    entries.flatten().map(of).sum()
+/// The bytes that the files of a job directory have on the disk.
+pub fn size(jobs: &Dir, id: JobId) -> u64 {
+    jobs.tree_size(Path::new(&id.to_string()))
 }
 
-/// Removes a job directory with all that is in it. How many bytes its files had.
+/// Deletes the directory of a job with everything in it, and returns the bytes that its files had
+/// on the disk.
 ///
 /// # Errors
-/// It cannot be removed.
-pub fn remove(job_dir: &Path) -> io::Result<u64> {
-    let size = size(job_dir);
-    match fs::remove_dir_all(job_dir) {
+/// A link or a file is in its place, something is mounted in it, or it cannot be deleted. The text
+/// names its path below `jobs_dir`, which is that of `jobs`.
+pub fn remove(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<u64> {
+    let name = id.to_string();
+    match jobs.remove_tree(Path::new(&name)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
-        other => other.map(|()| size),
+        Err(e) => Err(not_removed(&jobs_dir.join(name), &e)),
+        freed => freed,
     }
 }
 
-/// Removes what holds the environment of a launch.
+/// A directory of slotd's own that was not deleted, with the reason.
+pub(super) fn not_removed(dir: &Path, e: &io::Error) -> io::Error {
+    let why = match e.raw_os_error() {
+        _ if dir.is_symlink() => {
+            "it is a link, and only what it leads to would be deleted: remove the link".to_owned()
+        }
+        Some(libc::ENOTDIR | libc::ELOOP) => "it is no directory: remove it".to_owned(),
+        Some(libc::EXDEV | libc::EBUSY) => "something is mounted in it: unmount that".to_owned(),
+        _ => e.to_string(),
+    };
+    io::Error::new(e.kind(), format!("{}: {why}", dir.display()))
+}
+
+/// Deletes what holds the environment of a launch.
 ///
 /// # Errors
-/// It cannot be removed.
-pub fn forget_launch(job_dir: &Path) -> io::Result<()> {
-    match fs::remove_file(job_dir.join(RUNNER)) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(())
-        }
-        other => other,
+/// It cannot be deleted. The text names its path.
+pub fn forget_launch(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<()> {
+    let name = format!("{id}/{RUNNER}");
+    match jobs.remove_file(Path::new(&name)) {
+        // Neither is it behind a link.
+        Err(e) if is_absent(&e) => Ok(()),
+        other => other.map_err(|e| {
+            io::Error::new(e.kind(), format!("{}: {e}", jobs_dir.join(name).display()))
+        }),
     }
 }
 
@@ -318,5 +359,43 @@ mod tests {
         fs::write(&job_dir, "a file").unwrap();
         assert_eq!(clear_way(&job_dir).unwrap(), Some(dir.path().join("5.aside2")));
         assert!(!job_dir.exists());
+    }
+
+    #[test]
+    fn only_a_real_directory_of_a_job_is_deleted() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("jobs/1/inner")).unwrap();
+        fs::create_dir_all(at("scratch/2")).unwrap();
+        for name in [
+            "jobs/1/inner/file",
+            "jobs/3",
+            "jobs/1/runner.sh",
+            "scratch/precious",
+            "scratch/runner.sh",
+        ] {
+            fs::write(at(name), "text").unwrap();
+        }
+        std::os::unix::fs::symlink(at("scratch"), at("jobs/2")).unwrap();
+        std::os::unix::fs::symlink(at("scratch"), at("jobs/1/scratch")).unwrap();
+        nix::unistd::mkfifo(&at("jobs/4"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (dir, jobs) = (at("jobs"), Dir::open(&at("jobs")).unwrap());
+        forget_launch(&jobs, &dir, JobId(2)).unwrap();
+        forget_launch(&jobs, &dir, JobId(1)).unwrap();
+        assert!(at("scratch/runner.sh").exists() && !at("jobs/1/runner.sh").exists());
+        assert!(size(&jobs, JobId(1)) > 0);
+        assert!(remove(&jobs, &dir, JobId(1)).unwrap() > 0);
+        for (id, why) in
+            [(2, "it is a link, "), (3, "it is no directory"), (4, "it is no directory")]
+        {
+            let refused = remove(&jobs, &dir, JobId(id)).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(&format!("{}: {why}", dir.join(id.to_string()).display())),
+                "{refused}"
+            );
+        }
+        assert_eq!(remove(&jobs, &dir, JobId(5)).unwrap(), 0);
+        let left = |name: &str| fs::read_dir(at(name)).unwrap().count();
+        assert_eq!((left("jobs"), left("scratch")), (3, 3));
     }
 }

@@ -6,10 +6,10 @@ use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
 use crate::model::series::Series;
 use crate::model::{ExitRecord, Job, StepId, Timestamp};
 use crate::protocol::request::Stream;
+use crate::sys::files::{self, MOST_RECORD};
+use crate::sys::fresh::Fresh;
 use crate::sys::ownership;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags};
-use nix::unistd::linkat;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -25,13 +25,6 @@ pub(super) fn reason(e: &io::Error) -> String {
     e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_string())
 }
 
-/// What becomes of a file that is in the place already.
-#[derive(Clone, Copy, PartialEq)]
-enum Old {
-    Stays,
-    Goes,
-}
-
 /// The mode of a file that only the user may read and run.
 const PROGRAM: u32 = 0o700;
 
@@ -41,8 +34,9 @@ pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError>
     if is_program(path, text) {
         return Ok(());
     }
-    // Always a new file in the place of the old one, which a process of an earlier run may have open for execution.
-    put(path, text, PROGRAM, Old::Goes).map_err(LaunchError::own_file("write", path))
+    // Always a new file in the place of the old one, which a process of an earlier run may have
+    // open for execution.
+    replace(path, text, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
 /// Whether this is just such a file, with this text.
@@ -62,81 +56,27 @@ fn is_program(path: &Path, text: &[u8]) -> bool {
     is_like_it && file.read_exact(&mut there).is_ok() && there == text
 }
 
-/// Puts a file in its place, whole or not at all. It has no name before, so that nothing of it stays where the disk is
-/// full or its writer dies.
-fn put(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
-    let Some(mut file) = nameless(path, mode)? else { return put_by_name(path, text, mode, old) };
-    file.write_all(text)?;
-    if mode == PROGRAM {
-        file = only_for_reading(file)?;
-    }
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link =
-        |to: &Path| Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW)?);
-    match unless_there(link(path)) {
-        Ok(false) if old == Old::Goes => {
-            // Only a rename replaces a file.
-            let new = beside(path);
-            let renamed = link(&new).and_then(|()| fs::rename(&new, path));
-            renamed.inspect_err(|_| drop(fs::remove_file(&new)))
-        }
-        other => other.map(drop),
-    }
+/// Writes a file of the job directory in the place of what is there.
+fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    let mut fresh = Fresh::new(path, mode)?;
+    fresh.file.write_all(text)?;
+    fresh.replace()
 }
 
-/// The same file, which nobody writes any more: the kernel executes no file that is open for writing (`ETXTBSY`), and a
-/// script may be executed as soon as it has its name.
-fn only_for_reading(file: File) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// A file in the directory of `path` that has no name. `None` where the file system knows no such files.
-fn nameless(path: &Path, mode: u32) -> io::Result<Option<File>> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(dir) {
-        Ok(file) => Ok(Some(file)),
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-/// The same as [`put`] by way of a file beside the place.
-fn put_by_name(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
-    let new = beside(path);
-    let write = || {
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?.write_all(text)?;
-        match old {
-            Old::Goes => fs::rename(&new, path),
-            Old::Stays => unless_there(fs::hard_link(&new, path)).map(drop),
-        }
-    };
-    let written = write();
-    // After a rename it is gone.
-    let _ = fs::remove_file(&new);
-    written
-}
-
-/// A name beside that of a file, which is this process's own: others may write one at the same time.
-fn beside(path: &Path) -> PathBuf {
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".{}", std::process::id()));
-    let new = PathBuf::from(new);
-    let _ = fs::remove_file(&new);
-    new
-}
-
-/// False where it failed because there is such a file.
-fn unless_there(made: io::Result<()>) -> io::Result<bool> {
-    match made {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        other => other.map(|()| true),
+/// Writes a file of the job directory unless it is there.
+fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    let mut fresh = Fresh::new(path, mode)?;
+    fresh.file.write_all(text)?;
+    match fresh.put() {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     }
 }
 
 /// Writes down the job of this launch, so that it is known without the database.
 pub(super) fn write_job(spec: &LaunchSpec) -> io::Result<()> {
     let Some(job) = &spec.job else { return Ok(()) };
-    put(&spec.job_dir.join(JOB), &serde_json::to_vec(job)?, 0o600, Old::Goes)
+    replace(&spec.job_dir.join(JOB), &serde_json::to_vec(job)?, 0o600)
 }
 
 /// Takes that back.
@@ -147,24 +87,26 @@ pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
     }
 }
 
-/// Puts the script of a job that was submitted into its directory, unless the job's start was quicker.
+/// Puts the script of a job that was submitted into its directory, unless the job's start was
+/// quicker.
 ///
 /// # Errors
 /// What could not be made.
 pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
-    put(path, script, PROGRAM, Old::Stays).map_err(LaunchError::own_file("write", path))
+    put(path, script, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
-/// Puts another script of a job that waits in the place of the one that [`store_script`] has put there.
+/// Puts another script of a job that waits in the place of the one that [`store_script`] has put
+/// there.
 ///
 /// # Errors
 /// What could not be made.
 pub fn replace_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
-    put(path, script, PROGRAM, Old::Goes).map_err(LaunchError::own_file("write", path))
+    replace(path, script, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
 /// For `map_err`: a step cannot start in its working directory.
@@ -172,14 +114,13 @@ pub(super) fn no_work_dir(dir: &Path) -> impl Fn(io::Error) -> LaunchError {
     LaunchError::file("enter the working directory", dir)
 }
 
-/// Looks whether the working directory can be entered. Where not, the reason goes to the standard error of the tasks as
-/// well.
+/// Looks whether the working directory can be entered. Where not, the reason goes to the standard
+/// error of the tasks as well.
 pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), LaunchError> {
     let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK)
         .map_err(io::Error::from);
-    let found = access.and_then(|()| match fs::metadata(&spec.work_dir)?.is_dir() {
-        true => Ok(()),
-        false => Err(Errno::ENOTDIR.into()),
+    let found = access.and_then(|()| {
+        if fs::metadata(&spec.work_dir)?.is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     });
     let Err(e) = found else { return Ok(()) };
     let why = no_work_dir(&spec.work_dir)(e);
@@ -187,7 +128,8 @@ pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<()
     Err(why)
 }
 
-/// Tells the standard error of all tasks why they are not started, as far as it can be opened without making directories.
+/// Tells the standard error of all tasks why they are not started, as far as it can be opened
+/// without making directories.
 pub(super) fn say_why(spec: &LaunchSpec, handed: &[OwnedFd], why: &LaunchError) {
     let mut told: Vec<&Stream> = Vec::new();
     for task in &spec.tasks {
@@ -227,14 +169,15 @@ fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
-/// Makes the directory of a job. One that is there must be the user's own, and no link to another place.
+/// Makes the directory of a job. One that is there must be the user's own, and no link to another
+/// place.
 pub(super) fn make_job_dir(path: &Path) -> Result<(), LaunchError> {
     make_dir(path, 0o700).map_err(LaunchError::own_file("make the directory", path))?;
     ownership::check_own_dir(path).map_err(LaunchError::own_file("use the directory", path))
 }
 
-/// The file of an exit record. Of a batch script that was over at once it tells the job as well: one file costs less than
-/// two.
+/// The file of an exit record. Of a batch script that was over at once it tells the job as well:
+/// one file costs less than two.
 #[derive(Serialize)]
 struct RecordFile<'a> {
     #[serde(flatten)]
@@ -260,12 +203,12 @@ pub(super) fn write_record(
     over_time: &Series,
 ) -> io::Result<()> {
     let file = RecordFile { record, job: spec.job.as_deref(), over_time };
-    put(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600, Old::Goes)
+    replace(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600)
 }
 
 /// The job as its directory has it: as the last run tells it.
 pub(super) fn read_job(job_dir: &Path) -> Option<Job> {
-    let read = |path: &Path| fs::read(path).ok();
+    let read = |path: &Path| files::read(path, MOST_RECORD).ok();
     let noted = read(&job_dir.join(JOB)).and_then(|text| serde_json::from_slice(&text).ok());
     let record = read(&exit_path(job_dir, StepId::Batch));
     let of_record = record.and_then(|text| serde_json::from_slice::<JobOfRecord>(&text).ok()?.job);
@@ -281,9 +224,10 @@ struct SeriesOfRecord {
     over_time: Series,
 }
 
-/// The run of the last record of a step, the start of the step, and what it used over time. `None` where there is no record.
+/// The run of the last record of a step, the start of the step, and what it used over time. `None`
+/// where there is no record.
 pub(super) fn read_series(job_dir: &Path, step: StepId) -> Option<(u32, Timestamp, Series)> {
-    let text = fs::read(exit_path(job_dir, step)).ok()?;
+    let text = files::read(&exit_path(job_dir, step), MOST_RECORD).ok()?;
     let SeriesOfRecord { run, started, over_time } = serde_json::from_slice(&text).ok()?;
     Some((run, started, over_time))
 }
@@ -316,8 +260,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens what the task reads and writes. A file that another task or stream has opened is shared with it: one
-    /// description, one position.
+    /// Opens what the task reads and writes. A file that another task or stream has opened is
+    /// shared with it: one description, one position.
     ///
     /// # Errors
     /// A file that cannot be opened, or a descriptor that is not there.
@@ -409,21 +353,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_its_name_when_nobody_writes_it_any_more() {
-        let dir = tempfile::tempdir().unwrap();
-        // Some file systems have none.
-        let Some(mut file) = nameless(&dir.path().join("script"), PROGRAM).unwrap() else { return };
-        file.write_all(b"text").unwrap();
-        let mut file = only_for_reading(file).unwrap();
-        let mut text = String::new();
-        file.read_to_string(&mut text).unwrap();
-        assert_eq!(
-            (text.as_str(), file.write(b"more").unwrap_err().raw_os_error()),
-            ("text", Some(libc::EBADF))
-        );
-    }
-
-    #[test]
     fn one_file_named_twice_is_opened_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/out");
@@ -492,44 +421,6 @@ mod tests {
         }
     }
 
-    fn names_in(dir: &Path) -> Vec<String> {
-        let names = fs::read_dir(dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.collect()
-    }
-
-    #[test]
-    fn a_file_is_put_in_its_place_or_leaves_nothing() {
-        for put in [put, put_by_name] {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("file");
-            for (text, old, now) in
-                [("a", Old::Stays, "a"), ("b", Old::Stays, "a"), ("c", Old::Goes, "c")]
-            {
-                put(&path, text.as_bytes(), 0o600, old).unwrap();
-                assert_eq!(
-                    (fs::read_to_string(&path).unwrap().as_str(), names_in(dir.path())),
-                    (now, vec!["file".into()])
-                );
-            }
-            fs::remove_file(&path).unwrap();
-            fs::create_dir(&path).unwrap();
-            put(&path, b"d", 0o600, Old::Goes).unwrap_err();
-            assert_eq!(names_in(dir.path()), ["file"]);
-        }
-    }
-
-    #[test]
-    fn a_file_has_no_name_before_it_is_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut file = nameless(&dir.path().join("file"), 0o600)
-            .unwrap()
-            .expect("a file system with such files");
-        file.write_all(b"half").unwrap();
-        assert_eq!(names_in(dir.path()), [""; 0]);
-    }
-
     #[test]
     fn a_named_pipe_is_left_to_the_task() {
         let dir = tempfile::tempdir().unwrap();
@@ -580,7 +471,8 @@ mod tests {
         );
     }
 
-    /// Why a record needs no check sum: what the disk has not kept of a file is missing at its end, or zeros.
+    /// Why a record needs no check sum: what the disk has not kept of a file is missing at its end,
+    /// or zeros.
     #[test]
     fn a_part_of_a_record_is_no_record() {
         let dir = tempfile::tempdir().unwrap();
@@ -589,7 +481,7 @@ mod tests {
         write_record(&spec, &record, &Series::default()).unwrap();
         let path = exit_path(dir.path(), spec.step.step);
         let whole = fs::read(&path).unwrap();
-        let read = || crate::exec::remains::record(dir.path(), spec.step.step, 0);
+        let read = || crate::exec::earlier_boot::record(dir.path(), spec.step.step, 0);
         assert!(read().is_some());
         for kept in 0..whole.len() {
             fs::write(&path, &whole[..kept]).unwrap();

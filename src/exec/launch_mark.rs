@@ -1,12 +1,14 @@
 //! Which step is being launched at this moment: what a daemon that dies tells the next one.
 //!
-//! A step that takes the daemon down with its launch (out of memory, say) would do so again at every start. Its job and
-//! number stand in `<root>/run/launching` while its launch is made, and nothing while none is: a few bytes written in
-//! place, which outlive the process and cost a launch two microseconds. They need no sync: after a power cut nothing is
-//! known of a launch, and nothing is counted against the step.
+//! A step that takes the daemon down with its launch (out of memory, say) would do so again at
+//! every start. Its job and number stand in `<root>/run/launching` while its launch is made, and
+//! nothing while none is: a few bytes written in place, which outlive the process and cost a launch
+//! two microseconds. They need no sync: after a power cut nothing is known of a launch, and nothing
+//! is counted against the step.
 
 use crate::model::node::LaunchAtDeath;
 use crate::model::{JobId, StepId, StepKey};
+use crate::sys::files;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -60,7 +62,10 @@ fn decode(bytes: [u8; LENGTH]) -> Option<(StepKey, u32)> {
 fn open(root: &Path) -> io::Result<File> {
     let dir = root.join("run");
     fs::create_dir_all(&dir)?;
-    File::options().read(true).write(true).create(true).truncate(false).open(dir.join("launching"))
+    files::own(
+        File::options().read(true).write(true).create(true).truncate(false),
+        &dir.join("launching"),
+    )
 }
 
 impl LaunchMark {
@@ -101,7 +106,8 @@ impl LaunchMark {
     }
 
     fn write(&self, bytes: [u8; LENGTH]) {
-        // Without it a death of the daemon is not counted against the step: no reason not to launch it.
+        // Without it a death of the daemon is not counted against the step: no reason not to launch
+        // it.
         if let Some(Err(e)) = self.file.as_ref().map(|file| file.write_all_at(&bytes, 0)) {
             log::debug!("the mark of a launch could not be written: {e}");
         }

@@ -1,4 +1,5 @@
-//! What the daemon and a step's watcher tell each other: the launch, its events, the commands, the exit record.
+//! What the daemon and a step's watcher tell each other: the launch, its events, the commands, the
+//! exit record.
 //!
 //! Data only. How it travels is `wire`; who sends what is told in `launcher` and `watcher`.
 
@@ -20,11 +21,12 @@ pub struct LaunchSpec {
     pub run: u32,
     /// `<root>/lib/jobs/<id>`; made where it is missing.
     pub job_dir: PathBuf,
-    /// The batch script. It is written to `<job_dir>/script.sh` and run with `argv` as its arguments.
-    /// Travels beside the JSON, since it may be large and need not be UTF-8.
+    /// The batch script. It is written to `<job_dir>/script.sh` and run with `argv` as its
+    /// arguments. Travels beside the JSON, since it may be large and need not be UTF-8.
     #[serde(skip)]
     pub script: Option<Vec<u8>>,
-    /// The environment before `set_env`: `KEY=VALUE` entries, each ended by a zero byte. Travels beside the JSON.
+    /// The environment before `set_env`: `KEY=VALUE` entries, each ended by a zero byte. Travels
+    /// beside the JSON.
     #[serde(skip)]
     pub env: Vec<u8>,
     /// Variables for names that `env` does not hold (`TMPDIR`).
@@ -43,28 +45,36 @@ pub struct LaunchSpec {
     pub tasks: Vec<TaskSpec>,
     /// Task 0 leads a session of its own and its standard input becomes its controlling terminal.
     pub pty: bool,
-    /// The step's cgroup v2 directory, which the tasks join. A failure is a failure of the launch. The watcher removes it.
+    /// The step's cgroup v2 directory, which the tasks join. A failure is a failure of the launch.
+    /// The watcher removes it.
     pub cgroup: Option<PathBuf>,
-    /// `oom_score_adj` of the tasks, where that is more than the watcher's: the host's own lack of memory ends them first.
+    /// `oom_score_adj` of the tasks, where that is more than the watcher's: the host's own lack of
+    /// memory ends them first.
     pub oom_score_adj: u32,
     /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
     pub kill_on_bad_exit: bool,
     /// The tasks are ranks of an MPI program, which the watcher introduces to each other.
     pub mpi: Mpi,
-    /// The step's own time limit, seconds from its start, suspension not counted (`srun --time` inside a job). That of
-    /// the job is the daemon's business; this one holds whether a daemon runs or not.
+    /// The step's own time limit, seconds from its start, suspension not counted (`srun --time`
+    /// inside a job). That of the job is the daemon's business; this one holds whether a daemon
+    /// runs or not.
     pub time_limit_secs: Option<u64>,
     /// What a watcher needs to know to end its step by itself.
     pub own_end: OwnEnd,
-    /// The job of the first launch in its directory, for `<job_dir>/job.json` or the exit record: what is known of it without
-    /// the database.
+    /// The job of the first launch in its directory, for `<job_dir>/job.json` or the exit record:
+    /// what is known of it without the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<Job>>,
     /// Why it cannot be launched, as the daemon found: the watcher tells it in the step's output.
     pub broken: Option<String>,
+    /// A line for the standard error of task 0 before the tasks start, if that is a regular file; a
+    /// newline is added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_line: Option<String>,
     /// Write `<job_dir>/runner.sh`, which reproduces this launch by hand.
     pub write_runner: bool,
-    /// Index of a handed-over socket, the line to the step's client (`exec::tie`): at its end the step is ended.
+    /// Index of a handed-over socket, the line to the step's client (`exec::client_line`): at its end the
+    /// step is ended.
     pub tie_fd: Option<usize>,
 }
 
@@ -93,14 +103,15 @@ impl Default for LaunchSpec {
             own_end: OwnEnd::default(),
             job: None,
             broken: None,
+            first_line: None,
             write_runner: false,
             tie_fd: None,
         }
     }
 }
 
-/// How a watcher ends its step by itself, at the step's time limit, after a task that failed or when the client is gone:
-/// with Slurm's line in its output, SIGTERM, and SIGKILL after the grace.
+/// How a watcher ends its step by itself, at the step's time limit, after a task that failed or
+/// when the client is gone: with Slurm's line in its output, SIGTERM, and SIGKILL after the grace.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnEnd {
@@ -157,12 +168,14 @@ pub enum StepEvent {
     Started {
         /// The process that watches the step.
         pid: i32,
-        /// Its start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`): pid and ticks name it for ever.
+        /// Its start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`): pid and ticks
+        /// name it for ever.
         start_ticks: u64,
         /// By rank.
         task_pids: Vec<i32>,
         started: Timestamp,
-        /// The same by the monotonic clock, microseconds. A watcher of an earlier slotd does not tell.
+        /// The same by the monotonic clock, microseconds. A watcher of an earlier slotd does not
+        /// tell.
         #[serde(default)]
         started_us: Option<u64>,
         /// Its processes stand still, since a daemon has suspended them.
@@ -175,7 +188,8 @@ pub enum StepEvent {
     },
     /// The answer to `StepCommand::Usage`.
     Usage(StepUsage),
-    /// Comes just before `Ended`: the watcher stays after it, and takes another launch over the same line.
+    /// Comes just before `Ended`: the watcher stays after it, and takes another launch over the
+    /// same line.
     Stays,
     /// No process of the step is left. The last event.
     Ended(ExitRecord),
@@ -206,7 +220,8 @@ pub enum SignalScope {
     Processes,
     /// The process groups of the tasks.
     Tasks,
-    /// The tasks' first processes alone: the batch shell, not its children (`scancel -b`, `--signal=B:`).
+    /// The tasks' first processes alone: the batch shell, not its children (`scancel -b`,
+    /// `--signal=B:`).
     BatchShell,
     /// Every process that has a handler for this signal, so that nothing dies of a warning.
     Handlers,
@@ -222,17 +237,18 @@ pub enum StepCommand {
         signal: i32,
         target: SignalScope,
     },
-    /// The warning before the time limit: a signal that a step gets once, however many daemons send it.
+    /// The warning before the time limit: a signal that a step gets once, however many daemons send
+    /// it.
     Warn {
         signal: i32,
         target: SignalScope,
     },
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),
-    /// The daemon ends the step, `timed_out` because of the job's time limit: the record says so, should no daemon be there
-    /// to say it. Nothing happens to the processes, and a SIGTERM that follows is for those that have not had one for
-    /// another such reason. The notice is a line for the standard error of task 0: only the first
-    /// one, however many daemons end the step.
+    /// The daemon ends the step, `timed_out` because of the job's time limit: the record says so,
+    /// should no daemon be there to say it. Nothing happens to the processes, and a SIGTERM that
+    /// follows is for those that have not had one for another such reason. The notice is a line for
+    /// the standard error of task 0: only the first one, however many daemons end the step.
     Ends {
         timed_out: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,14 +260,14 @@ pub enum StepCommand {
     Resume,
     /// SIGKILL to every process until none is left.
     KillAll,
-    /// The job has these CPUs now, and had others: no process of the step stays on one that is not there any more. Those that
-    /// may run on all of `from` may run on all of `to`.
+    /// The job has these CPUs now, and had others: no process of the step stays on one that is not
+    /// there any more. Those that may run on all of `from` may run on all of `to`.
     Move {
         from: Vec<u32>,
         to: Vec<u32>,
     },
-    /// What the step uses of its GPUs, as the daemon has read it: how busy they are together, percent of one, and their
-    /// memory.
+    /// What the step uses of its GPUs, as the daemon has read it: how busy they are together,
+    /// percent of one, and their memory.
     Gpus {
         busy_percent: u64,
         mem_mb: u64,
@@ -268,7 +284,8 @@ pub fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
     }
 }
 
-/// `<job_dir>/<step>.<run>.sock`: it exists from before the first task of the step starts until its exit record does.
+/// `<job_dir>/<step>.<run>.sock`: it exists from before the first task of the step starts until its
+/// exit record does.
 pub fn socket_name(step: StepId, run: u32) -> String {
     format!("{step}.{run}.sock")
 }

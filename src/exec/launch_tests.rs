@@ -1,4 +1,5 @@
-//! Real processes through the launcher and the watcher: what is started, told, written down, killed and found again.
+//! Real processes through the launcher and the watcher: what is started, told, written down, killed
+//! and found again.
 
 use super::adopt::{self, Adoption};
 use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
@@ -6,10 +7,11 @@ use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use super::{job_dirs, launcher};
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey};
 use crate::protocol::request::Stream;
+use crate::sys::limits;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +22,7 @@ struct Lab {
 }
 
 /// Longer than anything here takes: a test that gets here has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn lab() -> Lab {
     let dir = tempfile::tempdir().unwrap();
@@ -28,7 +30,8 @@ fn lab() -> Lab {
     Lab { dir, launcher }
 }
 
-/// A program that is a launcher as `slotd __launcher` is one: this test program, told to run [`launcher_process`].
+/// A program that is a launcher as `slotd __launcher` is one: this test program, told to run
+/// [`launcher_process`].
 fn launcher_program(dir: &Path) -> PathBuf {
     let program = dir.join("launcher");
     let this = std::env::current_exe().unwrap();
@@ -38,17 +41,22 @@ fn launcher_program(dir: &Path) -> PathBuf {
          exec '{}' --exact {test} --ignored --nocapture --test-threads 1\n",
         this.display()
     );
-    // Written by another process: a fork of some other test must not inherit it open for writing, or it could not be
-    // executed ("text file busy").
-    let mut install = std::process::Command::new("install");
-    install.args(["-m", "755", "/dev/stdin"]).arg(&program).stdin(std::process::Stdio::piped());
-    let mut child = install.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success());
+    install(&program, &text);
     program
 }
 
-/// The launcher of the other tests. The harness's own thread sleeps meanwhile, so that this one may fork.
+/// Makes a program. It is written by another process: a fork of some other test must not inherit it
+/// open for writing, or it could not be executed ("text file busy").
+fn install(program: &Path, text: &str) {
+    let mut install = std::process::Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(program).stdin(std::process::Stdio::piped());
+    let mut child = install.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// The launcher of the other tests. The harness's own thread sleeps meanwhile, so that this one may
+/// fork.
 #[test]
 #[ignore = "started by the other tests as a process of its own"]
 fn launcher_process() {
@@ -112,15 +120,19 @@ async fn next(handle: &mut StepHandle) -> Option<StepEvent> {
         .expect("the step should have told something by now")
 }
 
-async fn end_of(handle: &mut StepHandle) -> ExitRecord {
+/// `None`: its watcher died, or was never made.
+async fn end_if_told(handle: &mut StepHandle) -> Option<ExitRecord> {
     loop {
-        match next(handle).await {
-            Some(StepEvent::Ended(record)) => return record,
-            Some(StepEvent::Refused(why)) => panic!("refused: {why}"),
-            Some(_) => {}
-            None => panic!("the watcher died"),
+        match next(handle).await? {
+            StepEvent::Ended(record) => return Some(record),
+            StepEvent::Refused(why) => panic!("refused: {why}"),
+            _ => {}
         }
     }
+}
+
+async fn end_of(handle: &mut StepHandle) -> ExitRecord {
+    end_if_told(handle).await.expect("the watcher died")
 }
 
 /// Waits for `Started`; the pids of watcher and tasks.
@@ -149,7 +161,8 @@ async fn line_in(path: &Path) -> String {
         .unwrap_or_else(|_| panic!("nothing in {}", path.display()))
 }
 
-/// Whether anything of a process is left: the first of its threads may be dead while another one still holds its files.
+/// Whether anything of a process is left: the first of its threads may be dead while another one
+/// still holds its files.
 fn is_alive(pid: i32) -> bool {
     let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     crate::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z' || threads() > 1)
@@ -194,6 +207,25 @@ async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
         .collect();
     files.sort();
     assert_eq!(files, ["exit_status", "runner.sh", "script.sh"]);
+}
+
+#[tokio::test]
+async fn a_script_that_is_open_for_writing_for_a_moment_runs_after_it() {
+    let lab = lab();
+    let spec = lab.batch("exit 3");
+    super::store_script(&lab.job_dir(), spec.script.as_deref().unwrap()).unwrap();
+    let script = lab.job_dir().join("script.sh");
+    let open = fs::OpenOptions::new().write(true).open(script).unwrap();
+    let mut handle = lab.launch(&spec);
+    // The streams of the task are the last thing before it executes.
+    let begins = async {
+        while !lab.path("out").exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, begins).await.unwrap();
+    drop(open);
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(3));
 }
 
 #[tokio::test]
@@ -276,9 +308,8 @@ async fn the_worst_of_the_tasks_is_the_steps_code() {
 #[tokio::test]
 async fn commands_that_cannot_run_say_so_with_slurms_codes() {
     let lab = lab();
-    fs::write(lab.path("plain"), "echo no interpreter\n").unwrap();
+    install(&lab.path("plain"), "echo no interpreter\n");
     fs::write(lab.path("noexec"), "x").unwrap();
-    fs::set_permissions(lab.path("plain"), fs::Permissions::from_mode(0o755)).unwrap();
     let here = lab.dir.path().display().to_string();
     for (command, code, text) in [
         ("nosuchcommand", 2, "execve(): nosuchcommand: No such file or directory".to_string()),
@@ -394,8 +425,9 @@ async fn nothing_of_the_daemon_leaks_into_a_task() {
 #[tokio::test]
 async fn stragglers_do_not_outlive_the_step() {
     let lab = lab();
-    // One in the background, one that has left session and parent.
-    let script = "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & while [ ! -s b ]; do sleep 0.01; done";
+    // One in the background, one that has left session and parent. That parent is waited for: it
+    // would count too.
+    let script = "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & wait $!";
     let record = lab.run(&lab.batch(script)).await;
     assert_eq!((record.exit, record.left_over), (ExitCode::OK, 2));
     assert_eq!(lab.run(&LaunchSpec { run: 1, ..lab.batch("true") }).await.left_over, 0);
@@ -414,8 +446,8 @@ async fn the_time_of_orphans_counts() {
     assert!(record.usage.user_us + record.usage.system_us > 20_000, "{:?}", record.usage);
 }
 
-/// A shell and a child of it have handlers for SIGUSR1, a sleep has none. When the shell has had the signal and `until`
-/// exists, it does `last` and leaves; `$s` is the sleep.
+/// A shell and a child of it have handlers for SIGUSR1, a sleep has none. When the shell has had
+/// the signal and `until` exists, it does `last` and leaves; `$s` is the sleep.
 fn three_processes(lab: &Lab, until: &str, last: &str) -> LaunchSpec {
     let child = "trap 'echo got >child' USR1; echo >ready_child; while :; do sleep 0.01; done";
     fs::write(lab.path("child.sh"), child).unwrap();
@@ -477,7 +509,8 @@ async fn kill_all_ends_a_step_that_ignores_everything() {
 #[tokio::test]
 async fn a_suspended_step_stands_still_until_it_is_resumed() {
     let lab = lab();
-    // One process that waits in the kernel: a shell in the middle of a vfork could not be seen to stop.
+    // One process that waits in the kernel: a shell in the middle of a vfork could not be seen to
+    // stop.
     let mut handle = lab.launch(&lab.batch("mkfifo go; echo >ready; read x <go"));
     let (_, tasks) = start_of(&mut handle).await;
     line_in(&lab.path("ready")).await;
@@ -653,7 +686,9 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
     let lab = lab();
     let job_dir = lab.job_dir();
     assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::NeverLaunched));
-    let mut spec = lab.batch("echo $$ >pid; setsid sleep 600 & echo $! >left; wait");
+    // What is left has executed its program when it says so: meanwhile it would have no environment.
+    let left = "setsid sh -c 'echo $$ >left; while :; do sleep 1; done' & wait";
+    let mut spec = lab.batch(left);
     spec.set_env = vec![
         ("SLURM_JOB_ID".into(), "7".into()),
         ("SLOTD_ROOT".into(), lab.dir.path().display().to_string()),
@@ -684,15 +719,24 @@ async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
         step: StepKey { job: JobId(7), step: StepId::Num(1) },
         ..lab.step(&["true"])
     });
-    assert_eq!(end_of(&mut after).await.exit, ExitCode::OK);
-    assert_ne!(lab.launcher.pid(), old);
-    fs::write(lab.path("go"), "").unwrap();
-    assert_eq!(end_of(&mut before).await.exit, ExitCode::status(2));
+    for (handle, step, exit) in [
+        (&mut after, StepId::Num(1), ExitCode::OK),
+        (&mut before, StepId::Batch, ExitCode::status(2)),
+    ] {
+        let told = end_if_told(handle).await;
+        // Which of them was lost, and whether it ran.
+        let found = || adopt::inspect(&lab.job_dir(), step, 0);
+        assert_eq!(told.map(|record| record.exit), Some(exit), "{step:?}: {:?}", found());
+        assert_ne!(lab.launcher.pid(), old);
+        fs::write(lab.path("go"), "").unwrap();
+    }
 }
 
 #[tokio::test]
 async fn hundreds_of_launches_at_once_all_end() {
     let lab = lab();
+    // Those of the other tests count too.
+    let _ = limits::raise_descriptors();
     let mut handles: Vec<StepHandle> = (0..300)
         .map(|n| {
             let step = StepKey { job: JobId(7), step: StepId::Num(n) };
@@ -800,11 +844,34 @@ async fn a_watcher_takes_one_step_after_the_other_and_counts_each_for_itself() {
     assert_eq!((new.1, new.2), (reused.1, reused.2));
 }
 
-/// The watcher, how many descriptors it has, and three lines of output of a step that is ended then.
+/// How many descriptors a process has while it sleeps: a watcher opens others for a moment when it
+/// looks at its step.
+async fn open_while_asleep(pid: i32) -> usize {
+    let sleep = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = |name: &str| status.lines().find(|line| line.starts_with(name));
+        line("State:\tS").and_then(|_| line("voluntary_ctxt_switches:")).map(str::to_owned)
+    };
+    let counted = async {
+        loop {
+            let before = sleep();
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+            // The same sleep: it has not run in between.
+            if before.is_some() && sleep() == before {
+                return open;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap()
+}
+
+/// The watcher, how many descriptors it has, and three lines of output of a step that is ended
+/// then.
 async fn while_it_runs(lab: &Lab, spec: &LaunchSpec) -> (i32, usize, String) {
     let mut handle = lab.launch(spec);
     let (watcher, _) = start_of(&mut handle).await;
-    let open = fs::read_dir(format!("/proc/{watcher}/fd")).unwrap().count();
+    let open = open_while_asleep(watcher).await;
     let said = async {
         while lab.out().lines().count() < 3 {
             tokio::task::yield_now().await;

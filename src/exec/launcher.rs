@@ -1,14 +1,16 @@
 //! The launcher: a tiny process that makes a watcher for each step, and the daemon's side of it.
 //!
-//! The daemon does not fork: a fork costs milliseconds once a process has grown, and a re-executed runner for each
-//! job costs an exec and a dynamic link. So the daemon starts `slotd __launcher` once, while both are small, and
-//! hands it the far end of a socket pair for each step. The launcher forks a watcher around it (`watcher`), with
-//! no exec, and forgets it. It keeps no state: where it dies another one is started, and no job notices. A watcher
-//! whose step is over waits a second for another launch of the same daemon (`idle_watchers`), so that one short job after
-//! the other costs no fork but its own, and that one without a copy of any memory (`sys::fork`).
+//! The daemon does not fork: a fork costs milliseconds once a process has grown, and a re-executed
+//! runner for each job costs an exec and a dynamic link. So the daemon starts `slotd __launcher`
+//! once, while both are small, and hands it the far end of a socket pair for each step. The
+//! launcher forks a watcher around it (`watcher`), with no exec, and forgets it. It keeps no state:
+//! where it dies another one is started, and no job notices. A watcher whose step is over waits a
+//! second for another launch of the same daemon (`idle_watchers`), so that one short job after the
+//! other costs no fork but its own, and that one without a copy of any memory (`sys::fork`).
 //!
-//! Measured with small programs side by side (2 cores, one job after the other, from the call to the end of the job in
-//! the daemon, against the bare script by posix_spawn at 0.8 ms; `cargo bench --bench launch` measures whole jobs):
+//! Measured with small programs side by side (2 cores, one job after the other, from the call to
+//! the end of the job in the daemon, against the bare script by posix_spawn at 0.8 ms;
+//! `cargo bench --bench launch` measures whole jobs):
 //!
 //! | way | best of four runs | others, busy machine | |
 //! |---|---|---|---|
@@ -17,9 +19,10 @@
 //! | one launcher that forks the task itself | 1.4 x | 3 to 5 x | one fork, one exec |
 //!
 //! The last was not taken: its launcher would be the parent of every task, so that one process
-//! holds the exit codes, the orphans and the output of all jobs, and its death loses them all. A watcher for each step
-//! costs half a millisecond and about 130 KiB of private memory, and confines every mishap to its step. Three hundred
-//! launches at once took 0.8 ms each: no more than the scripts alone, one after the other.
+//! holds the exit codes, the orphans and the output of all jobs, and its death loses them all. A
+//! watcher for each step costs half a millisecond and about 130 KiB of private memory, and confines
+//! every mishap to its step. Three hundred launches at once took 0.8 ms each: no more than the
+//! scripts alone, one after the other.
 
 use crate::exec::error::{LaunchError, LaunchFault};
 use crate::exec::idle_watchers::IdleWatchers;
@@ -29,11 +32,13 @@ use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
 use crate::exec::{watcher, wire};
 use crate::model::ExitRecord;
 use crate::model::node::HostFault;
+use crate::sys::beneath::Dir;
 use crate::sys::{break_point, clock, lock, socket};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{ForkResult, fork};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -51,8 +56,8 @@ pub const LAUNCHER_ARG: &str = "__launcher";
 pub struct Launcher {
     program: PathBuf,
     root: PathBuf,
-    /// The soft limit on descriptors that this process began with: every launcher has it, and so has every job, however
-    /// far the daemon raised its own since.
+    /// The soft limit on descriptors that this process began with: every launcher has it, and so
+    /// has every job, however far the daemon raised its own since.
     nofile: u64,
     process: Mutex<Process>,
     idle: Arc<IdleWatchers>,
@@ -88,8 +93,8 @@ impl Launcher {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).child.id()
     }
 
-    /// Launches a step. Returns at once; how it goes is told by the handle's events. `fds` are what the spec's `Fd`
-    /// places mean. Needs a tokio runtime.
+    /// Launches a step. Returns at once; how it goes is told by the handle's events. `fds` are what
+    /// the spec's `Fd` places mean. Needs a tokio runtime.
     ///
     /// A launcher that has died is replaced and the launch tried once more.
     ///
@@ -158,7 +163,12 @@ impl Process {
         Ok(Process { socket: ours, child })
     }
 
-    fn hand_over(&self, step_socket: &OwnedFd) -> io::Result<()> {
+    fn hand_over(&mut self, step_socket: &OwnedFd) -> io::Result<()> {
+        // Where it has ended somebody may still hold its end of the line, though nobody reads there:
+        // a watcher that it has just forked, or a process that this one forked when it made the line.
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         socket::send_some(&self.socket, &[0], &[step_socket.as_raw_fd()], &mut 0)
     }
 
@@ -173,14 +183,16 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Closing the socket ends the launcher; it is not waited for, since the daemon is leaving itself.
+    /// Closing the socket ends the launcher; it is not waited for, since the daemon is leaving
+    /// itself.
     fn drop(&mut self) {
         let _ = self.child.try_wait();
     }
 }
 
-/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that wait for a launch share it; a new daemon
-/// waits for all of them. The lock ends when the last copy of the descriptor is closed.
+/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that wait for a launch share it;
+/// a new daemon waits for all of them. The lock ends when the last copy of the descriptor is
+/// closed.
 pub(super) fn lock_file(root: &Path, kind: lock::Kind) -> io::Result<File> {
     let dir = root.join("run");
     fs::create_dir_all(&dir)
@@ -201,19 +213,22 @@ pub(super) fn idle_socket(root: &Path, pid: u32) -> PathBuf {
     root.join(format!("run/{IDLE}{pid}.sock"))
 }
 
-/// Removes those that killed watchers have left. None may be waiting.
+/// Deletes those that killed watchers have left. None may be waiting.
 pub(super) fn forget_idle(root: &Path) {
-    let Ok(entries) = fs::read_dir(root.join("run")) else { return };
-    let is_idle =
-        |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(IDLE.as_bytes());
-    for entry in entries.flatten().filter(is_idle) {
-        // One that cannot be removed is in nobody's way.
-        let _ = fs::remove_file(entry.path());
+    let Ok(dir) = Dir::open(&root.join("run")) else { return };
+    let is_idle = |name: &OsString| {
+        let number = name.to_str().and_then(|name| name.strip_prefix(IDLE)?.strip_suffix(".sock"));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    for name in dir.names().unwrap_or_default().into_iter().filter(is_idle) {
+        // One that cannot be deleted is in nobody's way.
+        let _ = dir.remove_file(Path::new(&name));
     }
 }
 
-/// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as standard input. Never returns to the caller: in
-/// each forked watcher the process ends with the step.
+/// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as
+/// standard input. Never returns to the caller: in each forked watcher the process ends with the
+/// step.
 pub fn launcher_main(args: &[String]) -> ! {
     let code = match args {
         [root, nofile] => match serve(Path::new(root), nofile.parse().ok()) {
@@ -270,8 +285,8 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
     }
 }
 
-/// Tells the daemon that nothing was launched, and why. Never waits, and never writes elsewhere: a log that cannot be
-/// written must not keep the launcher from ending.
+/// Tells the daemon that nothing was launched, and why. Never waits, and never writes elsewhere: a
+/// log that cannot be written must not keep the launcher from ending.
 fn could_not_fork(control: OwnedFd, error: nix::errno::Errno) {
     let error = LaunchError::system("fork")(error);
     let fault = match error.fault(Path::new("/")) {

@@ -1,13 +1,15 @@
-//! What the processes of a step use, as its watcher sees it: each task with everything that descends from it.
+//! What the processes of a step use, as its watcher sees it: each task with everything that
+//! descends from it.
 //!
-//! CPU time, faults, reads and writes of what ended are known exactly, since it was waited for. What nobody waited
-//! for is known as of the last look (`unwaited`).
+//! CPU time, faults, reads and writes of what ended are known exactly, since it was waited for.
+//! What nobody waited for is known as of the last look (`unwaited`).
 //!
-//! Memory is what is resident: anonymous and shared memory and the parts of files that are mapped, each page once,
-//! however many processes of the step share it. What only lies in the page cache does not count. It is known as often as
-//! it is looked at (`pace`), and of single processes also by the peak that the kernel remembers of each that was waited
-//! for. The kernel is asked for the memory of the cgroup where there is one. Where there is none, and the sum over several
-//! processes would be a new peak, it is asked how much of each is shared.
+//! Memory is what is resident: anonymous and shared memory and the parts of files that are mapped,
+//! each page once, however many processes of the step share it. What only lies in the page cache
+//! does not count. It is known as often as it is looked at (`pace`), and of single processes also
+//! by the peak that the kernel remembers of each that was waited for. The kernel is asked for the
+//! memory of the cgroup where there is one. Where there is none, and the sum over several processes
+//! would be a new peak, it is asked how much of each is shared.
 
 mod over_time;
 mod pace;
@@ -74,7 +76,8 @@ struct Task {
     pid: i32,
     peak_vm_kb: u64,
     dead: Amounts,
-    /// With what lived when it was looked at: the most ever, for a process may end without being waited for.
+    /// With what lived when it was looked at: the most ever, for a process may end without being
+    /// waited for.
     seen: Amounts,
 }
 
@@ -113,13 +116,14 @@ impl Meter {
         self.tasks.push(Task { rank, pid, ..Task::default() });
     }
 
-    /// Looks at all processes of the step, which are all below this one. `memory_kb` is what their cgroup tells.
+    /// Looks at all processes of the step, which are all below this one. `memory_kb` is what their
+    /// cgroup tells.
     pub(super) fn look(&mut self, memory_kb: Option<u64>) -> Look {
         let processes = self.processes();
         let mut usage = StepUsage { total: self.dead, ..StepUsage::default() };
         let mut owners = HashMap::new();
         let mut living = vec![(0u64, Amounts::default()); self.tasks.len()];
-        let mut resident = Vec::new();
+        let (mut resident, mut is_starting) = (Vec::new(), false);
         let mut work = Work { processes: processes.len(), ..Work::default() };
         for (pid, stat) in &processes {
             let owner = self.owner(*pid, stat, &owners);
@@ -132,6 +136,10 @@ impl Meter {
                 continue;
             }
             usage.pids.push(*pid);
+            if self.is_launchers(*pid, stat) {
+                is_starting = true;
+                continue;
+            }
             resident.push((*pid, stat.rss_pages * (system::page_bytes() / 1024)));
             if let Some((task_vm_kb, amounts)) = living.get_mut(owner) {
                 *task_vm_kb += stat.vm_bytes / 1024;
@@ -148,7 +156,8 @@ impl Meter {
         usage.total.user_us += used.user_us;
         usage.total.system_us += used.system_us;
         usage.rss_kb = memory_kb.unwrap_or_else(|| self.resident_kb(&resident, work.faults));
-        let activity = self.activity(work, usage.rss_kb);
+        let activity =
+            if is_starting { Activity::Starting } else { self.activity(work, usage.rss_kb) };
         self.work = work;
         self.peak_rss_kb = self.peak_rss_kb.max(usage.rss_kb);
         self.add_peaks(&mut usage.total);
@@ -183,8 +192,8 @@ impl Meter {
         });
     }
 
-    /// The resident memory of these processes, each with its own, KiB. Of several the kernel is asked what they share only
-    /// where their sum would be a new peak: that is costly.
+    /// The resident memory of these processes, each with its own, KiB. Of several the kernel is
+    /// asked what they share only where their sum would be a new peak: that is costly.
     fn resident_kb(&mut self, processes: &[(i32, u64)], faults: u64) -> u64 {
         let sum: u64 = processes.iter().map(|(_, kb)| kb).sum();
         if processes.len() < 2 {
@@ -247,8 +256,9 @@ impl Meter {
     }
 
     fn add_peaks(&self, usage: &mut Usage) {
-        // A task begins with the watcher's memory, and the kernel remembers that as its peak. Where nothing was seen either,
-        // nothing is known, as in Slurm of a step that is over before the first look.
+        // A task begins with the watcher's memory, and the kernel remembers that as its peak. Where
+        // nothing was seen either, nothing is known, as in Slurm of a step that is over before the
+        // first look.
         let is_own = usage.max_rss_kb <= own_peak_kb();
         usage.max_rss_kb =
             if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
@@ -263,8 +273,17 @@ impl Meter {
         };
     }
 
-    /// The task that a process descends from. What lost its parents is known from earlier, or by its process group;
-    /// else it counts for the first task. `owners` holds the parents: they were looked at before.
+    /// The task that a process descends from. What lost its parents is known from earlier, or by
+    /// its process group; else it counts for the first task. `owners` holds the parents: they were
+    /// looked at before. Whether the memory of a process is that of this one, which has forked it
+    /// to become a task. A process that the task forked and left behind is known by its second
+    /// look.
+    fn is_launchers(&self, pid: i32, stat: &Stat) -> bool {
+        let is_new =
+            || stat.ppid == std::process::id().cast_signed() && !self.owners.contains_key(&pid);
+        stat.is_copy && (self.tasks.iter().any(|task| task.pid == pid) || is_new())
+    }
+
     fn owner(&self, pid: i32, stat: &Stat, owners: &HashMap<i32, usize>) -> usize {
         let task = |pid: i32| self.tasks.iter().position(|task| task.pid == pid);
         task(pid)
@@ -295,6 +314,7 @@ mod tests {
             ppid,
             pgid,
             session: 1,
+            is_copy: false,
             minor_faults: 0,
             major_faults: 0,
             used: CpuTime::default(),
@@ -303,6 +323,19 @@ mod tests {
             vm_bytes: 0,
             rss_pages: 0,
         }
+    }
+
+    #[test]
+    fn the_memory_of_what_has_not_begun_its_program_is_the_launchers() {
+        let mut meter = Meter::default();
+        meter.add_task(0, 10);
+        let own = std::process::id().cast_signed();
+        let copy = |ppid| Stat { is_copy: true, ..stat(ppid, ppid) };
+        assert!(meter.is_launchers(10, &copy(own)) && meter.is_launchers(11, &copy(own)));
+        assert!(!meter.is_launchers(10, &stat(own, own)), "it has executed its program");
+        assert!(!meter.is_launchers(12, &copy(10)), "the task forked it");
+        meter.owners.insert(11, 0);
+        assert!(!meter.is_launchers(11, &copy(own)), "the task left it behind");
     }
 
     #[test]

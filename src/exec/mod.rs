@@ -1,12 +1,14 @@
 //! Starting, watching and stopping processes.
 //!
-//! One small `launcher` process serves the daemon; it forks a `watcher` for a step, which starts the tasks,
-//! outlives the daemon and writes down how they ended. A new daemon finds them by `adopt`. Nothing here decides
-//! when something runs, and nothing here knows the database.
+//! One small `launcher` process serves the daemon; it forks a `watcher` for a step, which starts
+//! the tasks, outlives the daemon and writes down how they ended. A new daemon finds them by
+//! `adopt`. Nothing here decides when something runs, and nothing here knows the database.
 
 pub mod adopt;
 pub mod affinity;
 pub mod cgroup;
+pub mod client_line;
+pub mod earlier_boot;
 pub mod environment;
 mod error;
 mod idle_watchers;
@@ -21,14 +23,12 @@ pub mod messenger;
 mod meter;
 mod peer;
 mod pmi;
-pub mod remains;
 mod runner_script;
 pub mod snapshots;
 pub mod step_handle;
 pub mod step_journal;
 pub mod step_launcher;
 mod task;
-pub mod tie;
 pub mod watcher;
 pub mod wire;
 

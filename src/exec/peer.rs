@@ -1,5 +1,5 @@
-//! The other end of a watcher's line, daemon or client: a socket that may go away at any time, and must never be waited
-//! for. A client's own end is one, too.
+//! The other end of a watcher's line, daemon or client: a socket that may go away at any time, and
+//! must never be waited for. A client's own end is one, too.
 
 use crate::exec::launch_spec::StepEvent;
 use crate::exec::wire;
@@ -73,8 +73,8 @@ impl Peer {
     }
 }
 
-/// Queues an event for who listens, if there is one. It leaves with the next flush: what belongs together wakes the other
-/// side once.
+/// Queues an event for who listens, if there is one. It leaves with the next flush: what belongs
+/// together wakes the other side once.
 pub(super) fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
     if peer.as_mut().is_some_and(|connected| connected.queue(event).is_err()) {
         *peer = None;
@@ -104,8 +104,8 @@ pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
     false
 }
 
-/// Waits until something happens, or for so long. `None`: for ever. After an error nothing is ready, and the caller looks
-/// again.
+/// Waits until something happens, or for so long. `None`: for ever. After an error nothing is
+/// ready, and the caller looks again.
 pub(super) fn poll(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     // Rounded up, so that a deadline has passed when the wait ends.
     let rounded =

@@ -1,5 +1,6 @@
-//! The process management interface (PMI-1 and PMI-2): how the ranks of an MPI program that were started by srun find each
-//! other. Each rank has a socket to the watcher of its step, and its number in `PMI_FD`.
+//! The process management interface (PMI-1 and PMI-2): how the ranks of an MPI program that were
+//! started by srun find each other. Each rank has a socket to the watcher of its step, and its
+//! number in `PMI_FD`.
 //!
 //! What is said over it is [`table`]'s; this is the sockets.
 

@@ -1,6 +1,7 @@
 //! The text of `runner.sh`: a launch as a shell script, so that a person can repeat it by hand.
 //!
-//! Pure. Nothing in slotd runs this file: the watcher starts tasks itself, and the two agree by the tests.
+//! Pure. Nothing in slotd runs this file: the watcher starts tasks itself, and the two agree by the
+//! tests.
 
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
 use crate::exec::task;

@@ -1,6 +1,7 @@
 //! The daemon's end of a connection to a running step: a stream of events and a sink of commands.
 //!
-//! Dropping both halves closes the connection and nothing else: the step goes on, and `adopt::inspect` finds it again.
+//! Dropping both halves closes the connection and nothing else: the step goes on, and
+//! `adopt::inspect` finds it again.
 
 use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{StepCommand, StepEvent};
@@ -32,15 +33,17 @@ pub struct StepCommands(mpsc::UnboundedSender<StepCommand>);
 pub struct StepEvents(mpsc::UnboundedReceiver<StepEvent>);
 
 impl StepCommands {
-    /// Queues a command. False where the step is gone: its last event tells, or has told, how it ended.
+    /// Queues a command. False where the step is gone: its last event tells, or has told, how it
+    /// ended.
     pub fn send(&self, command: StepCommand) -> bool {
         self.0.send(command).is_ok()
     }
 }
 
 impl StepEvents {
-    /// The next event. `None` after the last one; `None` without `Ended` or `Refused` before it means that the
-    /// watcher died, or was never made because the launcher died: `adopt::inspect` tells which.
+    /// The next event. `None` after the last one; `None` without `Ended` or `Refused` before it
+    /// means that the watcher died, or was never made because the launcher died: `adopt::inspect`
+    /// tells which.
     pub async fn next_event(&mut self) -> Option<StepEvent> {
         self.0.recv().await
     }
@@ -101,7 +104,8 @@ pub(super) struct Identity {
 pub(super) struct Opening {
     pub bytes: Vec<u8>,
     pub fds: Vec<OwnedFd>,
-    /// The watcher's end of the connection, still to be handed to a launcher that was too busy to take it.
+    /// The watcher's end of the connection, still to be handed to a launcher that was too busy to
+    /// take it.
     pub for_launcher: Option<(OwnedFd, OwnedFd)>,
     /// Where the connection goes if the watcher stays for another step.
     pub idle: Option<Arc<IdleWatchers>>,
@@ -135,7 +139,8 @@ impl Connection {
                 }
             }
             Parting::Lost => {
-                // The watcher writes the record before it says so and leaves: the file may know more than we were told.
+                // The watcher writes the record before it says so and leaves: the file may know
+                // more than we were told.
                 let Identity { job_dir, step, run } = &self.identity;
                 if let Ok(Some(record)) = adopt::read_record(job_dir, *step, *run) {
                     let _ = self.events.send(StepEvent::Ended(record));
@@ -147,7 +152,8 @@ impl Connection {
     /// Until the peer is gone or nobody listens any more.
     async fn exchange(&mut self) -> io::Result<Parting> {
         if let Some((launcher, peer)) = self.opening.for_launcher.take() {
-            // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is registered.
+            // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is
+            // registered.
             let launcher =
                 unsafe { AsyncFd::register_with_interest(launcher, Interest::WRITABLE)? };
             launcher

@@ -1,16 +1,18 @@
-//! What the manager of a job's steps writes down in the job's directory before it tells anybody: each start, each end. The
-//! next manager goes on by it, and the daemon finds in it what the manager could not tell.
+//! What the manager of a job's steps writes down in the job's directory before it tells anybody:
+//! each start, each end. The next manager goes on by it, and the daemon finds in it what the
+//! manager could not tell.
 //!
-//! One line an entry, appended and never changed. The last line may be torn, where its writer was killed.
+//! One line an entry, appended and never changed. The last line may be torn, where its writer was
+//! killed.
 
-use crate::model::{ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
+use crate::model::{End, ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
+use crate::sys::files::{self, MOST_RECORD};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// One line.
@@ -54,7 +56,7 @@ pub enum Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEnd {
     pub step: u32,
-    pub state: JobState,
+    pub state: End,
     pub exit: ExitCode,
     pub usage: Usage,
     pub start: Timestamp,
@@ -68,7 +70,7 @@ impl StepEnd {
     /// The record of a step that has ended so.
     pub fn record(&self, started: &Step) -> Step {
         let mut step = Step {
-            state: self.state,
+            state: JobState::Ended(self.state),
             exit: self.exit,
             usage: self.usage,
             start: self.start,
@@ -87,7 +89,7 @@ pub struct Past {
     /// Attempts that count.
     pub attempts: u32,
     /// How the last of them ended; `None`: it ran when its manager died, or was interrupted.
-    pub last: Option<(JobState, ExitCode)>,
+    pub last: Option<(End, ExitCode)>,
     /// Its manager died while it ran.
     pub lost: bool,
 }
@@ -128,10 +130,8 @@ impl Journal {
     /// # Errors
     /// It cannot be opened or read.
     pub fn open(path: &Path) -> io::Result<(Journal, Vec<Entry>)> {
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        let file = files::append(path)?;
+        let bytes = files::read_open(&file, MOST_RECORD)?;
         let mut journal = Journal {
             file,
             buffer: Vec::new(),
@@ -154,8 +154,8 @@ impl Journal {
         }
     }
 
-    /// Writes what was pushed. A process that dies after this has lost nothing of it. What could not be written is tried
-    /// again with what comes next.
+    /// Writes what was pushed. A process that dies after this has lost nothing of it. What could
+    /// not be written is tried again with what comes next.
     ///
     /// # Errors
     /// It could not be written as a whole, or no room is left for the ends of what starts.
@@ -174,7 +174,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Room on the disk for the ends of the steps that start, so that a full disk does not make them run twice.
+    /// Room on the disk for the ends of the steps that start, so that a full disk does not make
+    /// them run twice.
     fn reserve(&mut self) -> io::Result<()> {
         let end = self.len + self.buffer.len() as u64;
         if end + ROOM <= self.reserved {
@@ -226,20 +227,20 @@ fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, Entry)> {
 /// # Errors
 /// It is there, and cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
-    match std::fs::read(path) {
+    match files::read(path, MOST_RECORD) {
         Ok(bytes) => Ok(entries(&bytes).map(|(_, entry)| entry).collect()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(e) => Err(e),
     }
 }
 
-/// The steps of this run that its journal knows and the daemon may not, each as it was last. Those that ran when it ends
-/// are not among them: nobody knows of their ends here.
+/// The steps of this run that its journal knows and the daemon may not, each as it was last. Those
+/// that ran when it ends are not among them: nobody knows of their ends here.
 ///
 /// # Errors
 /// The journal cannot be read.
 pub fn undelivered(job_dir: &Path, run: u32) -> io::Result<Vec<Step>> {
-    let bytes = std::fs::read(path(job_dir, run))?;
+    let bytes = files::read(&path(job_dir, run), MOST_RECORD)?;
     let mut known: BTreeMap<u32, Step> = BTreeMap::new();
     let mut ends: BTreeMap<u32, (u64, Step)> = BTreeMap::new();
     let mut delivered = 0;
@@ -274,8 +275,7 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
         match entry {
             Entry::Before { name, past } => drop(pasts.insert(name.clone(), past.clone())),
             Entry::Cancelled { name } => {
-                pasts.entry(name.clone()).or_default().last =
-                    Some((JobState::Cancelled, ExitCode::OK));
+                pasts.entry(name.clone()).or_default().last = Some((End::Cancelled, ExitCode::OK));
             }
             Entry::Start(step) => {
                 let past = pasts.entry(step.name.clone()).or_default();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn end(number: u32, status: i32, interrupted: bool) -> Entry {
-        let (state, exit) = (JobState::Failed, ExitCode::status(status));
+        let (state, exit) = (End::Failed, ExitCode::status(status));
         let (start, end) = (Timestamp(5), Timestamp(9));
         Entry::End(StepEnd {
             step: number,
@@ -403,7 +403,7 @@ mod tests {
         let pasts = pasts(&entries);
         assert_eq!(
             (pasts["a"].attempts, pasts["a"].last),
-            (1, Some((JobState::Failed, ExitCode::status(3))))
+            (1, Some((End::Failed, ExitCode::status(3))))
         );
         assert_eq!((pasts["b"].attempts, pasts["b"].last, pasts["b"].lost), (0, None, false));
         assert_eq!((pasts["c"].attempts, pasts["c"].last, pasts["c"].lost), (1, None, true));

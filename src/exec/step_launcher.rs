@@ -1,8 +1,9 @@
 //! The process that starts the steps of a job's manager, and waits for them.
 //!
-//! It is the manager's parent and stays small, so that starting a process is cheap and no step is measured with the memory
-//! of the manager. When the manager is gone, in whatever way, what is left of its steps is killed. When this process is
-//! killed, the kernel kills the first process of each step.
+//! It is the manager's parent and stays small, so that starting a process is cheap and no step is
+//! measured with the memory of the manager. When the manager is gone, in whatever way, what is left
+//! of its steps is killed. When this process is killed, the kernel kills the first process of each
+//! step.
 //!
 //! ```text
 //!  sjobmgr ──fork──► manager ──orders──► launcher ──► steps
@@ -12,7 +13,7 @@
 use crate::exec::job_files::Files;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
 use crate::exec::meter::own_peak_kb;
-use crate::exec::task::{self, Birth};
+use crate::exec::task::{self, ForkContext};
 use crate::exec::wire;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, Timestamp};
@@ -34,8 +35,8 @@ use std::path::PathBuf;
 /// What the manager asks for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
-    /// What launches have in common, but for the environment, which is that of this process. Its number is how many there
-    /// were before it.
+    /// What launches have in common, but for the environment, which is that of this process. Its
+    /// number is how many there were before it.
     Pattern(Box<LaunchSpec>),
     Launch(Box<Launch>),
     /// To all processes of the groups of this step's tasks.
@@ -101,7 +102,8 @@ struct StepLauncher {
     numbers: HashMap<i32, u32>,
     failures: (File, OwnedFd),
     null: File,
-    /// This process's standard output and error, for steps that name none: 0 and 1 of a [`TaskSpec`]'s streams.
+    /// This process's standard output and error, for steps that name none: 0 and 1 of a
+    /// [`TaskSpec`]'s streams.
     handed: [OwnedFd; 2],
     /// How the manager ended.
     over: Option<ExitCode>,
@@ -112,9 +114,9 @@ fn signals() -> SigSet {
     [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect()
 }
 
-/// Serves the manager, which is this process's child, with this environment for its steps (`KEY=VALUE` entries, each ended
-/// by a zero byte), until it is gone and nothing of its steps is left. How it ended,
-/// and the steps that were killed after it with what they used.
+/// Serves the manager, which is this process's child, with this environment for its steps
+/// (`KEY=VALUE` entries, each ended by a zero byte), until it is gone and nothing of its steps is
+/// left. How it ended, and the steps that were killed after it with what they used.
 ///
 /// # Errors
 /// This process could not do its work: nothing was started.
@@ -262,7 +264,7 @@ impl StepLauncher {
             };
             let failures = self.failures.1.as_raw_fd();
             let watcher = std::process::id().cast_signed();
-            let birth = Birth {
+            let birth = ForkContext {
                 spec,
                 task,
                 streams: &streams,
@@ -278,7 +280,8 @@ impl StepLauncher {
                 Err(e) => return (pids, Some(e.to_string())),
             }
         }
-        // A task that could not be made has said why before it ended, and this process stood still until then.
+        // A task that could not be made has said why before it ended, and this process stood still
+        // until then.
         let mut text = [0u8; 4096];
         match (&self.failures.0).read(&mut text) {
             Ok(n) if n > 0 => (pids, Some(task::reasons(&String::from_utf8_lossy(&text[..n])).0)),
@@ -304,12 +307,13 @@ impl StepLauncher {
             return false;
         }
         if self.numbers.contains_key(&pid) {
-            // What a task leaves in its process group ends with it. Until the task is reaped, the number of the group is
-            // its own.
+            // What a task leaves in its process group ends with it. Until the task is reaped, the
+            // number of the group is its own.
             proc::kill_group(pid, libc::SIGKILL);
         }
         let (mut status, mut used) = (0i32, zeroed_usage());
-        // SAFETY: the pointers are to live values; the process has ended and nobody else waits for it.
+        // SAFETY: the pointers are to live values; the process has ended and nobody else waits for
+        // it.
         if unsafe { libc::wait4(pid, &mut status, 0, &mut used) } == pid {
             self.ended(pid, exit_of(status), &used);
         }
@@ -363,13 +367,15 @@ fn zeroed_usage() -> libc::rusage {
 }
 
 fn exit_of(status: i32) -> ExitCode {
-    match libc::WIFSIGNALED(status) {
-        true => ExitCode::signal(libc::WTERMSIG(status)),
-        false => ExitCode::status(libc::WEXITSTATUS(status)),
+    if libc::WIFSIGNALED(status) {
+        ExitCode::signal(libc::WTERMSIG(status))
+    } else {
+        ExitCode::status(libc::WEXITSTATUS(status))
     }
 }
 
-/// A step begins with this process's memory, and the kernel remembers that as its peak: then nothing is known of its own.
+/// A step begins with this process's memory, and the kernel remembers that as its peak: then
+/// nothing is known of its own.
 fn usage_of(used: &libc::rusage) -> Usage {
     let micros = |time: libc::timeval| {
         u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec))

@@ -11,7 +11,7 @@ use crate::sys::fork::{Memory, fork_into};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{AccessFlags, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout, setpgid};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -21,6 +21,13 @@ use std::os::fd::{IntoRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// How often, and how long after each other, a script is tried that somebody still has open for
+/// writing.
+const BUSY_TRIES: u32 = 500;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Name and value, in the order of their first appearance.
 pub(super) type Environment = Vec<(Vec<u8>, Vec<u8>)>;
@@ -73,14 +80,15 @@ pub(super) fn script_path(spec: &LaunchSpec) -> PathBuf {
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
 /// What a fork needs to know beside the spec.
-pub(super) struct Birth<'a> {
+pub(super) struct ForkContext<'a> {
     pub spec: &'a LaunchSpec,
     pub task: &'a TaskSpec,
     pub streams: &'a Streams,
-    /// Close-on-exec: a task that cannot be made writes why; all of them having been closed means that all run.
+    /// Close-on-exec: a task that cannot be made writes why; all of them having been closed means
+    /// that all run.
     pub failures: RawFd,
-    /// Both ends of a pipe: the task begins when the watcher has closed its writing end, so that all tasks of a step
-    /// begin or none. A single one needs none.
+    /// Both ends of a pipe: the task begins when the watcher has closed its writing end, so that
+    /// all tasks of a step begin or none. A single one needs none.
     pub gate: Option<(RawFd, RawFd)>,
     /// The watcher's own limit on descriptors before it was raised.
     pub nofile: Option<Rlimit>,
@@ -91,9 +99,9 @@ pub(super) struct Birth<'a> {
     pub pmi: Option<RawFd>,
 }
 
-impl Birth<'_> {
-    /// What the task has for memory until it executes. Where it waits for others on its way there, the watcher must not stand
-    /// still.
+impl ForkContext<'_> {
+    /// What the task has for memory until it executes. Where it waits for others on its way there,
+    /// the watcher must not stand still.
     fn memory(&self) -> Memory {
         let waits = self.gate.is_some()
             || self.streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. }));
@@ -101,7 +109,8 @@ impl Birth<'_> {
     }
 }
 
-/// What a task executes. The watcher owns it, for a task that has the watcher's memory frees nothing when it executes.
+/// What a task executes. The watcher owns it, for a task that has the watcher's memory frees
+/// nothing when it executes.
 struct Program {
     argv: Vec<CString>,
     env: Vec<CString>,
@@ -112,7 +121,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(birth: &Birth) -> Result<Program, LaunchError> {
+    fn new(birth: &ForkContext) -> Result<Program, LaunchError> {
         let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
         let argv: Vec<CString> =
             command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
@@ -122,7 +131,7 @@ impl Program {
         let mut vars = environment(birth.spec, birth.task);
         let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
         vars.retain(|(name, _)| name != b"SLURM_TASK_PID");
-        let Birth { spec, task, pmi, .. } = birth;
+        let ForkContext { spec, task, pmi, .. } = birth;
         let pmi =
             pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
         vars.extend(pmi.map(|(name, value)| (name.into_bytes(), value.into_bytes())));
@@ -130,14 +139,16 @@ impl Program {
         for (mut entry, value) in vars {
             entry.push(b'=');
             entry.extend_from_slice(&value);
-            // Values come from a list that is divided by zero bytes, or from text in which one cannot be meant.
+            // Values come from a list that is divided by zero bytes, or from text in which one
+            // cannot be meant.
             env.extend(CString::new(entry));
         }
         Ok(Program { argv, env, path, file: None, pointers: [Vec::new(), Vec::new()] })
     }
 
     /// Executes the command; returns only where that failed: what to name in the message, and why.
-    fn execute(&mut self) -> (String, Errno) {
+    /// `is_own`: it is a script that slotd has written.
+    fn execute(&mut self, is_own: bool) -> (String, Errno) {
         self.env.extend(CString::new(format!("SLURM_TASK_PID={}", std::process::id())));
         let name = self.argv[0].as_bytes();
         self.file = if name.contains(&b'/') { None } else { search(name, self.path.as_deref()) };
@@ -147,9 +158,19 @@ impl Program {
             words.chain([std::ptr::null()]).collect()
         });
         let [argv, env] = &self.pointers;
-        // SAFETY: the words end with a zero byte, the lists with a null pointer.
-        unsafe { libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr()) };
-        let error = Errno::last();
+        let mut tries = if is_own { BUSY_TRIES } else { 0 };
+        let error = loop {
+            // SAFETY: the words end with a zero byte, the lists with a null pointer.
+            unsafe { libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+            let error = Errno::last();
+            // What was being started while it was written has a copy of all descriptors until it
+            // executes.
+            if error != Errno::ETXTBSY || tries == 0 {
+                break error;
+            }
+            tries -= 1;
+            thread::sleep(BUSY_PAUSE);
+        };
         let as_path = Path::new(OsStr::from_bytes(file.as_bytes()));
         if let (Errno::ENOENT, Some(interpreter)) = (error, interpreter(as_path)) {
             return (format!("bad interpreter({interpreter})"), error);
@@ -167,20 +188,21 @@ impl Program {
 ///
 /// # Errors
 /// A word of the command holds a zero byte, or the fork failed.
-pub(super) fn spawn(birth: &Birth) -> Result<i32, LaunchError> {
+pub(super) fn spawn(birth: &ForkContext) -> Result<i32, LaunchError> {
     let mut program = Program::new(birth)?;
     // SAFETY: the watcher has one thread.
     let child = unsafe { fork_into(birth.memory(), &mut || be_task(birth, &mut program)) };
     let child = child.map_err(LaunchError::system("fork"))?;
     if !birth.spec.pty {
-        // Both sides do it, so that neither has to wait for the other. It fails where the child was faster.
+        // Both sides do it, so that neither has to wait for the other. It fails where the child was
+        // faster.
         let _ = setpgid(child, child);
     }
     Ok(child.as_raw())
 }
 
 /// In the child: becomes the task. Returns the exit code where that is not possible.
-fn be_task(birth: &Birth, program: &mut Program) -> i32 {
+fn be_task(birth: &ForkContext, program: &mut Program) -> i32 {
     if let Some((read, write)) = birth.gate {
         wait_at(read, write);
     }
@@ -192,7 +214,7 @@ fn be_task(birth: &Birth, program: &mut Program) -> i32 {
         );
         return 1;
     }
-    let (name, error) = program.execute();
+    let (name, error) = program.execute(birth.spec.script.is_some());
     say(&format!("error: execve(): {name}: {}", error.desc()));
     // As Slurm: 2 for a command that is not found, 13 for one that may not be run.
     error as i32
@@ -205,8 +227,8 @@ fn wait_at(read: RawFd, write: RawFd) {
     while let Err(Errno::EINTR) = nix::unistd::read(borrow(read), &mut [0u8; 1]) {}
 }
 
-/// What a task tells its watcher of its failure: the fault of the host in the order of [`HostFault::ALL`], or a hyphen,
-/// and the text.
+/// What a task tells its watcher of its failure: the fault of the host in the order of
+/// [`HostFault::ALL`], or a hyphen, and the text.
 fn line_of(error: &LaunchError, job_dir: &Path) -> String {
     let place = match error.fault(job_dir) {
         LaunchFault::Host(fault) => HostFault::ALL.iter().position(|known| *known == fault),
@@ -215,8 +237,8 @@ fn line_of(error: &LaunchError, job_dir: &Path) -> String {
     format!("{}\t{error}\n", place.map_or_else(|| "-".to_owned(), |place| place.to_string()))
 }
 
-/// Why tasks could not be made, of the lines that they wrote about it: what befell several is said once. With the fault
-/// of the host that the last of them names.
+/// Why tasks could not be made, of the lines that they wrote about it: what befell several is said
+/// once. With the fault of the host that the last of them names.
 pub(super) fn reasons(lines: &str) -> (String, Option<HostFault>) {
     let mut all: Vec<&str> = Vec::new();
     let mut fault = None;
@@ -241,10 +263,10 @@ fn say(text: &str) {
 }
 
 /// Everything but the exec. An error is a failure of the launch, not of the command.
-fn prepare(birth: &Birth) -> Result<(), LaunchError> {
-    let Birth { spec, task, .. } = birth;
-    // A task whose watcher is killed would run on without anybody to tell how it ended, on resources that are
-    // given to others: it is killed too.
+fn prepare(birth: &ForkContext) -> Result<(), LaunchError> {
+    let ForkContext { spec, task, .. } = birth;
+    // A task whose watcher is killed would run on without anybody to tell how it ended, on
+    // resources that are given to others: it is killed too.
     set_pdeathsig(Signal::SIGKILL).map_err(LaunchError::system("end with the watcher"))?;
     if nix::unistd::getppid().as_raw() != birth.watcher {
         return Err(LaunchError::NoWatcher);
@@ -254,13 +276,15 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
     } else {
         // It cannot fail for a fresh child.
         let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+        discard_keys();
     }
     if let Some(cgroup) = &spec.cgroup {
         join(cgroup)?;
     }
     if let Some(wanted) = birth.oom_score_adj {
-        // Where the host's memory is used up, the kernel ends this process and its children before the watcher and the
-        // daemon. Every process may raise its own. A system without the file has no such order.
+        // Where the host's memory is used up, the kernel ends this process and its children before
+        // the watcher and the daemon. Every process may raise its own. A system without the file
+        // has no such order.
         let _ = fs::write(OOM_SCORE_ADJ, wanted.to_string());
     }
     connect(birth.streams)?;
@@ -359,13 +383,15 @@ fn set_limit(limit: &Rlimit) {
     }
 }
 
-/// Whatever the launcher or the Rust runtime ignores or handles is not a task's affair. For a watcher, which blocks all
-/// signals, once: its tasks inherit it.
+/// Whatever the launcher or the Rust runtime ignores or handles is not a task's affair. For a
+/// watcher, which blocks all signals, once: its tasks inherit it.
 pub(super) fn default_signals() {
-    // The kernel's own call and not the C library's, which keeps signals 32 and 33 to itself: they may have been
-    // inherited as ignored. All zeros is the default action with no flags; 8 is the size of a signal set.
+    // The kernel's own call and not the C library's, which keeps signals 32 and 33 to itself: they
+    // may have been inherited as ignored. All zeros is the default action with no flags; 8 is the
+    // size of a signal set.
     let default = [0u64; 4];
-    // SAFETY: plain system calls on live values; signals that cannot be changed refuse, which is fine.
+    // SAFETY: plain system calls on live values; signals that cannot be changed refuse, which is
+    // fine.
     unsafe {
         for signal in 1..=64 {
             let none = std::ptr::null_mut::<u64>();
@@ -374,11 +400,24 @@ pub(super) fn default_signals() {
     }
 }
 
+/// A key of the terminal that was pressed before this process had a group of its own is for the
+/// launcher, which gets it too. What the launcher sends to a task comes after the task executes.
+fn discard_keys() {
+    for key in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP] {
+        // SAFETY: no handler is set. To ignore a signal drops one that is pending.
+        unsafe {
+            let _ = nix::sys::signal::signal(key, SigHandler::SigIgn);
+            let _ = nix::sys::signal::signal(key, SigHandler::SigDfl);
+        }
+    }
+}
+
 fn unblock_signals() {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
 }
 
-/// The task inherits 0, 1 and 2. Descriptors that came through daemon and launcher from who knows where end here.
+/// The task inherits 0, 1 and 2. Descriptors that came through daemon and launcher from who knows
+/// where end here.
 fn close_on_exec() {
     // SAFETY: close_range takes numbers.
     let done =
@@ -398,8 +437,8 @@ fn close_on_exec() {
     }
 }
 
-/// The first program of this name in `PATH`. Where there is none the name is tried as it is, below the working
-/// directory, as Slurm does.
+/// The first program of this name in `PATH`. Where there is none the name is tried as it is, below
+/// the working directory, as Slurm does.
 fn search(name: &[u8], path: Option<&[u8]>) -> Option<CString> {
     let runnable = |file: &Path| {
         let Ok(meta) = fs::metadata(file) else { return false };

@@ -1,5 +1,5 @@
-//! The watcher: the process that starts the tasks of one step, waits for their end, and writes down how they ended. What
-//! slurmstepd is in Slurm.
+//! The watcher: the process that starts the tasks of one step, waits for their end, and writes down
+//! how they ended. What slurmstepd is in Slurm.
 //!
 //! ```text
 //!   read the launch ─► bind <step>.<run>.sock ─►   release the launcher's lock ─► start the tasks
@@ -10,10 +10,12 @@
 //!    └── share the lock again, Stays, Ended ◄── take its name away  ◄──────┴─► remove the socket, Ended, exit
 //! ```
 //!
-//! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor daemon once it
-//! has the launch: a new daemon connects to its socket. Where the daemon that sent the launch is still there at its end,
-//! the watcher takes another one from it, which saves a fork. It never looks at a database and decides about nothing but when the step is over. As a subreaper it gets every process that leaves its parents, so that nothing of a step
-//! outlives it, and the times of all of them count.
+//! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor
+//! daemon once it has the launch: a new daemon connects to its socket. Where the daemon that sent
+//! the launch is still there at its end, the watcher takes another one from it, which saves a fork.
+//! It never looks at a database and decides about nothing but when the step is over. As a subreaper
+//! it gets every process that leaves its parents, so that nothing of a step outlives it, and the
+//! times of all of them count.
 
 mod commands;
 mod ending;
@@ -51,10 +53,12 @@ const HAS_STEP: &CStr = c"slotd-step";
 /// Its name once its step is over, while it tells so and then waits for another launch.
 const WAITS: &CStr = c"slotd-idle";
 
-/// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's UnkillableStepTimeout.
+/// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's
+/// UnkillableStepTimeout.
 const UNKILLABLE: Duration = Duration::from_secs(60);
 
-/// A watcher with a larger launch ends with its step: the kernel counts what it has had as memory of its tasks.
+/// A watcher with a larger launch ends with its step: the kernel counts what it has had as memory
+/// of its tasks.
 const SMALL_LAUNCH: usize = 256 << 10;
 
 /// What a watcher keeps from one step to the next.
@@ -69,8 +73,8 @@ struct Post {
     oom_score_adj: i64,
     /// What the processes of its steps read and write.
     dead_io: DeadChildrenIo,
-    /// Its socket, while it has no step. Each step has a name of it in the directory of its job: a name costs far less than
-    /// another socket.
+    /// Its socket, while it has no step. Each step has a name of it in the directory of its job: a
+    /// name costs far less than another socket.
     idle: Option<UnixListener>,
     /// Its name from the end of the first step on, as long as the watcher lives.
     idle_path: PathBuf,
@@ -93,9 +97,11 @@ struct Line {
     lock: File,
 }
 
-/// Becomes the watcher of the step that comes over `control`, and then of others. `lock` is the launcher's.
+/// Becomes the watcher of the step that comes over `control`, and then of others. `lock` is the
+/// launcher's.
 pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
-    // A watcher has nobody to tell of its own mishaps but the daemon, which sees the connection end.
+    // A watcher has nobody to tell of its own mishaps but the daemon, which sees the connection
+    // end.
     let _ = serve(Line { control: control.into(), incoming: wire::decoder(), lock }, root);
     // SAFETY: the process ends here, without the launcher's exit handlers.
     unsafe { libc::_exit(0) }
@@ -199,7 +205,9 @@ fn sources(spec: &LaunchSpec, handed: &[OwnedFd]) -> io::Result<(SignalFd, Optio
     chld.add(Signal::SIGCHLD);
     let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let client = match spec.tie_fd.and_then(|place| handed.get(place)) {
-        Some(tie) => Some(Peer::new(UnixStream::from(tie.try_clone()?), wire::decoder())?),
+        Some(client_line) => {
+            Some(Peer::new(UnixStream::from(client_line.try_clone()?), wire::decoder())?)
+        }
         None => None,
     };
     Ok((signals, client))
@@ -211,7 +219,8 @@ enum NotClaimed {
     Failed(LaunchError),
 }
 
-/// Makes the mark of the running step, its socket in the job directory, which no other launch of it may make.
+/// Makes the mark of the running step, its socket in the job directory, which no other launch of it
+/// may make.
 fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), NotClaimed> {
     let dir = job_files::make_job_dir(&spec.job_dir)
         .and_then(|()| {
@@ -253,7 +262,8 @@ fn listen(path: &Path, post: &mut Post) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A process of its own: no terminal, no signals but SIGCHLD, none of the launcher's descriptors in use.
+/// A process of its own: no terminal, no signals but SIGCHLD, none of the launcher's descriptors in
+/// use.
 fn become_watcher() -> io::Result<()> {
     let _ = nix::unistd::setsid();
     let _ = set_name(HAS_STEP);
@@ -268,8 +278,8 @@ fn become_watcher() -> io::Result<()> {
     Ok(())
 }
 
-/// The launch, its descriptors, and the line, with what came behind it: commands may follow at once. `None` where the
-/// daemon went away before it had sent all of it.
+/// The launch, its descriptors, and the line, with what came behind it: commands may follow at
+/// once. `None` where the daemon went away before it had sent all of it.
 fn read_launch(mut line: Line) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Line)>> {
     line.control.set_nonblocking(false)?;
     let mut frames = Vec::with_capacity(3);
@@ -351,6 +361,8 @@ struct Watcher {
     cgroup: Option<StepCgroup>,
     meter: Meter,
     over_time: OverTime,
+    /// How many processes the kernel had ended for lack of memory at the first look.
+    host_ooms: Option<u64>,
     /// The step's client, on a line of its own: it hangs up when the client is gone.
     client: Option<Peer>,
     /// The step ends since its client was gone.
@@ -371,7 +383,8 @@ struct Watcher {
     suspended_at: Option<Instant>,
     timed_out: bool,
     stopped: bool,
-    /// At the end of the step it is as good as a new watcher to the daemon that has sent the launch.
+    /// At the end of the step it is as good as a new watcher to the daemon that has sent the
+    /// launch.
     may_stay: bool,
     pace: Pace,
 }
@@ -405,6 +418,7 @@ impl Watcher {
             early: Vec::new(),
             meter: Meter::new(std::mem::take(&mut post.dead_io)),
             over_time: OverTime::new(Instant::now()),
+            host_ooms: None,
             start_ticks: post.start_ticks,
             kill: None,
             warned: false,
@@ -483,7 +497,8 @@ impl Watcher {
         }
     }
 
-    /// Waits until something can be done, at most so long. What is ready, in the order in which it is handled.
+    /// Waits until something can be done, at most so long. What is ready, in the order in which it
+    /// is handled.
     fn ready(&mut self, until: Duration) -> Vec<Source> {
         flush(&mut self.peer);
         if let Some(client) = &mut self.client {
@@ -524,7 +539,8 @@ impl Watcher {
         let flushed = client.flush();
         let (commands, end) = client.receive();
         for command in commands {
-            // srun, itself a process of the batch script, passes on what it is told at the job's end: its step is told too.
+            // srun, itself a process of the batch script, passes on what it is told at the job's
+            // end: its step is told too.
             let is_known =
                 self.ending && matches!(command, StepCommand::Signal { signal: libc::SIGTERM, .. });
             if !is_known {
@@ -627,8 +643,8 @@ impl Watcher {
         self.begin_killing();
     }
 
-    /// The job was told to end, and so was the manager of its steps: it ends them and writes that down. Whoever told it kills
-    /// what is left after the grace.
+    /// The job was told to end, and so was the manager of its steps: it ends them and writes that
+    /// down. Whoever told it kills what is left after the grace.
     fn has_manager(&self) -> bool {
         self.stopped
             && self.spec.step.step == StepId::Batch

@@ -1,7 +1,8 @@
-//! The messages between the daemon, the launcher and a watcher, as frames with bare headers, JSON inside.
+//! The messages between the daemon, the launcher and a watcher, as frames with bare headers, JSON
+//! inside.
 //!
-//! A launch is three frames: the JSON of the `LaunchSpec`, the script, the environment. Its descriptors travel
-//! with its first bytes (`sys::socket`).
+//! A launch is three frames: the JSON of the `LaunchSpec`, the script, the environment. Its
+//! descriptors travel with its first bytes (`sys::socket`).
 
 use crate::exec::launch_spec::LaunchSpec;
 use crate::protocol::frame::{Decoder, Frame, Header};
@@ -45,8 +46,8 @@ pub fn decode_launch(json: &[u8], script: &[u8], env: Vec<u8>) -> io::Result<Lau
     Ok(spec)
 }
 
-/// The next message that is there. One that this version does not know is skipped: the peer may be an older or newer
-/// slotd.
+/// The next message that is there. One that this version does not know is skipped: the peer may be
+/// an older or newer slotd.
 pub fn next_message<T: DeserializeOwned>(decoder: &mut Decoder) -> io::Result<Option<T>> {
     while let Some(frame) = decoder.next_frame()? {
         if let Ok(message) = frame.message() {

@@ -7,11 +7,11 @@
 //! /                                               the host's root: /jobs
 //! ```
 //!
-//! The kernel lets its root have processes and limited children at a time. What is in there is of the whole host, with its
-//! init, and stays where it is.
+//! The kernel lets its root have processes and limited children at a time. What is in there is of
+//! the whole host, with its init, and stays where it is.
 //!
-//! systemd cannot start a service again whose own cgroup is divided: hence the unit beside it. Its one process does
-//! nothing, and makes way like those of a scope.
+//! systemd cannot start a service again whose own cgroup is divided: hence the unit beside it. Its
+//! one process does nothing, and makes way like those of a scope.
 
 use super::base::empty;
 use super::{CgroupError, failed};

@@ -32,7 +32,8 @@ impl fmt::Display for Place {
 /// How many processes a job may have, threads counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxProcesses {
-    /// Half of what the host and the cgroups above allow: whatever a job forks, there is room for others.
+    /// Half of what the host and the cgroups above allow: whatever a job forks, there is room for
+    /// others.
     Half,
     Number(u32),
     Unlimited,
@@ -59,7 +60,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The controllers that must be there: limits that cannot be set fail the launch, and are never left out in silence.
+    /// The controllers that must be there: limits that cannot be set fail the launch, and are never
+    /// left out in silence.
     fn needed(&self) -> impl Iterator<Item = &'static str> {
         let io = self.io_weight.map(|_| "io");
         let pids = matches!(self.max_processes, MaxProcesses::Number(_)).then_some("pids");
@@ -73,7 +75,8 @@ const USEFUL: [(&str, &str); 2] = [
     ("pids", "a job may have as many processes as its user"),
 ];
 
-/// `SLOTD_CGROUP_BASE`. A wrong one does not keep the daemon from starting: what runs goes on, and nothing is taken.
+/// `SLOTD_CGROUP_BASE`. A wrong one does not keep the daemon from starting: what runs goes on, and
+/// nothing is taken.
 #[derive(Debug)]
 pub struct CgroupBase {
     place: Place,
@@ -114,7 +117,8 @@ impl CgroupBase {
     /// Whether cgroups of jobs can be made in it; it is made ready for them.
     ///
     /// # Errors
-    /// It is no writable cgroup v2 directory with the controllers that are needed. The text names the path and the reason.
+    /// It is no writable cgroup v2 directory with the controllers that are needed. The text names
+    /// the path and the reason.
     pub fn probe(&self) -> Result<(), CgroupError> {
         let ready = self.root().and_then(|root| {
             if self.place == Place::Auto && !root.exists() {
@@ -145,8 +149,8 @@ impl CgroupBase {
         lacking.map(|(name, without)| format!("without the {name} controller {without}")).collect()
     }
 
-    /// Makes the cgroup of a job with its limits. One that is there already (a requeued job, a launch after a crash) is
-    /// used, limits set anew.
+    /// Makes the cgroup of a job with its limits. One that is there already (a requeued job, a
+    /// launch after a crash) is used, limits set anew.
     ///
     /// # Errors
     /// The base cannot be used, or a limit was refused. The text names the path and the reason.
@@ -185,7 +189,8 @@ impl CgroupBase {
 
     fn enable_controllers(&self, root: &Path, enabled: &str) -> Result<(), CgroupError> {
         let available = read(root, "cgroup.controllers")?;
-        // Whoever made the base may not have enabled them for it. Not where processes are: see below.
+        // Whoever made the base may not have enabled them for it. Not where processes are: see
+        // below.
         let above = root
             .parent()
             .filter(|above| read(above, "cgroup.procs").is_ok_and(|list| list.trim().is_empty()));
@@ -210,8 +215,8 @@ impl CgroupBase {
         if missing.is_empty() && extra.is_empty() {
             return Ok(());
         }
-        // Before any is enabled: with the cpu controller the kernel would make the base a threaded one, and refuse memory
-        // for good.
+        // Before any is enabled: with the cpu controller the kernel would make the base a threaded
+        // one, and refuse memory for good.
         refuse_processes(root)?;
         missing.iter().try_for_each(|name| super::enable(root, name))?;
         for name in extra {
@@ -225,8 +230,9 @@ impl CgroupBase {
 
 const MEND: &str = "name a cgroup v2 directory that your user may divide, or auto";
 
-/// On a plain directory everything below would seem to work: files of these names would be made. Where the base is
-/// missing and the directory above it is a cgroup, it is made: what a user may make himself is gone after a reboot.
+/// On a plain directory everything below would seem to work: files of these names would be made.
+/// Where the base is missing and the directory above it is a cgroup, it is made: what a user may
+/// make himself is gone after a reboot.
 fn check(root: &Path) -> Result<(), CgroupError> {
     let is_cgroup =
         |dir: &Path| statfs(dir).map(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
@@ -283,7 +289,8 @@ pub(super) fn empty(dir: &Path) -> Result<(), CgroupError> {
     }
 }
 
-/// How many processes there may be at most in a job: half of the least that the kernel or a cgroup above allows.
+/// How many processes there may be at most in a job: half of the least that the kernel or a cgroup
+/// above allows.
 pub(super) fn half_of_processes(job: &Path) -> Option<u64> {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let above = job.ancestors().skip(1).filter_map(|dir| number(&dir.join("pids.max")));

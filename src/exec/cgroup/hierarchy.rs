@@ -1,4 +1,5 @@
-//! The tree below the base, for cgroups-rs: its own hierarchies begin at `/sys/fs/cgroup` and look at nothing else.
+//! The tree below the base, for cgroups-rs: its own hierarchies begin at `/sys/fs/cgroup` and look
+//! at nothing else.
 
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::cpuset::CpuSetController;

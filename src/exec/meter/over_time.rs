@@ -4,7 +4,8 @@ use crate::model::series::{GpuSpan, Series, Span};
 use crate::model::tres::Usage;
 use std::time::{Duration, Instant};
 
-/// A step that is over sooner, and before the first look, has no series: there are masses of such steps.
+/// A step that is over sooner, and before the first look, has no series: there are masses of such
+/// steps.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// The series of a step, and how it stood at the last look.
@@ -70,7 +71,8 @@ impl OverTime {
         &self.series
     }
 
-    /// So busy are the GPUs of the step together, percent of one, and so much of their memory is used.
+    /// So busy are the GPUs of the step together, percent of one, and so much of their memory is
+    /// used.
     pub fn gpus_read(&mut self, busy_percent: u64, mem_mb: u64, now: Instant) {
         let (busy_milli, kb) = (busy_percent.saturating_mul(10), mem_mb.saturating_mul(1024));
         let read = GpuSpan { ms: 1, busy_milli, mem_max_kb: kb, mem_mean_kb: kb };
@@ -108,7 +110,8 @@ impl OverTime {
             written: since(|used| used.tasks.written.total),
         });
         (self.until, self.rss_kb) = (at, rss_kb);
-        // Times that are read from two places may go back a little: what was counted is not counted again.
+        // Times that are read from two places may go back a little: what was counted is not counted
+        // again.
         let most = if time(used) > time(&self.used) { *used } else { self.used };
         self.used = Usage {
             max_rss_kb: self.used.max_rss_kb.max(used.max_rss_kb),

@@ -1,4 +1,5 @@
-//! How often the processes of a step are looked at: often while they are young or grow, and hardly ever while they sleep.
+//! How often the processes of a step are looked at: often while they are young or grow, and hardly
+//! ever while they sleep.
 
 use std::time::{Duration, Instant};
 
@@ -6,17 +7,23 @@ use std::time::{Duration, Instant};
 const SHORTEST: Duration = Duration::from_millis(20);
 /// The longest time between two looks at a step that does something. Slurm looks every 30 seconds.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The longest time between two looks at one whose processes all sleep: they can't grow without running.
+/// The longest time between two looks at one whose processes all sleep: they can't grow without
+/// running.
 const LONGEST_ASLEEP: Duration = Duration::from_secs(300);
-/// A step that does something is looked at so many times while it doubles its age, and more: what a process used at its
-/// last look is then within a few per cent of what it used in all.
+/// A step that does something is looked at so many times while it doubles its age, and more: what a
+/// process used at its last look is then within a few per cent of what it used in all.
 const LOOKS: u32 = 20;
 /// A look may take this part of the time of one CPU, while a step is young or grows.
 const COST: u32 = 20;
 
+/// A step of this age has begun its programs, unless it waits for somebody else.
+const YOUNG: Duration = Duration::from_secs(1);
+
 /// What a look at the processes has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
+    /// A task has not begun its program: nothing could be seen of it.
+    Starting,
     /// Nothing has run since the look before.
     Asleep,
     Steady,
@@ -45,13 +52,18 @@ impl Pace {
     /// A look was taken, which has cost so much CPU time.
     pub fn looked(&mut self, activity: Activity, cost: Duration, now: Instant) {
         let age = now.saturating_duration_since(self.started);
+        if activity == Activity::Starting && age < YOUNG {
+            self.next = now + SHORTEST;
+            return;
+        }
         let busy = (age / LOOKS).clamp(SHORTEST, LONGEST);
         let pause = match activity {
             Activity::Growing => (self.pause / 8).min(busy),
             Activity::Steady => (self.pause * 2).min(busy),
             // One that has just begun may be waiting for its first input.
-            Activity::Asleep if age < Duration::from_secs(1) => self.pause * 2,
-            Activity::Asleep => (self.pause * 8).min(LONGEST_ASLEEP),
+            Activity::Asleep if age < YOUNG => self.pause * 2,
+            // It waits for what belongs to its start, a pipe that is its input say.
+            Activity::Asleep | Activity::Starting => (self.pause * 8).min(LONGEST_ASLEEP),
         };
         self.pause = pause.max(SHORTEST).max(cost * COST);
         self.next = now + self.pause;
@@ -64,7 +76,8 @@ mod tests {
 
     const COST: Duration = Duration::from_micros(100);
 
-    /// The times of the looks at a step that is always seen to do the same, in seconds from its start.
+    /// The times of the looks at a step that is always seen to do the same, in seconds from its
+    /// start.
     fn looks(activity: Activity, until: u64) -> Vec<f64> {
         let start = Instant::now();
         let mut pace = Pace::new(start);
@@ -92,6 +105,17 @@ mod tests {
             assert!(gap <= (at / 19.9).max(0.021) && gap <= 30.001, "at {at} for {gap}");
         }
         assert!(looks.len() < 500, "{}", looks.len());
+    }
+
+    #[test]
+    fn a_program_that_starts_late_is_seen_soon_after_and_one_that_never_starts_seldom() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let now = start + Duration::from_millis(900);
+        pace.looked(Activity::Starting, Duration::from_millis(50), now);
+        assert_eq!(pace.next(), now + SHORTEST);
+        let looks = looks(Activity::Starting, 3600);
+        assert!(looks.iter().filter(|at| **at > 60.0).count() <= 12, "{looks:?}");
     }
 
     #[test]

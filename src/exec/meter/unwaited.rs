@@ -1,5 +1,5 @@
-//! CPU time that the kernel tells nobody: of processes that ended without being waited for, since their parent ignores
-//! SIGCHLD. What they had used at the last look is known.
+//! CPU time that the kernel tells nobody: of processes that ended without being waited for, since
+//! their parent ignores SIGCHLD. What they had used at the last look is known.
 
 use crate::sys::proc::CpuTime;
 use std::collections::HashMap;
@@ -29,11 +29,13 @@ pub struct Unwaited {
 }
 
 impl Unwaited {
-    /// The processes of the step as they are now, each by its pid, and what the watcher's own dead children have used.
+    /// The processes of the step as they are now, each by its pid, and what the watcher's own dead
+    /// children have used.
     ///
-    /// What a process had used that is gone must have come to an ancestor that waited for it. As far as it has not, it
-    /// is lost. `by_children` reads again what the children of a process have used: between the reading of a parent and
-    /// of its child the one may have waited for the other.
+    /// What a process had used that is gone must have come to an ancestor that waited for it. As
+    /// far as it has not, it is lost. `by_children` reads again what the children of a process have
+    /// used: between the reading of a parent and of its child the one may have waited for the
+    /// other.
     pub fn look(
         &mut self,
         seen: HashMap<i32, Seen>,
@@ -48,12 +50,14 @@ impl Unwaited {
         }
         let (came, ended) = (reaped.minus(self.reaped), gone.remove(&None).unwrap_or_default());
         let mut missing = beyond_rounding(ended.minus(came));
-        // An orphan that ended came to the watcher, though an ancestor that was seen before is still there.
+        // An orphan that ended came to the watcher, though an ancestor that was seen before is
+        // still there.
         let by_orphans = came.minus(ended);
         for (heir, used) in gone.iter().filter_map(|(heir, used)| Some(((*heir)?, *used))) {
             let before =
                 self.seen.get(&heir).map(|process| process.by_children).unwrap_or_default();
-            // One that has ended meanwhile takes its children's time along: none of it counts as lost.
+            // One that has ended meanwhile takes its children's time along: none of it counts as
+            // lost.
             let inherited = by_children(heir).map_or(used, |now| now.minus(before));
             missing = missing.plus(beyond_rounding(used.minus(inherited)));
         }

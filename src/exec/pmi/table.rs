@@ -1,8 +1,9 @@
-//! What the ranks of a step have told each other, and the answers to what they ask: PMI-1 and PMI-2, whichever a rank
-//! speaks. Pure.
+//! What the ranks of a step have told each other, and the answers to what they ask: PMI-1 and
+//! PMI-2, whichever a rank speaks. Pure.
 //!
-//! PMI-1 is a line of `key=value` words, PMI-2 a message of `key=value;` pairs in which `;;` is a semicolon. All ranks are
-//! on one host, so a value is there for everybody as soon as it was put; a fence only waits for the others.
+//! PMI-1 is a line of `key=value` words, PMI-2 a message of `key=value;` pairs in which `;;` is a
+//! semicolon. All ranks are on one host, so a value is there for everybody as soon as it was put; a
+//! fence only waits for the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -143,7 +144,8 @@ impl Table {
                 None => "cmd=lookup_result info=fail rc=-1 msg=service_not_found".to_owned(),
             },
             "finalize" => "cmd=finalize_ack rc=0".to_owned(),
-            // An answer that the library does not expect is an error there: better than none, which it waits for.
+            // An answer that the library does not expect is an error there: better than none, which
+            // it waits for.
             _ => "cmd=unknown rc=-1 msg=command_not_supported".to_owned(),
         }
     }

@@ -1,4 +1,5 @@
-//! What a watcher does to the processes of its step: the daemon's commands, signals, and the lines in its output.
+//! What a watcher does to the processes of its step: the daemon's commands, signals, and the lines
+//! in its output.
 
 use super::{Kill, Watcher};
 use crate::exec::affinity;
@@ -6,10 +7,14 @@ use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent, Step
 use crate::exec::peer::{poll, tell};
 use crate::model::Timestamp;
 use crate::sys::clock::now;
-use crate::sys::proc;
+use crate::sys::proc::{self, Stat};
 use nix::poll::{PollFd, PollFlags};
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+/// A process of this age that has executed no program may still be about to.
+const FRESH: Duration = Duration::from_secs(1);
 
 impl Watcher {
     pub(super) fn carry_out(&mut self, command: StepCommand) {
@@ -70,15 +75,12 @@ impl Watcher {
         self.cgroup.as_ref().is_some_and(|cgroup| cgroup.freeze(is_frozen))
     }
 
-    /// Lets those go on that stand still, and sends SIGCONT to no others: a shell that gets it together with another signal
-    /// may lose the trap of one of them.
+    /// Lets those go on that stand still, and sends SIGCONT to no others: a shell that gets it
+    /// together with another signal may lose the trap of one of them.
     pub(super) fn resume_all(&self) {
         self.freeze(false);
         let me = std::process::id() as i32;
-        for pid in proc::descendants(me)
-            .into_iter()
-            .filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T'))
-        {
+        for pid in proc::descendants(me).into_iter().filter(|pid| proc::is_stopped(*pid)) {
             proc::kill(pid, libc::SIGCONT);
         }
     }
@@ -104,10 +106,18 @@ impl Watcher {
                 }
             }
             SignalScope::Handlers => {
-                for pid in proc::descendants(std::process::id() as i32) {
-                    if proc::catches(pid, signal) {
-                        proc::kill(pid, signal);
-                    }
+                let all = proc::descendants(std::process::id() as i32);
+                let catching: BTreeSet<i32> =
+                    all.into_iter().filter(|pid| proc::catches(*pid, signal)).collect();
+                // What was just forked may be about to become a program that the signal would end.
+                // Where its parent is told, that is enough.
+                let is_told = |pid: &i32| {
+                    let is_fresh = |stat: &Stat| stat.is_copy && stat.age() < FRESH;
+                    !proc::stat(*pid)
+                        .is_some_and(|stat| is_fresh(&stat) && catching.contains(&stat.ppid))
+                };
+                for pid in catching.iter().filter(|pid| is_told(pid)) {
+                    proc::kill(*pid, signal);
                 }
             }
         }
@@ -125,7 +135,14 @@ impl Watcher {
         }
     }
 
-    /// Why the step ends. A daemon that does not know that the one before has told it tells it again.
+    /// Whether notices go to a regular file, and not to a program or a device.
+    pub(super) fn writes_to_file(&self) -> bool {
+        let kind = |stderr| nix::sys::stat::fstat(stderr).map(|found| found.st_mode & libc::S_IFMT);
+        self.stderr.as_ref().is_some_and(|stderr| kind(stderr) == Ok(libc::S_IFREG))
+    }
+
+    /// Why the step ends. A daemon that does not know that the one before has told it tells it
+    /// again.
     fn notice_end(&mut self, text: &str) {
         if !std::mem::replace(&mut self.told_end, true) {
             self.notice(text);
@@ -157,8 +174,9 @@ impl Watcher {
     }
 }
 
-/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is sent until no new
-/// process turns up: one may have been forked while its parent was on the way to be signalled.
+/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is
+/// sent until no new process turns up: one may have been forked while its parent was on the way to
+/// be signalled.
 pub(super) fn signal_all(signal: i32) {
     let me = std::process::id() as i32;
     let mut seen: Vec<i32> = Vec::new();

@@ -9,7 +9,7 @@ use crate::exec::peer::{Peer, poll, tell, tell_last};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, StepId};
 use crate::sys::clock::{self, now};
-use crate::sys::{break_point, lock, socket};
+use crate::sys::{break_point, lock, memory, socket};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -25,7 +25,8 @@ impl Watcher {
     pub(super) fn reap(&mut self) -> bool {
         loop {
             let mut status = 0;
-            // SAFETY: the pointers are to a live integer and a live rusage, for which all zeros is a value.
+            // SAFETY: the pointers are to a live integer and a live rusage, for which all zeros is
+            // a value.
             let (pid, used) = unsafe {
                 let mut used: libc::rusage = std::mem::zeroed();
                 (libc::wait4(-1, &mut status, libc::WNOHANG, &mut used), used)
@@ -76,6 +77,11 @@ impl Watcher {
     /// Looks at what the step uses now, and remembers the most memory seen.
     pub(super) fn look(&mut self) -> StepUsage {
         let before = clock::own_cpu_time();
+        // A step with a cgroup has its own count. One that is over before the first look hardly
+        // fills the memory.
+        if self.cgroup.is_none() && self.host_ooms.is_none() {
+            self.host_ooms = memory::probe_oom_kills();
+        }
         let Look { mut usage, activity } =
             self.meter.look(self.cgroup.as_ref().and_then(StepCgroup::memory_kb));
         self.count_all(&mut usage.total);
@@ -85,10 +91,22 @@ impl Watcher {
         usage
     }
 
-    /// The times by the cgroup, where there is one: it also knows of processes that nobody waited for.
+    /// The times by the cgroup, where there is one: it also knows of processes that nobody waited
+    /// for.
     fn count_all(&self, usage: &mut Usage) {
         if let Some((user_us, system_us)) = self.cgroup.as_ref().and_then(StepCgroup::cpu_times) {
             (usage.user_us, usage.system_us) = (user_us, system_us);
+        }
+    }
+
+    /// How many processes the kernel has ended for lack of memory since the first look, if that may
+    /// explain the end: by SIGKILL, or by the exit code that a shell makes of it.
+    fn host_ooms_meanwhile(&self, exit: ExitCode) -> Option<u64> {
+        match (exit.as_shell() == 128 + libc::SIGKILL, &self.cgroup) {
+            (false, _) => None,
+            // With one of its own the step would be out of memory.
+            (true, Some(_)) => Some(0),
+            (true, None) => Some(memory::probe_oom_kills()?.saturating_sub(self.host_ooms?)),
         }
     }
 
@@ -109,6 +127,7 @@ impl Watcher {
         tasks.resize(self.spec.tasks.len(), ExitCode::signal(libc::SIGKILL));
         let mut usage = self.meter.of_the_dead();
         self.count_all(&mut usage);
+        usage.host_ooms = self.host_ooms_meanwhile(exit);
         self.over_time.ended(&usage, Instant::now());
         ExitRecord {
             run: self.spec.run,
@@ -128,8 +147,8 @@ impl Watcher {
         }
     }
 
-    /// Writes down the job, unless that was done. Of a script that is over before the first look its record tells it. Where it
-    /// cannot be written now, it is tried again at the next look.
+    /// Writes down the job, unless that was done. Of a script that is over before the first look
+    /// its record tells it. Where it cannot be written now, it is tried again at the next look.
     pub(super) fn note_job(&mut self) {
         if self.spec.job.is_some() && job_files::write_job(&self.spec).is_ok() {
             self.spec.job = None;
@@ -151,8 +170,8 @@ impl Watcher {
         }
     }
 
-    /// Makes the record last, removes the mark of the running step, and tells the end: in this order. The line to the next
-    /// launch, where the watcher stays.
+    /// Makes the record last, removes the mark of the running step, and tells the end: in this
+    /// order. The line to the next launch, where the watcher stays.
     pub(super) fn finish(
         mut self,
         record: &ExitRecord,
@@ -162,7 +181,8 @@ impl Watcher {
     ) -> Option<Line> {
         self.stderr = None;
         if let Some(cgroup) = self.cgroup.take() {
-            // Where a process could not be killed it is left, and the daemon removes it with the job's.
+            // Where a process could not be killed it is left, and the daemon removes it with the
+            // job's.
             cgroup.remove();
         }
         let mut told_to_end = None;
@@ -179,7 +199,8 @@ impl Watcher {
             }
             break_point::reach("end recorded");
             let ended = StepEvent::Ended(record.clone());
-            // Before it is told: from then on the daemon may send a launch, and the next daemon has to wait for it.
+            // Before it is told: from then on the daemon may send a launch, and the next daemon has
+            // to wait for it.
             let lock = self.may_stay.then(|| lock::share_now(&post.lock).ok()).flatten();
             if lock.is_some() {
                 tell(&mut self.peer, &StepEvent::Stays);
@@ -190,10 +211,12 @@ impl Watcher {
             self.client = None;
             break_point::reach("end told");
             if written.is_ok() && !told && record.host_fault.is_none() {
-                // Nobody else has it, and the next daemon may come after a loss of power. One that was told commits it.
+                // Nobody else has it, and the next daemon may come after a loss of power. One that
+                // was told commits it.
                 let _ = job_files::sync_record(&self.spec, dir);
             }
-            // A daemon that was told may go down before it could write it down either: its disk is the same.
+            // A daemon that was told may go down before it could write it down either: its disk is
+            // the same.
             let disk_is_full = written.as_ref().is_err_and(|e| {
                 matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             });
@@ -203,12 +226,13 @@ impl Watcher {
             }
             // Whoever was told need not be told again.
             self.peer = None;
-            // The job directory was removed, or nobody finds it any more, and with it everybody who could ask is gone.
+            // The job directory was removed, or nobody finds it any more, and with it everybody who
+            // could ask is gone.
             if !is_at(dir, &self.spec.job_dir) {
                 return None;
             }
-            // The result is kept here until the disk has room again, a daemon comes, or SIGTERM. From here on: one that came
-            // while the step ran was none of the watcher's business.
+            // The result is kept here until the disk has room again, a daemon comes, or SIGTERM.
+            // From here on: one that came while the step ran was none of the watcher's business.
             let told_to_end = told_to_end.get_or_insert_with(TermSignal::from_now_on);
             let mut awaited = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
             awaited.extend(

@@ -3,7 +3,7 @@
 use super::{Post, Task, Watcher};
 use crate::exec::job_files::{self, Files, Streams};
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
-use crate::exec::task::{self, Birth};
+use crate::exec::task::{self, ForkContext};
 use crate::exec::{LaunchError, job_dirs, pmi, runner_script};
 use crate::model::StepId;
 use crate::model::step_request::Mpi;
@@ -12,8 +12,8 @@ use nix::fcntl::OFlag;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Whether no task is to be made any more once this command is there: one that is not there yet would have no handler
-/// for SIGTERM.
+/// Whether no task is to be made any more once this command is there: one that is not there yet
+/// would have no handler for SIGTERM.
 fn ends_step(command: &StepCommand) -> bool {
     match command {
         StepCommand::KillAll => true,
@@ -30,7 +30,8 @@ fn pipe(flags: OFlag) -> Result<(OwnedFd, OwnedFd), LaunchError> {
 }
 
 impl Watcher {
-    /// Forks the tasks. After an error, which is a failure of the launch, none of them has run anything of the user's.
+    /// Forks the tasks. After an error, which is a failure of the launch, none of them has run
+    /// anything of the user's.
     pub(super) fn start(&mut self, handed: Vec<OwnedFd>, post: &Post) -> Result<(), LaunchError> {
         let spec = &self.spec;
         let mask = spec.umask.unwrap_or(0o022) & 0o777;
@@ -46,7 +47,8 @@ impl Watcher {
         job_files::check_work_dir(spec, &handed)?;
         let mut files = Files::default();
         let mut streams = Vec::with_capacity(spec.tasks.len());
-        // Not the watcher's own first three descriptors: a task puts its streams there one after the other.
+        // Not the watcher's own first three descriptors: a task puts its streams there one after
+        // the other.
         let null = std::fs::OpenOptions::new()
             .read(true)
             .write(true)
@@ -58,6 +60,9 @@ impl Watcher {
         if let Some([_, _, job_files::Opened::Raw(fd)]) = streams.first() {
             // SAFETY: the descriptor is open: `files` or `handed` owns it, or it is /dev/null.
             self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
+        }
+        if let Some(line) = spec.first_line.as_deref().filter(|_| self.writes_to_file()) {
+            self.notice(line);
         }
         let (read, write) = pipe(OFlag::O_NONBLOCK)?;
         let ranks = match spec.mpi {
@@ -107,7 +112,7 @@ impl Watcher {
         for (at, (task, streams)) in spec.tasks.iter().zip(streams).enumerate() {
             let pmi = ranks.get(at).map(AsRawFd::as_raw_fd);
             let gate = gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd()));
-            match task::spawn(&Birth {
+            match task::spawn(&ForkContext {
                 spec,
                 task,
                 streams,
@@ -130,7 +135,8 @@ impl Watcher {
                     return Err(error);
                 }
             }
-            // Hundreds of tasks take a while: whoever ends the step meanwhile does not wait for the last.
+            // Hundreds of tasks take a while: whoever ends the step meanwhile does not wait for the
+            // last.
             if let Some(peer) = &mut self.peer {
                 // That it is gone shows again when all are made.
                 self.early.extend(peer.receive().0);
@@ -142,7 +148,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True where there may be more.
+    /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True
+    /// where there may be more.
     pub(super) fn read_starting(&mut self) -> bool {
         let Some((pipe, text)) = &mut self.starting else { return false };
         let mut buf = [0u8; 4096];

@@ -1,9 +1,14 @@
 //! What an earlier boot of the machine has left in the directories of the jobs that ran then.
 //!
-//! Its sockets have no listener and never will: they are removed. Its exit records count, if they are whole.
+//! Its sockets have no listener and never will: they are removed. Its exit records count, if they
+//! are whole.
 
 use crate::exec::adopt::read_record;
+use crate::exec::job_dirs::{self, JOB, MANAGERS_SOCKET, RUNNER};
+use crate::exec::job_files::SCRIPT;
 use crate::model::{ExitRecord, StepId, Timestamp};
+use crate::sys::beneath::Dir;
+use crate::sys::fresh;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
@@ -17,8 +22,8 @@ pub fn record(job_dir: &Path, step: StepId, run: u32) -> Option<ExitRecord> {
     })
 }
 
-/// When something below one of these paths was last written to: a file, or the entries of a directory. Writes at `before`
-/// or later are not looked at.
+/// When something below one of these paths was last written to: a file, or the entries of a
+/// directory. Writes at `before` or later are not looked at.
 pub fn last_written<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
     before: Timestamp,
@@ -40,19 +45,29 @@ pub fn last_written<'a>(
     found.into_iter().flatten().filter(|at| *at < before).max()
 }
 
-/// Removes the sockets of steps that ran under an earlier boot, and records that were never finished.
+/// Deletes the sockets of steps that ran under an earlier boot, and records that were never
+/// finished.
 pub fn clean(job_dir: &Path) {
-    for entry in fs::read_dir(job_dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        // A file that is being written has its writer's number behind its name.
-        let is_number =
-            |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-        let is_left_over = |extension: &str| extension == "sock" || is_number(extension);
-        if path.extension().and_then(|extension| extension.to_str()).is_some_and(is_left_over) {
+    // Nothing is deleted behind a link in the place of the directory.
+    let Ok(dir) = Dir::open(job_dir) else { return };
+    for name in
+        dir.names().unwrap_or_default().into_iter().filter_map(|name| name.into_string().ok())
+    {
+        if is_socket(&name) || is_unfinished(&name) {
             // One that stays is in nobody's way.
-            let _ = fs::remove_file(path);
+            let _ = dir.remove_file(Path::new(&name));
         }
     }
+}
+
+fn is_socket(name: &str) -> bool {
+    name == MANAGERS_SOCKET || job_dirs::socket_of(name).is_some()
+}
+
+fn is_unfinished(name: &str) -> bool {
+    fresh::place_of(name).is_some_and(|place| {
+        job_dirs::record_of(place).is_some() || [JOB, RUNNER, SCRIPT].contains(&place)
+    })
 }
 
 #[cfg(test)]
@@ -89,16 +104,32 @@ mod tests {
     #[test]
     fn sockets_and_unfinished_records_go_and_whole_ones_stay() {
         let dir = tempfile::tempdir().unwrap();
-        for name in
-            ["batch.0.sock", "0.0.sock", "exit_status", "1.exit", "1.exit.4711", "script.sh"]
-        {
+        let stay = ["1.exit", "data.2024", "exit_status", "mine.sock", "script.sh"];
+        let go = [
+            "batch.0.sock",
+            "0.0.sock",
+            "sjobmgr.sock",
+            "1.exit.4711",
+            "exit_status.7",
+            "script.sh.12",
+        ];
+        for name in stay.into_iter().chain(go) {
             fs::write(dir.path().join(name), "").unwrap();
         }
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        clean(&link);
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            stay.len() + go.len() + 1,
+            "nothing behind a link"
+        );
+        fs::remove_file(link).unwrap();
         clean(dir.path());
         let mut left: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["1.exit", "exit_status", "script.sh"]);
+        assert_eq!(left, stay);
         assert_eq!(record(dir.path(), StepId::Batch, 0), None, "an empty record tells nothing");
     }
 }
