@@ -35,7 +35,8 @@ pub enum Answer {
     SomeJobs(JobList),
     Node(Box<NodeView>),
     Config(Vec<(String, String)>),
-    /// The partitions, the node or the configuration are as was asked for, with what is to be told of it.
+    /// The partitions, the node or the configuration are as was asked for, with what is to be told
+    /// of it.
     SiteChanged(Vec<String>),
     /// One outcome for each job that was named, in order.
     Done(Vec<Outcome>),
@@ -49,7 +50,8 @@ pub enum Answer {
         /// The processes of each step.
         processes: Vec<(StepKey, Vec<i32>)>,
     },
-    /// By job, and by the start of the step. A step that was over before it was first looked at is not among them.
+    /// By job, and by the start of the step. A step that was over before it was first looked at is
+    /// not among them.
     OverTime(Vec<StepSeries>),
     /// By time. Where no job ran there is none.
     HostOverTime {
@@ -64,6 +66,8 @@ pub enum Answer {
     Refused(Refusal),
 
     // News.
+    /// The allocation is in the queue: the first look at it did not start it.
+    Waits,
     /// The allocation runs.
     Granted {
         view: Box<JobView>,
@@ -96,13 +100,14 @@ pub enum Answer {
         part: Box<ManagersPart>,
         why: PartChange,
     },
-    /// For the manager of the job: these of the job's CPUs and GPUs are out of use now, and no others. No step is to use
-    /// them.
+    /// For the manager of the job: these of the job's CPUs and GPUs are out of use now, and no
+    /// others. No step is to use them.
     PartsOut {
         parts: NodeParts,
         why: String,
     },
-    /// For the manager of the job: send a signal to this step or to all; without a signal it is to be ended.
+    /// For the manager of the job: send a signal to this step or to all; without a signal it is to
+    /// be ended.
     SignalStep {
         step: Option<u32>,
         signal: Option<i32>,
@@ -133,17 +138,20 @@ pub struct ManagedJob {
     pub grace_ms: u64,
 }
 
-/// What `slotd clean` has removed, or would remove.
+/// The jobs that `slotd clean` has deleted, or would delete.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cleaned {
     /// Jobs that ended before this instant.
     pub before: Timestamp,
     pub jobs: u64,
+    /// When the first and the last of them ended.
+    pub ends: Option<(Timestamp, Timestamp)>,
     /// Of their directories.
     pub bytes: u64,
     /// Left, since they are in memory: squeue still shows them.
     pub recent: Vec<JobId>,
-    /// Left, since a pending job depends on them, or an array of theirs has tasks that have not ended.
+    /// Left, since a pending job depends on them, or an array of theirs has tasks that have not
+    /// ended.
     pub needed: Vec<JobId>,
 }
 

@@ -3,9 +3,9 @@
 //! ```text
 //! "SLTD" | version u16 | 0 u16 | length of the JSON u32 | length of the bytes u32 | JSON | bytes     (little endian)
 //! ```
-//! The raw part carries what need not be text: scripts and environments. Between a daemon and the watchers of its steps,
-//! which outlive the version that started them, the header is the length alone ([`Header::Bare`]): nothing there may
-//! depend on a version, and these bytes never change.
+//! The raw part carries what need not be text: scripts and environments. Between a daemon and the
+//! watchers of its steps, which outlive the version that started them, the header is the length
+//! alone ([`Header::Bare`]): nothing there may depend on a version, and these bytes never change.
 
 use crate::protocol::VERSION;
 use serde::Serialize;
@@ -24,8 +24,8 @@ pub const MAX_RAW: usize = 64 << 20;
 /// The longest JSON part that the daemon takes from a client, in bytes.
 const MAX_REQUEST_JSON: usize = 16 << 20;
 
-/// The longest raw part that the daemon takes from a client, in bytes: more than a job may bring, so that it is refused in
-/// words.
+/// The longest raw part that the daemon takes from a client, in bytes: more than a job may bring,
+/// so that it is refused in words.
 const MAX_REQUEST_RAW: usize = 16 << 20;
 
 const MAGIC: [u8; 4] = *b"SLTD";
@@ -123,14 +123,16 @@ impl Frame {
     /// The bytes of a frame with `message` as its JSON part.
     ///
     /// # Errors
-    /// [`FrameError::Content`] where `message` cannot be JSON, [`FrameError::TooLong`] past the limits.
+    /// [`FrameError::Content`] where `message` cannot be JSON, [`FrameError::TooLong`] past the
+    /// limits.
     pub fn encode<T: Serialize>(message: &T, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
         let mut out = vec![0; HEADER];
         serde_json::to_writer(&mut out, message).map_err(FrameError::Content)?;
         Self::complete(out, raw)
     }
 
-    /// The same of a short frame; `None` where it would have more than `most` bytes. No more than these are written then.
+    /// The same of a short frame; `None` where it would have more than `most` bytes. No more than
+    /// these are written then.
     ///
     /// # Errors
     /// As of [`Self::encode`].
@@ -200,8 +202,8 @@ impl io::Write for Limited {
     }
 }
 
-/// Collects the bytes of a connection and hands out whole frames. It holds no more than what came in, whatever a header
-/// promises.
+/// Collects the bytes of a connection and hands out whole frames. It holds no more than what came
+/// in, whatever a header promises.
 #[derive(Debug)]
 pub struct Decoder {
     header: Header,
@@ -224,8 +226,8 @@ impl Decoder {
     /// The next frame, if all of it is there.
     ///
     /// # Errors
-    /// A header that is not ours, of another version, or that announces more than is allowed. The connection is of no use
-    /// after that.
+    /// A header that is not ours, of another version, or that announces more than is allowed. The
+    /// connection is of no use after that.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.bytes[self.read..];
         let size = self.header.size();
@@ -242,8 +244,8 @@ impl Decoder {
         Ok(Some(frame))
     }
 
-    /// How many bytes the frame that comes next lacks, as far as its header tells. Who receives no more than these gets
-    /// only the descriptors that belong to this frame.
+    /// How many bytes the frame that comes next lacks, as far as its header tells. Who receives no
+    /// more than these gets only the descriptors that belong to this frame.
     ///
     /// # Errors
     /// As of [`Self::next_frame`].

@@ -3,24 +3,27 @@
 use crate::model::job::{Client, ClientProcess};
 use crate::model::node::NodeOrder;
 use crate::model::query::JobQuery;
-use crate::model::resize::Gift;
+use crate::model::resize::GivenBack;
 use crate::model::rlimits::Rlimits;
 use crate::model::tres::Usage;
 use crate::model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// One request. The raw part of its frame is empty but for [`Request::Submit`], [`Request::SubmitMany`] and
-/// [`Request::LaunchStep`].
+/// One request. The raw part of its frame is empty but for [`Request::Submit`],
+/// [`Request::SubmitMany`] and [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// Is the daemon there? Answered by `Pong`.
     Ping,
-    /// A job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0` entries).
+    /// A job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0`
+    /// entries).
     Submit(Box<Submit>),
-    /// Many batch jobs. Raw part: the environment that they share (`env_len` bytes), then their scripts in the same order.
+    /// Many batch jobs. Raw part: the environment that they share (`env_len` bytes), then their
+    /// scripts in the same order.
     SubmitMany(SubmitMany),
-    /// Jobs that wait, run or have lately ended; of those that are named, and of a window, older ones too.
+    /// Jobs that wait, run or have lately ended; of those that are named, and of a window, older
+    /// ones too.
     Jobs(JobQuery),
     /// Records of the database.
     Accounting(JobQuery),
@@ -28,7 +31,7 @@ pub enum Request {
     Config,
     /// Read the configuration again.
     Reconfigure,
-    /// Keys and values as `spec::partition` reads them.
+    /// Keys and values as `parse::partition` reads them.
     UpdatePartition {
         name: String,
         settings: Vec<(String, String)>,
@@ -42,9 +45,10 @@ pub enum Request {
     Cancel(CancelAsk),
     /// Tells of the end of a job: answered by `Ended` once it is over, at once if it is.
     WaitEnd(JobId),
-    /// Tells what has changed since the last of these on this connection, once something has: answered by one `Changed`.
-    /// The first is answered at once, with everything: whoever takes a picture of the queue after it misses nothing.
-    /// What changes while nobody asks is told together later. It ends with the connection.
+    /// Tells what has changed since the last of these on this connection, once something has:
+    /// answered by one `Changed`. The first is answered at once, with everything: whoever takes a
+    /// picture of the queue after it misses nothing. What changes while nobody asks is told
+    /// together later. It ends with the connection.
     Watch,
     /// A client comes back to its allocation after a restart of the daemon.
     Attach {
@@ -62,8 +66,8 @@ pub enum Request {
         job: JobId,
         exit: crate::model::ExitCode,
     },
-    /// The process manages the job's steps from now on (`sjobmgr`), or wants more numbers for them. Answered by
-    /// `Managed`; news of the job follow.
+    /// The process manages the job's steps from now on (`sjobmgr`), or wants more numbers for them.
+    /// Answered by `Managed`; news of the job follow.
     ManageSteps {
         job: JobId,
         client: ClientProcess,
@@ -72,21 +76,22 @@ pub enum Request {
         /// How many numbers it wants.
         numbers: u32,
     },
-    /// What became of steps of the manager of a job, in this run of the job, each as it is now. Answered by `Recorded`
-    /// when it is durable.
+    /// What became of steps of the manager of a job, in this run of the job, each as it is now.
+    /// Answered by `Recorded` when it is durable.
     RecordSteps {
         job: JobId,
         run: u32,
         steps: Vec<Step>,
     },
-    /// The manager of a job gives back what none of its steps uses. It has no answer; `ManagerChanged` tells what the manager
-    /// has after it.
+    /// The manager of a job gives back what none of its steps uses. It has no answer;
+    /// `ManagerChanged` tells what the manager has after it.
     GiveBack {
         job: JobId,
         client: ClientProcess,
-        gift: Gift,
+        given_back: GivenBack,
     },
-    /// The manager ends: the first of the numbers that it did not use, and how many. Answered by `Recorded`.
+    /// The manager ends: the first of the numbers that it did not use, and how many. Answered by
+    /// `Recorded`.
     LeaveSteps {
         job: JobId,
         client: ClientProcess,
@@ -118,12 +123,14 @@ pub enum Request {
         /// The raw part of the answer is how the work tree differed from its commit.
         with_diff: bool,
     },
-    /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
-    Clean {
-        before: Timestamp,
-        /// Tell what it would free, and remove nothing.
-        dry_run: bool,
+    /// The client makes a copy of a work tree for a job (`sbatch --snapshot`). The descriptor that
+    /// locks its directory travels with the frame. Answered by `Recorded`. When the connection
+    /// ends, the daemon deletes the copy unless a job names it.
+    HoldCopy {
+        name: String,
     },
+    /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
+    Clean(Clean),
     /// What the daemon has done (sdiag).
     Diagnostics {
         /// Set the counters to zero afterwards.
@@ -132,8 +139,20 @@ pub enum Request {
 }
 
 impl Request {
-    /// The name and the number by which sdiag counts requests. Slurm's where it has a message for it; numbers from 9000
-    /// on are slotd's own.
+    /// Whether `may` holds for each user for whom this starts a script or a command, with an
+    /// environment. Requests that carry none pass.
+    pub fn submits_only_for(&self, may: impl Fn(u32) -> bool) -> bool {
+        match self {
+            // Script and environment are the daemon's own.
+            Request::Submit(submit) => submit.texts_of.is_some() || may(submit.request.uid),
+            Request::SubmitMany(many) => many.jobs.iter().all(|job| may(job.request.uid)),
+            Request::LaunchStep(launch) => may(launch.uid),
+            _ => true,
+        }
+    }
+
+    /// The name and the number by which sdiag counts requests. Slurm's where it has a message for
+    /// it; numbers from 9000 on are slotd's own.
     pub fn message_type(&self) -> (&'static str, u32) {
         match self {
             Request::Ping => ("REQUEST_PING", 1008),
@@ -168,7 +187,7 @@ impl Request {
             Request::Attach { .. } => ("REQUEST_ATTACH_CLIENT", 9002),
             Request::BatchEnv(_) => ("REQUEST_BATCH_ENVIRONMENT", 9003),
             Request::Usage(_) => ("REQUEST_STEP_USAGE", 9004),
-            Request::Clean { .. } => ("REQUEST_CLEAN", 9006),
+            Request::Clean(_) => ("REQUEST_CLEAN", 9006),
             Request::ManageSteps { .. } => ("REQUEST_MANAGE_STEPS", 9008),
             Request::RecordSteps { .. } => ("REQUEST_RECORD_STEPS", 9009),
             Request::LeaveSteps { .. } => ("REQUEST_LEAVE_STEPS", 9010),
@@ -179,6 +198,7 @@ impl Request {
             Request::OverTime(_) => ("REQUEST_USE_OVER_TIME", 9015),
             Request::HostOverTime(_) => ("REQUEST_HOST_USE_OVER_TIME", 9016),
             Request::Source { .. } => ("REQUEST_SOURCE", 9017),
+            Request::HoldCopy { .. } => ("REQUEST_HOLD_COPY", 9018),
         }
     }
 }
@@ -187,17 +207,19 @@ impl Request {
 pub struct Submit {
     pub request: JobRequest,
     pub script_len: usize,
-    /// Script and environment are those that this job was submitted with, and the raw part is empty (`slotd retry`).
+    /// Script and environment are those that this job was submitted with, and the raw part is empty
+    /// (`slotd retry`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub texts_of: Option<JobId>,
     /// Stay connected and tell of the end (`sbatch -W`).
     pub wait: bool,
     /// Decide, but submit nothing (`--test-only`).
     pub test_only: bool,
-    /// The process that submits. If it will hold the allocation its connection gets the allocation's news.
+    /// The process that submits. If it will hold the allocation its connection gets the
+    /// allocation's news.
     pub client: Client,
-    /// It has been asked before, and the answer got lost with the daemon: if that was carried out, nothing is done but
-    /// to answer.
+    /// It has been asked before, and the answer got lost with the daemon: if that was carried out,
+    /// nothing is done but to answer.
     #[serde(default)]
     pub again: bool,
 }
@@ -228,8 +250,19 @@ pub enum ControlAction {
     Top,
     /// A line in the job's standard error (`scontrol notify`).
     Notify(String),
-    /// `KEY=VALUE` pairs, as `spec::update` understood them.
+    /// `KEY=VALUE` pairs, as `parse::update` understood them.
     Update(Vec<crate::model::update::Update>),
+}
+
+/// Which ended jobs `slotd clean` removes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clean {
+    /// Those that ended before this instant.
+    pub before: Timestamp,
+    /// But not these: the user was told that they are left, whatever has become of them since.
+    pub except: Vec<JobId>,
+    /// Tell what it would free, and remove nothing.
+    pub dry_run: bool,
 }
 
 /// Which running steps `sstat` is about.
@@ -245,7 +278,8 @@ pub struct UsageAsk {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CancelAsk {
-    /// Jobs and steps that are named and nothing else: each is answered for. Otherwise what matches is cancelled.
+    /// Jobs and steps that are named and nothing else: each is answered for. Otherwise what matches
+    /// is cancelled.
     pub query: JobQuery,
     /// Send this signal instead of cancelling.
     pub signal: Option<i32>,
@@ -256,15 +290,17 @@ pub struct CancelAsk {
     pub uid: u32,
 }
 
-/// Where a stream of a task comes from or goes to. Indices count the descriptors that came with the frame.
+/// Where a stream of a task comes from or goes to. Indices count the descriptors that came with the
+/// frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Stream {
     #[default]
     Null,
     Fd(usize),
-    /// Opened by the step: missing parent directories of an output file are made, and it is written at its end in any
-    /// case, truncated first unless `append`. A file that is named twice is opened once. A client may use the patterns
-    /// of `spec::filename` and a path relative to the working directory.
+    /// Opened by the step: missing parent directories of an output file are made, and it is written
+    /// at its end in any case, truncated first unless `append`. A file that is named twice is
+    /// opened once. A client may use the patterns of `parse::filename` and a path relative to the
+    /// working directory.
     File {
         path: PathBuf,
         append: bool,
@@ -287,8 +323,11 @@ pub struct StepLaunch {
     pub job: JobId,
     /// The process that asks. It asks for one step.
     pub client: ClientProcess,
-    /// It has asked before, and the daemon went away before the step was known to run: if that was carried out, nothing
-    /// is done but to tell what became of it.
+    /// The user whose command and environment these are.
+    #[serde(default)]
+    pub uid: u32,
+    /// It has asked before, and the daemon went away before the step was known to run: if that was
+    /// carried out, nothing is done but to tell what became of it.
     pub again: bool,
     pub request: StepRequest,
     /// One argument vector a task, or one for all.
@@ -302,9 +341,9 @@ pub struct StepLaunch {
     pub streams: Vec<TaskStreams>,
     /// Task 0 gets its standard input as its controlling terminal.
     pub pty: bool,
-    /// Index of the socket whose other end the client holds: the step ends with the client, who tells its watcher of
-    /// signals there and hears of its end.
-    pub tie: Option<usize>,
+    /// Index of the socket whose other end the client holds: the step ends with the client, who
+    /// tells its watcher of signals there and hears of its end.
+    pub client_line: Option<usize>,
     /// Lines are labelled by the client: `SLURM_LABELIO`.
     pub label: bool,
 }
@@ -317,6 +356,6 @@ impl StepLaunch {
         };
         let of_task = |task: &TaskStreams| [&task.stdin, &task.stdout, &task.stderr].map(of_stream);
         let streams = self.streams.iter().flat_map(of_task).max().unwrap_or(0);
-        streams.max(self.tie.map_or(0, |place| place.saturating_add(1)))
+        streams.max(self.client_line.map_or(0, |place| place.saturating_add(1)))
     }
 }
