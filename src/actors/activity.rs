@@ -1,4 +1,5 @@
-//! What the scheduler tells of the host's work: for who keeps what the host uses over time, and looks only while jobs run.
+//! What the scheduler tells of the host's work: for who keeps what the host uses over time, and
+//! looks only while jobs run.
 
 use crate::model::gpu::GpuReading;
 use tokio::sync::watch;

@@ -1,7 +1,7 @@
 //! What has changed, on its way to a client that watches.
 //!
-//! A feed holds one message at most: what changes before the client asks for it is added. So it takes little memory however
-//! slow the client is, and nobody waits for it.
+//! A feed holds one message at most: what changes before the client asks for it is added. So it
+//! takes little memory however slow the client is, and nobody waits for it.
 
 use crate::model::changed::Changed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -31,11 +31,16 @@ impl Feed {
         FeedSender(Arc::downgrade(&self.0))
     }
 
-    /// What has changed since this was last asked; waits until something has. Nothing is lost where it is not waited for
-    /// to its end.
+    /// Takes the changes since the last call; there may be none.
+    pub fn take(&self) -> Changed {
+        self.0.with(std::mem::take)
+    }
+
+    /// What has changed since this was last asked; waits until something has. Nothing is lost where
+    /// it is not waited for to its end.
     pub async fn next(&self) -> Changed {
         loop {
-            let changed = self.0.with(std::mem::take);
+            let changed = self.take();
             if !changed.is_empty() {
                 return changed;
             }

@@ -1,11 +1,13 @@
 //! GpuInventoryActor: which GPUs the host has, and how they are used.
 //!
-//! Owns the way they are found, and their numbers. Receives [`ProbeGpus`] (at the start of the daemon and on SIGHUP), which
-//! it answers, and [`ReadGpus`]; sends [`GpusRead`] for the second, and [`GpusChanged`] whenever it sees others than
-//! before. It never looks on its own. If it dies, the last known inventory stays in force.
+//! Owns the way they are found, and their numbers. Receives [`ProbeGpus`] (at the start of the
+//! daemon and on SIGHUP), which it answers, and [`ReadGpus`]; sends [`GpusRead`] for the second,
+//! and [`GpusChanged`] whenever it sees others than before. It never looks on its own. If it dies,
+//! the last known inventory stays in force.
 
 use crate::actors::messages::{GpusChanged, GpusRead, ProbeGpus, ReadGpus};
 use crate::model::gpu::{Gpu, GpuReading, keep_numbers};
+use crate::sys::aside;
 use crate::sys::gpus::{Depth, Places, Seen};
 use actix::prelude::*;
 
@@ -21,6 +23,8 @@ pub struct GpuInventoryActor {
     /// Those that were known and are not there.
     lost: Vec<Gpu>,
     outputs: Option<GpuOutputs>,
+    /// The first look has ended, well or not.
+    has_looked: bool,
     is_reading: bool,
 }
 
@@ -32,6 +36,7 @@ impl GpuInventoryActor {
             known: Vec::new(),
             lost: kept,
             outputs: None,
+            has_looked: false,
             is_reading: false,
         }
     }
@@ -44,15 +49,26 @@ impl GpuInventoryActor {
             known.into_iter().filter(|gpu| found.iter().all(|found| found.id != gpu.id)).collect();
         lost.sort_by_key(|gpu| gpu.id);
         if found == self.known && lost == self.lost {
-            return;
+            return self.end_detection();
         }
+        self.has_looked = true;
         log_lost(lost.iter().filter(|gpu| !self.lost.contains(gpu)));
         (self.known, self.lost) = (found, lost);
         let (places, all) =
             (self.places.clone(), self.known.iter().chain(&self.lost).cloned().collect());
         // Nobody waits for the disk.
-        tokio::task::spawn_blocking(move || places.keep(all));
+        actix::spawn(aside::run("writing the numbers of the GPUs", aside::PATIENCE, move || {
+            places.keep(all)
+        }));
         self.tell_changed();
+    }
+
+    /// Those who wait for the first look learn of its end, even if it has found nothing.
+    fn end_detection(&mut self) {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            log_lost(self.lost.iter());
+            self.tell_changed();
+        }
     }
 
     fn tell_changed(&self) {
@@ -89,7 +105,7 @@ impl Handler<ReportTo> for GpuInventoryActor {
     fn handle(&mut self, ReportTo(outputs): ReportTo, _: &mut Self::Context) {
         self.outputs = Some(outputs);
         // The first answer tells what there is; what went while no daemon ran comes here.
-        if !self.lost.is_empty() {
+        if self.has_looked && !self.lost.is_empty() {
             log_lost(self.lost.iter());
             self.tell_changed();
         }
@@ -106,7 +122,10 @@ impl Handler<ProbeGpus> for GpuInventoryActor {
             match seen {
                 Ok(seen) => actor.note(&seen),
                 // A driver that does not answer once has not taken the GPUs away.
-                Err(e) => log::warn!("GPUs could not be looked for: {e}"),
+                Err(e) => {
+                    log::warn!("GPUs could not be looked for: {e}");
+                    actor.end_detection();
+                }
             }
             actor.known.clone()
         }))

@@ -1,4 +1,5 @@
-//! From a decision to a launch: paths with their patterns filled in, the environment, the tasks and their CPUs.
+//! From a decision to a launch: paths with their patterns filled in, the environment, the tasks and
+//! their CPUs.
 //!
 //! Pure but for the local time zone of [`local_iso`].
 
@@ -6,7 +7,7 @@ use crate::actors::messages::LaunchStep;
 use crate::exec::LaunchError;
 use crate::exec::environment::{self, Environment};
 use crate::exec::launch_spec::{LaunchSpec, MemoryNodes, OwnEnd, TaskSpec};
-use crate::model::binding::{CpuBind, GpuBind};
+use crate::model::binding::{Bound, CpuBind, GpuBind};
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
 use crate::model::placement::MemNodes;
@@ -15,9 +16,9 @@ use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
+use crate::parse::filename::{FilenameVars, NO_VAL, expand};
 use crate::protocol::request::{StepLaunch, Stream};
 use crate::sched::{self, Layout, LayoutAsk, Outside};
-use crate::spec::filename::{FilenameVars, NO_VAL, expand};
 use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -75,7 +76,8 @@ fn absolute(dir: &str, path: &str) -> String {
     Path::new(dir).join(path).to_string_lossy().into_owned()
 }
 
-/// Puts the paths of a batch job's streams into a view; where the task is not known yet, its tokens stay.
+/// Puts the paths of a batch job's streams into a view; where the task is not known yet, its tokens
+/// stay.
 pub fn fill_paths(view: &mut JobView, host: &str) {
     let request = view.request.clone();
     if request.kind == JobKind::Allocation {
@@ -147,6 +149,10 @@ pub fn batch_launch(
         }
     };
     let env = environment::of_array_task(texts.env, &job.role);
+    let mut set_env = Environment::of(job, host, &paths.root().to_string_lossy()).batch(ntasks);
+    if is_run {
+        set_env.extend(bound_variables(&request.cpu_bind, false, &layout, host));
+    }
     LaunchSpec {
         step: StepKey { job: job.id, step: StepId::Batch },
         run: job.run.restarts,
@@ -155,7 +161,7 @@ pub fn batch_launch(
         unset_env: environment::stale_variables(&env),
         env,
         default_env: vec![tmpdir()],
-        set_env: Environment::of(job, host, &paths.root().to_string_lossy()).batch(ntasks),
+        set_env,
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),
         umask: request.umask,
@@ -163,6 +169,7 @@ pub fn batch_launch(
         tasks: (0..ntasks).map(task).collect(),
         job: Some(Box::new(job.without_steps())),
         broken,
+        first_line: job.run.rerun_in_words().map(|words| format!("slotd: the first {words}")),
         write_runner: true,
         ..LaunchSpec::default()
     }
@@ -173,7 +180,8 @@ fn tmpdir() -> (String, String) {
     ("TMPDIR".to_owned(), "/tmp".to_owned())
 }
 
-/// The launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL where its watcher ends it by itself.
+/// The launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL where its watcher ends
+/// it by itself.
 ///
 /// # Errors
 /// The request does not fit together: fewer streams or commands than tasks.
@@ -192,10 +200,14 @@ pub fn step_launch(
         StepKind::Interactive => (Vec::new(), environment.interactive()),
         StepKind::Numbered => (vec![tmpdir()], environment.step(m.step.step, launch, alloc)),
     };
+    let layout = step_layout(m, ntasks)?;
+    let mut set_env = set_env;
+    if request.kind == StepKind::Numbered {
+        set_env.extend(bound_variables(&request.cpu_bind, request.report_cpu_bind, &layout, host));
+    }
     // What the caller's environment says of the job's GPUs is not true of a step without any.
     let job_has_gpus = job.run.alloc.as_ref().is_some_and(|whole| !whole.gpu_ids.is_empty());
     let hides_gpus = request.kind == StepKind::Numbered && alloc.gpu_ids.is_empty() && job_has_gpus;
-    let layout = step_layout(m, ntasks)?;
     let there = m.alloc.gpu_ids.len();
     if let Some(asked) = m.launch.request.gpu_bind.outside(there, ntasks) {
         return Err(LaunchError::GpuOutside { asked, there });
@@ -218,7 +230,7 @@ pub fn step_launch(
         time_limit_secs: request.time_limit_secs,
         mpi: request.mpi,
         own_end: own_end(job, host, kill_wait),
-        tie_fd: launch.tie,
+        tie_fd: launch.client_line,
         // A batch job has written it itself.
         job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),
         ..LaunchSpec::default()
@@ -244,7 +256,8 @@ fn check(launch: &StepLaunch, tasks: u32) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// A step that is not to have its own CPUs alone may use those of the whole job, as long as it does not ask for a binding.
+/// A step that is not to have its own CPUs alone may use those of the whole job, as long as it does
+/// not ask for a binding.
 fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
     let LaunchStep { job, host, launch, alloc, .. } = m;
     let request = &launch.request;
@@ -278,6 +291,20 @@ fn memory_nodes(m: &LaunchStep, rank: u32, cpus: &[u32]) -> Option<MemoryNodes> 
     let report =
         bind.reports.then(|| format!("mem-bind={kind} - {}, task {rank:2} {rank:2}", host.name));
     (!nodes.is_empty()).then_some(MemoryNodes { nodes, prefers: bind.prefers, report })
+}
+
+/// What tasks are told of their binding.
+fn bound_variables(
+    bind: &CpuBind,
+    reports: bool,
+    layout: &Layout,
+    host: &Host,
+) -> environment::Variables {
+    let bound = Bound { tasks: &layout.tasks, host: &host.cpu_ids };
+    bind.variables(reports, &bound)
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 fn outside(outside: Outside) -> LaunchError {

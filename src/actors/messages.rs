@@ -1,7 +1,7 @@
-//! Every message of the daemon, by receiver. Commands are imperative and have an answer; facts are in the past
-//! tense and have none.
+//! Every message of the daemon, by receiver. Commands are imperative and have an answer; facts are
+//! in the past tense and have none.
 
-use crate::actors::feed::FeedSender;
+use crate::actors::feed::{Feed, FeedSender};
 use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::{StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
@@ -12,7 +12,7 @@ use crate::model::node::{Drains, NodeParts};
 use crate::model::notice::Notice;
 use crate::model::partition::{Host, Machine};
 use crate::model::query::JobQuery;
-use crate::model::resize::Gift;
+use crate::model::resize::GivenBack;
 use crate::model::source::{Kept, Source};
 use crate::model::tres::Allocation;
 use crate::model::view::{JobList, JobView, NodeView};
@@ -25,6 +25,7 @@ use crate::sched::{
     Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted,
 };
 use crate::store::StoreError;
+use crate::store::diffs::PackedDiff;
 use actix::Message;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -54,9 +55,20 @@ pub struct QueryJobs {
     pub query: Arc<JobQuery>,
     /// Some of those that were found.
     pub ids: Vec<JobId>,
+    /// For the last part of an answer that is to be of one moment.
+    pub since: Option<Since>,
 }
 
-/// Which records in memory answer the question: all that it names, or the first of those with higher numbers than `after`.
+/// The parts of an answer that were sent before its last one.
+pub struct Since {
+    /// All records of the answer that are in memory.
+    pub ids: Vec<JobId>,
+    /// Changes since before the first part was read.
+    pub changes: Feed,
+}
+
+/// Which records in memory answer the question: all that it names, or the first of those with
+/// higher numbers than `after`.
 #[derive(Message)]
 #[rtype(result = "FoundJobs")]
 pub struct FindJobs {
@@ -116,7 +128,8 @@ pub struct QueryDiagnostics {
     pub reset: bool,
 }
 
-/// Puts what is in memory in the place of database records that are not over: memory knows more of them.
+/// Puts what is in memory in the place of database records that are not over: memory knows more of
+/// them.
 #[derive(Message)]
 #[rtype(result = "Vec<JobView>")]
 pub struct RefreshLive(pub Vec<JobView>);
@@ -163,7 +176,8 @@ pub struct AttachClient {
     pub news: NewsSender,
 }
 
-/// A launch inside an allocation. Answered when it has been decided whether it starts, waits or is refused.
+/// A launch inside an allocation. Answered when it has been decided whether it starts, waits or is
+/// refused.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct CreateStep {
@@ -201,10 +215,11 @@ pub struct RecordSteps {
 pub struct GiveBack {
     pub job: JobId,
     pub client: ClientProcess,
-    pub gift: Gift,
+    pub given_back: GivenBack,
 }
 
-/// The manager of a job has ended, or its connection has. Numbers that it did not use can be given again.
+/// The manager of a job has ended, or its connection has. Numbers that it did not use can be given
+/// again.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LeaveSteps {
@@ -249,6 +264,11 @@ pub struct ReleaseAllocation {
 #[rtype(result = "Vec<JobId>")]
 pub struct LeaveMemory(pub Vec<JobId>);
 
+/// Hands all that was decided to the store: the daemon stops.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SendCommits;
+
 // ---- SchedulerActor: facts ----
 
 /// The process that held an allocation is gone.
@@ -264,7 +284,8 @@ pub struct ClientGone {
 #[rtype(result = "()")]
 pub struct CgroupsChecked(pub Result<(), String>);
 
-/// The host goes down: the jobs are ended, and the answer comes when all that is known of their ends is durable.
+/// The host goes down: the jobs are ended, and the answer comes when all that is known of their
+/// ends is durable.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct HostGoesDown;
@@ -277,8 +298,9 @@ pub struct Committed {
     pub result: Result<Vec<(JobId, LaunchTexts)>, StoreError>,
 }
 
-/// The database cannot be written: what is to be committed waits. `withdrawn`: submissions that do not, and never will be
-/// stored, by the numbers of their commits, which are acknowledged in their turn nevertheless.
+/// The database cannot be written: what is to be committed waits. `withdrawn`: submissions that do
+/// not, and never will be stored, by the numbers of their commits, which are acknowledged in their
+/// turn nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "()")]
 pub struct Unstored {
@@ -367,7 +389,8 @@ pub struct GpusRead(pub Result<Vec<GpuReading>, String>);
 
 // ---- StoreActor ----
 
-/// What is to be committed, in this order and with one write to the disk. Answered by a [`Committed`] for each.
+/// What is to be committed, in this order and with one write to the disk. Answered by a
+/// [`Committed`] for each.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Commits(pub Vec<Commit>);
@@ -376,7 +399,8 @@ pub struct Commits(pub Vec<Commit>);
 pub struct Commit {
     pub seq: u64,
     pub changes: Vec<Change>,
-    /// Jobs that are launched after this commit: their scripts and environments come with the answer.
+    /// Jobs that are launched after this commit: their scripts and environments come with the
+    /// answer.
     pub texts_for: Vec<JobId>,
     /// The job that these changes submit: nobody knows its number yet. All of them are about it.
     pub submission: Option<JobId>,
@@ -387,14 +411,17 @@ pub struct Commit {
 #[rtype(result = "Result<usize, StoreError>")]
 pub struct RemoveRecords(pub Vec<JobId>);
 
-/// Keeps what git told of the work tree of these submissions at that time, and how it differed from its commit.
+/// Keeps what git told of the work tree of these submissions at that time, and how it differed from
+/// its commit.
 #[derive(Message)]
 #[rtype(result = "Result<(), StoreError>")]
 pub struct PutSource {
     pub jobs: Vec<JobId>,
     pub at: Timestamp,
     pub source: Source,
-    pub diff: Option<Vec<u8>>,
+    pub diff: Option<PackedDiff>,
+    /// The bytes that the differences of all submissions may have together.
+    pub most_diffs: Option<u64>,
 }
 
 /// Drops the environments of these submissions.
@@ -406,6 +433,17 @@ pub struct DropEnvironments(pub Vec<JobId>);
 #[derive(Message)]
 #[rtype(result = "Result<bool, StoreError>")]
 pub struct Shrink;
+
+/// Empties the log of the database, which holds copies of what was deleted. False: readers are in
+/// the way, and it is tried again by itself.
+#[derive(Message)]
+#[rtype(result = "Result<bool, StoreError>")]
+pub struct OverwriteDeleted;
+
+/// Commits what waits and writes everything into the database: the daemon stops.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CloseStore;
 
 // ---- ReaderActor ----
 
@@ -454,7 +492,10 @@ pub struct BatchTexts(pub JobId);
 /// What git told of the work tree of a submission, and how it differed from its commit.
 #[derive(Message)]
 #[rtype(result = "Result<Option<Kept>, ReadError>")]
-pub struct ReadSource(pub JobId);
+pub struct ReadSource {
+    pub submission: JobId,
+    pub with_diff: bool,
+}
 
 // ---- RunnerActor ----
 
@@ -486,8 +527,8 @@ pub enum RunnerCommand {
     Warn,
     /// Seconds; `None` is no limit.
     SetTimeLimit(Option<u64>),
-    /// The job has this now. `sharing`: the steps that use all of it, beside the batch step; where a manager shares it out,
-    /// none does that of its own.
+    /// The job has this now. `sharing`: the steps that use all of it, beside the batch step; where
+    /// a manager shares it out, none does that of its own.
     Resize {
         alloc: Box<Allocation>,
         sharing: Vec<StepId>,

@@ -1,4 +1,5 @@
-//! The five actors: shells around `sched`, `store`, `exec` and `sys` that translate, call, and carry out effects.
+//! The five actors: shells around `sched`, `store`, `exec` and `sys` that translate, call, and
+//! carry out effects.
 //!
 //! ```text
 //! sessions ──► SchedulerActor ──► StoreActor ──► SchedulerActor (Committed) ──► RunnerActor, NotifierActor, sessions
@@ -6,7 +7,8 @@
 //!                   │  └──────────────── facts: StepStarted, StepEnded, JobEnded ───┘
 //!                   └──── GpuInventoryActor (GpusChanged)
 //! ```
-//! Order of effects, everywhere: commit to the store, then launch, then reply, then notify. Stops and signals act at once.
+//! Order of effects, everywhere: commit to the store, then launch, then reply, then notify. Stops
+//! and signals act at once.
 
 pub mod activity;
 pub mod feed;
@@ -29,7 +31,8 @@ pub use reader::{ReaderActor, Readers};
 pub use scheduler::SchedulerActor;
 pub use store::StoreActor;
 
-/// Ends the daemon at once: a core actor cannot go on, and the service manager starts it anew. Jobs are not touched.
+/// Ends the daemon at once: a core actor cannot go on, and the service manager starts it anew. Jobs
+/// are not touched.
 pub fn fatal() -> ! {
     log::logger().flush();
     std::process::exit(70)

@@ -3,6 +3,6 @@
 use crate::protocol::answer::Answer;
 use tokio::sync::mpsc;
 
-/// Where news go. Unbounded, since a job makes few of them and the scheduler never waits for a client; a client that
-/// is gone closes it.
+/// Where news go. Unbounded, since a job makes few of them and the scheduler never waits for a
+/// client; a client that is gone closes it.
 pub type NewsSender = mpsc::UnboundedSender<Answer>;

@@ -1,18 +1,21 @@
-//! NotifierActor: tells people what happens to the queue, by `SLOTD_NOTIFY_CMD`, by mail, and by posts to `SLOTD_NOTIFY_URL`.
+//! NotifierActor: tells people what happens to the queue, by `SLOTD_NOTIFY_CMD`, by mail, and by
+//! posts to `SLOTD_NOTIFY_URL`.
 //!
-//! Owns the processes that tell, and what waits for them: commands, and messengers (processes of this program that send mail or
-//! post). Receives [`Notify`]. Sends [`NoticeGiven`] once a command has started, a mail was sent or a post was taken, or one of
-//! these was given up, so that the next daemon tells what this one has not: after a crash something may be told twice. What
-//! fails, hangs or floods touches no job. Of each kind a few run at once (posts go out one after the other, in their order) and
-//! [`MAX_WAITING`] wait; beyond that the oldest waiting one is given up and logged. A command or a mail that outlives its
-//! time-out is killed with its process group. If it dies, notifications end and everything else goes on.
+//! Owns the processes that tell, and what waits for them: commands, and messengers (processes of
+//! this program that send mail or post). Receives [`Notify`]. Sends [`NoticeGiven`] once a command
+//! has started, a mail was sent or a post was taken, or one of these was given up, so that the next
+//! daemon tells what this one has not: after a crash something may be told twice. What fails, hangs
+//! or floods touches no job. Of each kind a few run at once (posts go out one after the other, in
+//! their order) and [`MAX_WAITING`] wait; beyond that the oldest waiting one is given up and
+//! logged. A command or a mail that outlives its time-out is killed with its process group. If it
+//! dies, notifications end and everything else goes on.
 
 mod children;
 mod poster;
 
 use crate::actors::messages::{NoticeGiven, Notify};
 use crate::model::notice::{Channel, Notice};
-use crate::spec::web_address::WebAddress;
+use crate::parse::web_address::WebAddress;
 use actix::prelude::*;
 use children::{Ended, run_hook, run_mail};
 use poster::{Poster, Sent};

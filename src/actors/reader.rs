@@ -1,9 +1,10 @@
 //! ReaderActor: answers questions about the past from the database.
 //!
-//! Owns a connection that cannot write, on a thread of its own: a large sacct delays no commit. Receives the sessions'
-//! questions and sends nothing. There are several, by how long their questions take ([`Readers`]): who asks for what a
-//! submission waits for never queues behind a year of accounting. They stop with the daemon; one that dies ends no job,
-//! and its questions are refused.
+//! Owns a connection that cannot write, on a thread of its own: a large sacct delays no commit.
+//! Receives the sessions' questions and sends nothing. There are several, by how long their
+//! questions take ([`Readers`]): who asks for what a submission waits for never queues behind a
+//! year of accounting. They stop with the daemon; one that dies ends no job, and its questions are
+//! refused.
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
@@ -15,7 +16,7 @@ use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
 use crate::model::source::Kept;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
+use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState};
 use crate::sched::{EndedJob, view_of};
 use crate::store::{Reader, StoreError};
 use actix::prelude::*;
@@ -62,7 +63,8 @@ pub struct ReaderActor {
 }
 
 impl ReaderActor {
-    /// `host` is the node's name and `batch_tasks` the setting of the daemon: both are part of what views show.
+    /// `host` is the node's name and `batch_tasks` the setting of the daemon: both are part of what
+    /// views show.
     pub fn new(reader: Reader, host: String, batch_tasks: BatchTasks) -> Self {
         ReaderActor { reader, host, batch_tasks }
     }
@@ -73,9 +75,10 @@ impl ReaderActor {
         if query.without_steps {
             view.steps.clear();
         }
-        match query.without_paths {
-            true => view.clear_paths(),
-            false => fill_paths(&mut view, &self.host),
+        if query.without_paths {
+            view.clear_paths()
+        } else {
+            fill_paths(&mut view, &self.host)
         }
         if query.brief { view.outline() } else { view }
     }
@@ -89,9 +92,10 @@ impl Handler<PastJobs> for ReaderActor {
     type Result = Result<Vec<JobView>, ReadError>;
 
     fn handle(&mut self, PastJobs { query, ids }: PastJobs, _: &mut Self::Context) -> Self::Result {
-        let (earlier, jobs) = match query.duplicates {
-            true => self.reader.records_with_runs(&ids, &query)?,
-            false => (Vec::new(), self.reader.records(&ids, &query)?),
+        let (earlier, jobs) = if query.duplicates {
+            self.reader.records_with_runs(&ids, &query)?
+        } else {
+            (Vec::new(), self.reader.records(&ids, &query)?)
         };
         let earlier = earlier
             .into_iter()
@@ -141,10 +145,10 @@ impl Handler<ReadSource> for ReaderActor {
 
     fn handle(
         &mut self,
-        ReadSource(submission): ReadSource,
+        ReadSource { submission, with_diff }: ReadSource,
         _: &mut Self::Context,
     ) -> Self::Result {
-        Ok(self.reader.source(submission)?)
+        Ok(self.reader.source(submission, with_diff)?)
     }
 }
 
@@ -160,7 +164,8 @@ impl Handler<WithoutEnvironment> for ReaderActor {
     }
 }
 
-/// What the database knows of jobs that a dependency names: the fate of each, array tasks one by one.
+/// What the database knows of jobs that a dependency names: the fate of each, array tasks one by
+/// one.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -178,7 +183,7 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
         Some(EndedJob {
             id: job.id,
             array,
-            ok: job.run.state == JobState::Completed,
+            ok: job.run.state == JobState::Ended(End::Completed),
             start: job.run.start,
             ended,
         })
@@ -194,7 +199,7 @@ mod tests {
     use std::sync::mpsc;
 
     /// Longer than anything here takes.
-    const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
+    const DEADLINE: std::time::Duration = std::time::Duration::from_secs(120);
 
     /// Keeps a reader busy until the other end is gone, as a year of accounting does.
     #[derive(Message)]

@@ -1,10 +1,12 @@
 //! RunnerActor: one for each started job.
 //!
-//! Owns the connections to the job's steps (their process groups belong to the steps' watchers), the job's cgroup, and
-//! the timers of its time limit and of the kill ladder. Receives the scheduler's commands for this job and the steps'
-//! events. Sends the facts [`StepStarted`], [`TaskEnded`], [`StepStopping`], [`LimitReached`], [`StepEnded`] and, once nothing of the job is left,
-//! [`JobEnded`]. It is made idle and launches when the commit that makes the job RUNNING is acknowledged. It stops after
-//! [`JobEnded`]; if it dies before, a drop guard says so ([`RunnerDied`]).
+//! Owns the connections to the job's steps (their process groups belong to the steps' watchers),
+//! the job's cgroup, and the timers of its time limit and of the kill ladder. Receives the
+//! scheduler's commands for this job and the steps' events. Sends the facts [`StepStarted`],
+//! [`TaskEnded`], [`StepStopping`], [`LimitReached`], [`StepEnded`] and, once nothing of the job is
+//! left, [`JobEnded`]. It is made idle and launches when the commit that makes the job RUNNING is
+//! acknowledged. It stops after [`JobEnded`]; if it dies before, a drop guard says so
+//! ([`RunnerDied`]).
 //!
 //! ```text
 //! idle ──LaunchJob/OpenAllocation/AdoptJob──► running ──last step ended──► done
@@ -24,8 +26,8 @@ use crate::model::partition::Host;
 use crate::model::request::JobKind;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use crate::sched::{EndCause, SignalTarget, StopCause};
-use crate::sys::clock;
 use crate::sys::paths::Paths;
+use crate::sys::{aside, clock};
 use actix::prelude::*;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -113,7 +115,8 @@ pub struct RunnerActor {
     done: bool,
 }
 
-/// Removes the cgroup of a job that has processes still: killed ones that were not reaped yet, or that cannot die.
+/// Removes the cgroup of a job that has processes still: killed ones that were not reaped yet, or
+/// that cannot die.
 async fn remove_later(job: JobId, cgroup: JobCgroup, job_dir: PathBuf) {
     cgroup.kill();
     let emptied = cgroup.emptied().await;
@@ -265,7 +268,9 @@ impl RunnerActor {
         }
         // What the manager of its steps wrote down and could not tell is told before.
         let recorded = self.setup.outputs.steps_found.clone();
-        let read = tokio::task::spawn_blocking(move || step_journal::undelivered(&job_dir, run));
+        let what = format!("reading the journal of job {job}");
+        let read =
+            aside::run(what, aside::PATIENCE, move || step_journal::undelivered(&job_dir, run));
         ctx.wait(read.into_actor(self).map(move |steps, _, ctx| {
             match steps {
                 Ok(Ok(steps)) => recorded.do_send(RecordSteps { job, run, steps }),
@@ -304,7 +309,8 @@ impl RunnerActor {
         }
     }
 
-    /// An earlier daemon has suspended or resumed this step, and died before that was recorded: the record counts.
+    /// An earlier daemon has suspended or resumed this step, and died before that was recorded: the
+    /// record counts.
     fn set_right(&self, step: StepId, suspended: bool) {
         let command = match (suspended, self.ladder.is_suspended()) {
             (true, false) => StepCommand::Resume,

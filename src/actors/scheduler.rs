@@ -1,10 +1,11 @@
 //! SchedulerActor: the shell around the scheduling core.
 //!
-//! Owns the core, the runners of active jobs, and who waits for news of which job. Receives the sessions' commands
-//! and the runners' facts. Sends [`Commits`] to the store, and after each commit's acknowledgement carries the effects
-//! out: launches to the runners, replies, then notifications. What ends or signals running processes does not wait for
-//! it (`in_flight`). It awaits nothing. An idle one has no timer;
-//! the alarm is set for what is due next, if anything is. Stops with the daemon; if it dies the daemon ends.
+//! Owns the core, the runners of active jobs, and who waits for news of which job. Receives the
+//! sessions' commands and the runners' facts. Sends [`Commits`] to the store, and after each
+//! commit's acknowledgement carries the effects out: launches to the runners, replies, then
+//! notifications. What ends or signals running processes does not wait for it (`in_flight`). It
+//! awaits nothing. An idle one has no timer; the alarm is set for what is due next, if anything is.
+//! Stops with the daemon; if it dies the daemon ends.
 
 use crate::actors::activity::{self, Activity};
 use crate::actors::feed::FeedSender;
@@ -22,7 +23,7 @@ use crate::model::{
     ExitCode, ExitRecord, Job, JobId, JobState, Moment, StepKey, StoreTrouble, Timestamp,
 };
 use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
-use crate::sys::break_point;
+use crate::sys::{aside, break_point, memory};
 use actix::prelude::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -56,10 +57,15 @@ use steps::Ticket;
 use trouble::{Asker, Told};
 use watchers::Watch;
 
+/// After this number of forgotten records their memory goes back to the system: it is some
+/// megabytes.
+const MANY_FORGOTTEN: usize = 1000;
+
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
 
-/// A round that took no longer than this is waited for: what it starts is then committed with what asked for it.
+/// A round that took no longer than this is waited for: what it starts is then committed with what
+/// asked for it.
 const QUICK_ROUND: Duration = Duration::from_micros(300);
 
 /// So many commits do not wait for a round.
@@ -97,7 +103,8 @@ pub struct SchedulerOutputs {
 #[rtype(result = "()")]
 pub struct Due;
 
-/// Look at the queue. Sent to itself once for any number of facts, so that a thousand submissions cost few rounds.
+/// Look at the queue. Sent to itself once for any number of facts, so that a thousand submissions
+/// cost few rounds.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Round;
@@ -113,6 +120,8 @@ pub struct SchedulerActor {
     is_round_quick: bool,
     runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
+    /// Allocations that no round has looked at yet, and whose clients wait.
+    newcomers: Vec<JobId>,
     /// Who is told of all that changes.
     feeds: Vec<FeedSender>,
     step_news: HashMap<StepKey, NewsSender>,
@@ -151,6 +160,7 @@ impl SchedulerActor {
             is_round_quick: true,
             runners: HashMap::new(),
             watchers: HashMap::new(),
+            newcomers: Vec::new(),
             feeds: Vec::new(),
             step_news: HashMap::new(),
             running_steps: HashMap::new(),
@@ -174,8 +184,9 @@ impl SchedulerActor {
         wall
     }
 
-    /// Sends the changes to the store. What ends or signals processes is carried out now; the other effects and the
-    /// answer to `asker` follow the acknowledgement. Everything takes this way, so that no effect overtakes an earlier one that it is about.
+    /// Sends the changes to the store. What ends or signals processes is carried out now; the other
+    /// effects and the answer to `asker` follow the acknowledgement. Everything takes this way, so
+    /// that no effect overtakes an earlier one that it is about.
     fn commit_then(&mut self, out: Outbox, asker: Option<Asker>) {
         let Outbox { mut changes, mut effects } = out;
         if changes.is_empty() && effects.is_empty() && asker.is_none() {
@@ -225,8 +236,8 @@ impl SchedulerActor {
         }
     }
 
-    /// One message, so that one write to the disk is enough for what it has: a submission and the start that comes of it,
-    /// the end of a job and the start of the next.
+    /// One message, so that one write to the disk is enough for what it has: a submission and the
+    /// start that comes of it, the end of a job and the start of the next.
     fn send_commits(&mut self) {
         if !self.unsent.is_empty() {
             self.outputs.store.do_send(Commits(std::mem::take(&mut self.unsent)));
@@ -281,7 +292,7 @@ impl Actor for SchedulerActor {
             let host = self.core.config().host.clone();
             self.tell_runner(job.id, RunnerCommand::Adopt(AdoptJob { job: Box::new(job), host }));
         }
-        for (job, cause) in self.core.unfinished_stops() {
+        for (job, cause) in self.core.records().unfinished_stops() {
             self.tell_runner(job, RunnerCommand::Stop(cause));
         }
         self.ask_round(ctx);
@@ -302,14 +313,29 @@ impl Handler<Round> for SchedulerActor {
         self.is_round_quick = took <= QUICK_ROUND;
         self.commit_then(cx.out, None);
         self.send_commits();
+        self.tell_newcomers();
         if self.core.take_gpu_request() {
             self.outputs.gpus.do_send(ReadGpus);
         }
         if self.core.take_cpu_request() {
             self.read_cpus(ctx);
         }
-        activity::tell_runs(&self.outputs.activity, self.core.has_active());
+        if self.core.node_mut().take_cgroup_request(cx.now) {
+            self.check_cgroups(ctx);
+        }
+        if self.core.take_forgotten(MANY_FORGOTTEN) {
+            actix::spawn(aside::run("giving memory back", aside::PATIENCE, memory::give_back));
+        }
+        activity::tell_runs(&self.outputs.activity, self.core.records().has_active());
         self.set_alarm();
+    }
+}
+
+impl Handler<SendCommits> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: SendCommits, _: &mut Self::Context) {
+        self.send_commits();
     }
 }
 
@@ -328,7 +354,8 @@ impl Handler<Committed> for SchedulerActor {
 
     fn handle(&mut self, Committed { seq, result }: Committed, _: &mut Self::Context) {
         let texts = result.unwrap_or_else(|e| {
-            // What was promised can no longer be kept in step with what is remembered: start again from the disk.
+            // What was promised can no longer be kept in step with what is remembered: start again
+            // from the disk.
             log::error!("the database refused a change, the daemon ends: {e}");
             crate::actors::fatal();
         });
@@ -423,7 +450,7 @@ impl Handler<GpusChanged> for SchedulerActor {
 
     fn handle(&mut self, GpusChanged { gpus, lost }: GpusChanged, ctx: &mut Self::Context) {
         let mut host = self.core.config().host.clone();
-        (host.gpus, host.lost_gpus) = (gpus, lost);
+        (host.gpus, host.lost_gpus, host.detects_gpus) = (gpus, lost, false);
         let partitions = self.core.config().all_partitions.clone();
         let now = self.now();
         self.core.set_host(host, partitions, now);
@@ -451,7 +478,8 @@ impl Handler<GpusRead> for SchedulerActor {
     }
 }
 
-/// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
+/// The client that an allocation of an earlier daemon belongs to, for those that may still come
+/// back.
 pub fn clients_to_expect<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(JobId, ClientProcess)> {
     jobs.filter(|job| !job.run.state.is_terminal())
         .filter_map(|job| Some((job.id, job.holder()?)))

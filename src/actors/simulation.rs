@@ -1,21 +1,23 @@
-//! The scheduler with a store and runners that are doubles, on a clock that is a number: years of a queue in seconds,
-//! the same for the same seed.
+//! The scheduler with a store and runners that are doubles, on a clock that is a number: years of a
+//! queue in seconds, the same for the same seed.
 //!
-//! The store's double loses at a crash what it had not committed, and cannot be written for a while now and then
-//! (`disk`). The processes of the jobs are a table that outlives the daemon, as real ones do. A crash may come at any
-//! moment, also between a commit and what follows of it. After each event the core's own invariants must hold, and from
-//! outside what users rely on:
+//! The store's double loses at a crash what it had not committed, and cannot be written for a while
+//! now and then (`disk`). The processes of the jobs are a table that outlives the daemon, as real
+//! ones do. A crash may come at any moment, also between a commit and what follows of it. After
+//! each event the core's own invariants must hold, and from outside what users rely on:
 //!
-//! * a number that was told is a job of the database for ever, and a submission that was refused never starts;
+//! * a number that was told is a job of the database for ever, and a submission that was refused
+//!   never starts;
 //! * no run of a job has two processes;
 //! * no CPU and no GPU has two processes, memory suffices, and nobody is beside an exclusive job;
-//! * nothing starts that is held back: by its begin time, its dependency, or a cancel that was answered;
+//! * nothing starts that is held back: by its begin time, its dependency, or a cancel that was
+//!   answered;
 //! * a process exists only for a run that the database knows of;
-//! * every request is answered once nothing waits for the disk, and at once while it fails; in the end every job is
-//!   over, and ended as its process did.
+//! * every request is answered once nothing waits for the disk, and at once while it fails; in the
+//!   end every job is over, and ended as its process did.
 //!
-//! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` plays so many seeds, `SLOTD_SIM_SEED=17` that one, and tells
-//! what happens in it.
+//! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` plays so many seeds,
+//! `SLOTD_SIM_SEED=17` that one, and tells what happens in it.
 
 use crate::actors::gpu_inventory::NoGpus;
 use crate::actors::messages::*;
@@ -27,12 +29,12 @@ use crate::model::query::JobQuery;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::update::Update;
 use crate::model::{
-    ArrayRole, BootId, ClockBase, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment,
+    ArrayRole, BootId, ClockBase, End, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment,
     Refusal, StepId, StepKey, Timestamp,
 };
 use crate::protocol::request::{CancelAsk, ControlAction};
 use crate::sched::testing::{Ask, T0, ask, config, host};
-use crate::sched::{Config, Core, Cx, EndCause, Outbox, Remains, StopCause, Submission};
+use crate::sched::{Config, Core, Cx, EndCause, Interrupted, Outbox, StopCause, Submission};
 use actix::prelude::*;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -260,7 +262,8 @@ impl Handler<Notify> for Deaf {
 }
 
 impl World {
-    /// A panic in an actor or a task would be no more than its end: it is kept for who plays the seed.
+    /// A panic in an actor or a task would be no more than its end: it is kept for who plays the
+    /// seed.
     fn guarded(&mut self, deed: impl FnOnce(&mut World)) {
         let done = catch_unwind(AssertUnwindSafe(|| deed(self)));
         self.broken = done.err().or(self.broken.take());
@@ -514,7 +517,7 @@ impl World {
             targets.retain(|target| is_it(&target.role));
             assert!(!targets.is_empty(), "job {id} starts before task {task} of {target} is there");
         }
-        let ok = |job: &&Job| job.run.state == JobState::Completed;
+        let ok = |job: &&Job| job.run.state == JobState::Ended(End::Completed);
         let has_begun = |job: &Job| job.run.start.is_some() || job.run.state.is_terminal();
         let is_met = match kind {
             DependencyKind::AfterAny => targets.iter().all(|job| job.run.state.is_terminal()),
@@ -533,7 +536,8 @@ impl World {
         assert!(is_met || came_back, "job {id} starts before {}:{target}: {states:?}", kind.name());
     }
 
-    /// One crash in four takes the machine with it: no process is left, and some of what was not synced is lost.
+    /// One crash in four takes the machine with it: no process is left, and some of what was not
+    /// synced is lost.
     fn maybe_reboot(&mut self) {
         if !self.chance(25) {
             return;
@@ -674,19 +678,22 @@ impl Play {
         let mut core = Core::recover(self.config.clone(), jobs, stored.ended(), next, clock());
         core.set_clock(moment().base);
         let mut cx = Cx::at(clock());
-        for job in core.ran_before(None) {
+        for job in core.records().ran_before(None) {
             let run = core.job(job).map_or(0, |job| job.run.restarts);
             let record =
                 world.processes.get(&(job, run)).and_then(|process| process.record.clone());
             let own = record.map(|(record, _)| record);
-            core.node_failed(Remains { job, own, steps: Vec::new(), last_sign: clock() }, &mut cx);
+            core.node_failed(
+                Interrupted { job, own, steps: Vec::new(), last_sign: clock() },
+                &mut cx,
+            );
         }
         let adopt = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
         (core, adopt, cx.out)
     }
 
-    /// Lets the actors do all that they have to do: the clock of the runtime is paused, and goes on only when they are
-    /// idle.
+    /// Lets the actors do all that they have to do: the clock of the runtime is paused, and goes on
+    /// only when they are idle.
     async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let broken = self.world.borrow_mut().broken.take();
@@ -1033,13 +1040,16 @@ impl Play {
     /// The last run of a job ended as its process did.
     fn check_job_end(&self, world: &World, job: &Job) {
         let Some(process) = world.processes.get(&(job.id, job.run.restarts)) else {
-            assert_ne!(job.run.state, JobState::Completed, "job {} never ran", job.id);
+            assert_ne!(job.run.state, JobState::Ended(End::Completed), "job {} never ran", job.id);
             return;
         };
         let Some((record, EndCause::Exited)) = &process.record else { return };
-        if job.run.state != JobState::Cancelled {
-            let expected =
-                if record.exit.is_success() { JobState::Completed } else { JobState::Failed };
+        if job.run.state != JobState::Ended(End::Cancelled) {
+            let expected = if record.exit.is_success() {
+                JobState::Ended(End::Completed)
+            } else {
+                JobState::Ended(End::Failed)
+            };
             assert_eq!((job.run.state, job.run.exit), (expected, record.exit), "job {}", job.id);
         }
     }
@@ -1069,7 +1079,8 @@ fn play(seed: u64) -> Told {
     })
 }
 
-/// The seed is in the name of what fails: a panic inside says what was wrong, this says how to see it again.
+/// The seed is in the name of what fails: a panic inside says what was wrong, this says how to see
+/// it again.
 struct Named(u64);
 
 impl Drop for Named {

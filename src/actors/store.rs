@@ -1,12 +1,13 @@
 //! StoreActor: the only writer of the database.
 //!
-//! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else. Receives
-//! [`Commits`]. Sends [`Committed`] for each, in the order they came. Commits what is waiting as one transaction
-//! (group commit): an fsync is paid once for all submissions that arrived during the one before.
-//! A fault that may pass (a full disk, a lock, a failed fsync) loses nothing and ends nothing: what is to be committed
-//! waits, and is tried again. Only submissions do not wait: nobody has been told of them, and who made them hears of the
-//! fault ([`Unstored`], then [`StoreWell`]). Stops with the daemon. If it dies the daemon ends, since nothing can be
-//! promised without it.
+//! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else.
+//! Receives [`Commits`]. Sends [`Committed`] for each, in the order they came. Commits what is
+//! waiting as one transaction (group commit): an fsync is paid once for all submissions that
+//! arrived during the one before. A fault that may pass (a full disk, a lock, a failed fsync) loses
+//! nothing and ends nothing: what is to be committed waits, and is tried again. Only submissions do
+//! not wait: nobody has been told of them, and who made them hears of the fault ([`Unstored`], then
+//! [`StoreWell`]). Stops with the daemon. If it dies the daemon ends, since nothing can be promised
+//! without it.
 
 use crate::actors::messages::*;
 use crate::model::change::{Change, LaunchTexts};
@@ -28,8 +29,8 @@ use fresh_texts::FreshTexts;
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
 
-/// How long a faulty database is left alone before the next try. Of a disk that fails it doubles from try to try: each
-/// may take long, and disturbs what else the disk does.
+/// How long a faulty database is left alone before the next try. Of a disk that fails it doubles
+/// from try to try: each may take long, and disturbs what else the disk does.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -185,7 +186,8 @@ impl Actor for StoreActor {
     }
 }
 
-/// Commit what has been collected. Sent to itself, so that it runs behind everything that is already there.
+/// Commit what has been collected. Sent to itself, so that it runs behind everything that is
+/// already there.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Flush;
@@ -214,9 +216,17 @@ impl Handler<Flush> for StoreActor {
     fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
         match self.commit_waiting() {
             Err(error) => {
-                let doubles = error
-                    .fault()
-                    .is_some_and(|fault| !matches!(fault, StoreFault::Full | StoreFault::Locked));
+                // Nothing of these keeps a disk busy.
+                let is_cheap = |fault| {
+                    matches!(
+                        fault,
+                        StoreFault::Full
+                            | StoreFault::Locked
+                            | StoreFault::Moved
+                            | StoreFault::MovedLog
+                    )
+                };
+                let doubles = error.fault().is_some_and(|fault| !is_cheap(fault));
                 self.pause = match self.backlog.fault() {
                     Some(before) if doubles && before.fault() == error.fault() => {
                         (self.pause * 2).min(LONGEST_PAUSE)
@@ -248,12 +258,9 @@ impl Handler<RemoveRecords> for StoreActor {
 impl Handler<PutSource> for StoreActor {
     type Result = Result<(), StoreError>;
 
-    fn handle(
-        &mut self,
-        PutSource { jobs, at, source, diff }: PutSource,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        self.store.put_source(&jobs, at, &source, diff.as_deref())
+    fn handle(&mut self, put: PutSource, _: &mut Self::Context) -> Self::Result {
+        let PutSource { jobs, at, source, diff, most_diffs } = put;
+        self.store.put_source(&jobs, at, &source, diff.as_ref(), most_diffs)
     }
 }
 
@@ -274,6 +281,27 @@ impl Handler<Shrink> for StoreActor {
 
     fn handle(&mut self, _: Shrink, _: &mut Self::Context) -> Self::Result {
         self.store.shrink()
+    }
+}
+
+impl Handler<OverwriteDeleted> for StoreActor {
+    type Result = Result<bool, StoreError>;
+
+    fn handle(&mut self, _: OverwriteDeleted, _: &mut Self::Context) -> Self::Result {
+        self.store.overwrite_deleted()
+    }
+}
+
+impl Handler<CloseStore> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, _: CloseStore, _: &mut Self::Context) {
+        if !self.backlog.is_empty()
+            && let Err(error) = self.commit_waiting()
+        {
+            self.tell_fault(error);
+        }
+        self.store.close();
     }
 }
 
@@ -370,6 +398,15 @@ mod tests {
     }
 
     #[actix_rt::test]
+    async fn what_waits_is_committed_before_the_store_is_closed() {
+        let place = testing::Place::new();
+        let (store, _heard) = start(place.store());
+        store.do_send(Commits(vec![insert(1, Vec::new())]));
+        store.send(CloseStore).await.expect("an answer");
+        assert_eq!(place.reader().job(JobId(1)).unwrap(), Some(testing::job(1)));
+    }
+
+    #[actix_rt::test]
     async fn submissions_do_not_wait_for_room_and_nothing_of_them_is_stored() {
         let place = testing::Place::new();
         let mut store = place.store();
@@ -377,7 +414,8 @@ mod tests {
         let (store, mut heard) = start(store);
         store.do_send(Commits(vec![submission(1, large())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![1]));
-        // What the scheduler says before it has heard of it: a start, a task of it, and another submission.
+        // What the scheduler says before it has heard of it: a start, a task of it, and another
+        // submission.
         let task =
             Job { role: ArrayRole::Task { array_job: JobId(1), task: 3 }, ..testing::job(2) };
         let texts = Texts::SameAs(JobId(1));

@@ -2,10 +2,11 @@
 
 use super::{OWN_PROGRAM, about};
 use crate::actors::messages::{NoticeGiven, Notify};
-use crate::exec::messenger::{MAIL_ARG, Mail};
-use crate::model::JobState;
+use crate::exec::messenger::{GRACE, MAIL_ARG, Mail};
+use crate::model::End;
 use crate::model::memo::{NamedJob, Tally};
 use crate::model::notice::Notice;
+use crate::sys::guard::guarded;
 use actix::prelude::*;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -28,7 +29,8 @@ pub(super) enum Ended {
     NotStarted,
 }
 
-/// One that shares nothing with the daemon. It is no part of the service: nothing that it starts may speak for the daemon.
+/// One that shares nothing with the daemon. It is no part of the service: nothing that it starts
+/// may speak for the daemon.
 pub(super) fn apart(command: &mut Command) -> &mut Command {
     command
         .env_remove("NOTIFY_SOCKET")
@@ -61,8 +63,9 @@ pub(super) async fn run_hook(
 ) {
     let Notify { number, notice } = event;
     let about = about(&notice);
+    let mut shell = guarded(GRACE, "/bin/sh");
     let spawned =
-        apart(Command::new("/bin/sh").arg("-c").arg(&command).envs(variables(&notice))).spawn();
+        apart(shell.arg("-c").arg(&command).envs(variables(&notice))).stdin(Stdio::piped()).spawn();
     let mut child = match spawned {
         Ok(child) => child,
         Err(e) => {
@@ -72,6 +75,7 @@ pub(super) async fn run_hook(
         }
     };
     given.do_send(NoticeGiven(number));
+    let _held = child.stdin.take();
     match within(timeout, &mut child).await {
         Some(Ok(status)) if status.success() => {}
         Some(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for {about} failed: {status}"),
@@ -92,10 +96,11 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
             return Ended::NotStarted;
         }
     };
-    let mail = serde_json::to_vec(&Mail { sendmail, number, notice }).unwrap_or_default();
-    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let mut mail = serde_json::to_vec(&Mail { sendmail, number, notice }).unwrap_or_default();
+    mail.push(b'\n');
+    let (mut stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let talk = async {
-        if let Some(mut stdin) = stdin {
+        if let Some(stdin) = &mut stdin {
             // One that ends without having read it says why.
             let _ = stdin.write_all(&mail).await;
         }
@@ -105,7 +110,8 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
         }
         String::from_utf8_lossy(&words).trim().replace('\n', "; ")
     };
-    // Something that sendmail leaves behind may hold its standard error: the time-out is for all of it.
+    // Something that sendmail leaves behind may hold its standard error: the time-out is for all of
+    // it.
     let both =
         async { tokio::join!(within(timeout, &mut child), tokio::time::timeout(timeout, talk)) };
     let (ended, words) = both.await;
@@ -138,9 +144,9 @@ fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
             |job: &Option<NamedJob>| job.as_ref().map(|job| job.id.to_string()).unwrap_or_default();
         variables.extend([
             ("SLOTD_EVENT_JOBS", counts.total().to_string()),
-            ("SLOTD_EVENT_COMPLETED", counts.of(JobState::Completed).to_string()),
+            ("SLOTD_EVENT_COMPLETED", counts.of(End::Completed).to_string()),
             ("SLOTD_EVENT_FAILED", counts.failed().to_string()),
-            ("SLOTD_EVENT_CANCELLED", counts.of(JobState::Cancelled).to_string()),
+            ("SLOTD_EVENT_CANCELLED", counts.of(End::Cancelled).to_string()),
             ("SLOTD_EVENT_FIRST", id(first)),
             ("SLOTD_EVENT_LAST", id(last)),
         ]);

@@ -1,18 +1,20 @@
-//! The messenger that posts events: one process, as long as there are some to post, so that they go out in their order and by
-//! one connection. It tries again by itself, and ends with its standard input.
+//! The messenger that posts events: one process, as long as there are some to post, so that they go
+//! out in their order and by one connection. It tries again by itself, and ends with its standard
+//! input.
 
 use super::children::apart;
 use super::{OWN_PROGRAM, about};
 use crate::actors::messages::Notify;
 use crate::exec::messenger::{POST_ARG, Post, PostTo, Posted};
-use crate::spec::web_address::WebAddress;
+use crate::parse::web_address::WebAddress;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A messenger that waits for the next event. It need not be waited for: the runtime does that when it is dropped.
+/// A messenger that waits for the next event. It need not be waited for: the runtime does that when
+/// it is dropped.
 pub(super) struct Poster {
     _child: Child,
     stdin: ChildStdin,

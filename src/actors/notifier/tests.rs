@@ -1,7 +1,7 @@
 //! Commands: mails and posts are tested with a daemon.
 
 use super::*;
-use crate::model::{ExitCode, Job, JobId, JobState, Reason, Timestamp};
+use crate::model::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 fn end(id: u32) -> Notify {
     let mut job = Job { id: JobId(id), partition: "cpu".to_owned(), ..Job::default() };
     Arc::make_mut(&mut job.request).name = "a name".to_owned();
-    (job.run.state, job.run.reason) = (JobState::Failed, Reason::NonZeroExitCode);
+    (job.run.state, job.run.reason) = (JobState::Ended(End::Failed), Reason::NonZeroExitCode);
     job.run.exit = ExitCode::status(3);
     let notice = Notice::of_end(&job, Timestamp(0));
     Notify { number: u64::from(id), notice }
@@ -76,10 +76,16 @@ async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
         "echo $$ $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_COMMANDS} ] || sleep 1000",
         log.display()
     );
-    let (notifier, mut given) = notifier(Some(hook), Duration::from_millis(300));
+    let patience = Duration::from_secs(3600);
+    let (notifier, mut given) = notifier(Some(hook), patience);
     for id in 1..=MAX_COMMANDS as u32 + 1 {
         notifier.do_send(end(id));
     }
+    // However slow the machine is, they have written their lines before their time is over.
+    lines(&log, MAX_COMMANDS).await;
+    tokio::time::pause();
+    tokio::time::advance(patience * 2).await;
+    tokio::time::resume();
     let seen = lines(&log, MAX_COMMANDS + 1).await;
     // What waits for its turn is not told yet.
     for id in 1..=MAX_COMMANDS as u64 + 1 {

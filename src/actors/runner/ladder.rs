@@ -1,6 +1,7 @@
-//! The ladder of a runner: warning signal, notice and SIGTERM, grace, SIGKILL. All of it on timers that are computed
-//! from the time that the job has run by the monotonic clock, which the job's record has too: neither a suspension, nor a
-//! wall clock that is set, nor a machine that sleeps, nor another daemon changes the limit.
+//! The ladder of a runner: warning signal, notice and SIGTERM, grace, SIGKILL. All of it on timers
+//! that are computed from the time that the job has run by the monotonic clock, which the job's
+//! record has too: neither a suspension, nor a wall clock that is set, nor a machine that sleeps,
+//! nor another daemon changes the limit.
 
 use super::RunnerActor;
 use crate::actors::messages::{LimitReached, StepStopping};
@@ -14,7 +15,8 @@ use crate::sys::clock;
 use actix::prelude::*;
 use std::time::Duration;
 
-/// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another one.
+/// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another
+/// one.
 fn end(commands: &StepCommands, notice: Option<String>, grace: Duration, timed_out: bool) {
     commands.send(StepCommand::Ends { timed_out, notice });
     if grace.is_zero() {
@@ -26,7 +28,8 @@ fn end(commands: &StepCommands, notice: Option<String>, grace: Duration, timed_o
     commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
 }
 
-/// How long the processes of an allocation may take to end whose client is gone, or that was given back.
+/// How long the processes of an allocation may take to end whose client is gone, or that was given
+/// back.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
@@ -59,8 +62,9 @@ impl Ladder {
         self.started = Some(at);
     }
 
-    /// Goes on with the clock of a job that an earlier daemon has launched. Where its record does not tell by the monotonic
-    /// clock, since an earlier slotd made it, the wall clock has to do: `wall` is now.
+    /// Goes on with the clock of a job that an earlier daemon has launched. Where its record does
+    /// not tell by the monotonic clock, since an earlier slotd made it, the wall clock has to do:
+    /// `wall` is now.
     pub fn adopt(&mut self, run: &RunState, wall: Timestamp, now: Duration) {
         let by_wall = |at: Timestamp| now.saturating_sub(wall.since(at));
         let at = |at: Timestamp| {
@@ -139,8 +143,9 @@ impl RunnerActor {
         self.warn();
     }
 
-    /// `--signal`: `B:` the batch shell alone; otherwise the steps and not the batch shell. A job without steps, where
-    /// Slurm would tell nobody, has those of its processes told that have a handler.
+    /// `--signal`: `B:` the batch shell alone; otherwise the steps and not the batch shell. A job
+    /// without steps, where Slurm would tell nobody, has those of its processes told that have a
+    /// handler.
     pub(super) fn warn(&mut self) {
         let Some(WarnSignal { signal, batch_only, .. }) = self.ladder.warn else { return };
         let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
@@ -174,7 +179,8 @@ impl RunnerActor {
             StopCause::ClientLost | StopCause::Released => ("", ORPHAN_GRACE),
         };
         self.terminate(suffix, grace, ctx);
-        // A job whose launch has not been asked for yet ends there: the commit order guarantees that it comes.
+        // A job whose launch has not been asked for yet ends there: the commit order guarantees
+        // that it comes.
         if self.job.is_some() {
             self.end_if_empty(ctx);
         }
@@ -208,13 +214,15 @@ impl RunnerActor {
         });
     }
 
-    /// Tells every step why, sends SIGTERM, and SIGKILL after `grace`. A second call may only shorten the grace.
+    /// Tells every step why, sends SIGTERM, and SIGKILL after `grace`. A second call may only
+    /// shorten the grace.
     pub(super) fn terminate(&mut self, suffix: &str, grace: Duration, ctx: &mut Context<Self>) {
         let now = (self.setup.clock)();
         if self.ladder.kill_timer.is_none() {
             self.ladder.ooms_before = self.ooms();
         }
-        // The batch script last: an srun in it passes on what it is told, which its step knows by then.
+        // The batch script last: an srun in it passes on what it is told, which its step knows by
+        // then.
         for (step, live) in self.steps.iter().rev() {
             let told = if *step == StepId::Batch { None } else { Some(*step) };
             // Of the command of salloc its client says what became of the allocation.
@@ -235,7 +243,8 @@ impl RunnerActor {
         }));
     }
 
-    /// The step's client is told how long it may take, as Slurm counts it: the grace, and two seconds for the rest.
+    /// The step's client is told how long it may take, as Slurm counts it: the grace, and two
+    /// seconds for the rest.
     fn tell_stopping(&self, step: StepId) {
         let wait_secs = self.setup.kill_wait.as_secs() + 2;
         let step = StepKey { job: self.id, step };
@@ -270,12 +279,14 @@ mod tests {
         ClockBase { boot: BootId(1), zero: at(zero) }
     }
 
-    /// A job that started at second 100 of the monotonic clock, which was second 1100 of the wall clock.
+    /// A job that started at second 100 of the monotonic clock, which was second 1100 of the wall
+    /// clock.
     fn run() -> RunState {
         RunState { start: Some(at(1100)), clock: Some(base(1000)), ..RunState::default() }
     }
 
-    /// Its ladder, with a limit of ten seconds, in a daemon that finds it at this second of the monotonic clock.
+    /// Its ladder, with a limit of ten seconds, in a daemon that finds it at this second of the
+    /// monotonic clock.
     fn adopted(run: &RunState, now: u32) -> Ladder {
         let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
         // Whatever the wall clock says by now, nobody asks it.
@@ -328,7 +339,8 @@ mod tests {
             steps in proptest::collection::vec((0u32..3, -100_000i64..100_000), 0..8),
             suspended_before in 0u32..5,
         ) {
-            // A job of a limit of 10 s is suspended for a while, and then time passes and the clock is set in turn.
+            // A job of a limit of 10 s is suspended for a while, and then time passes and the clock
+            // is set in turn.
             let mut run = run();
             run.suspended_us = u64::from(suspended_before) * 1_000_000;
             let (mut up, mut zero) = (100 + suspended_before, 1000);

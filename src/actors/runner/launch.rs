@@ -1,4 +1,5 @@
-//! Launches: the job's own, those of its steps, and finding again what an earlier daemon or a dead launcher left.
+//! Launches: the job's own, those of its steps, and finding again what an earlier daemon or a dead
+//! launcher left.
 
 use super::{LiveStep, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
@@ -64,7 +65,8 @@ impl RunnerActor {
         }
     }
 
-    /// Sets the limits of the job's cgroup. Where the kernel refuses them the job keeps those that it had.
+    /// Sets the limits of the job's cgroup. Where the kernel refuses them the job keeps those that
+    /// it had.
     fn limit(&self, alloc: &Allocation) {
         let (Some(base), Some(cgroup)) = (&self.setup.cgroups, &self.cgroup) else { return };
         if let Err(e) = base.limit(cgroup, alloc) {
@@ -104,6 +106,7 @@ impl RunnerActor {
         spec.oom_score_adj = self.setup.oom_score_adj;
         let copies = fds.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();
         break_point::reach("launch begins");
+        break_point::hang_at("launch hangs");
         let launched = self.setup.launcher.launch(&spec, fds);
         break_point::reach("launch sent");
         match launched {
@@ -196,7 +199,8 @@ impl RunnerActor {
             "job {}: the process that watched it is gone; {killed} processes of it were killed",
             self.key(step)
         );
-        // Nobody knows how it would have ended: what was left of it was killed, and whoever waits for it is told so.
+        // Nobody knows how it would have ended: what was left of it was killed, and whoever waits
+        // for it is told so.
         let record = ExitRecord::gone(ExitCode::signal(libc::SIGKILL), (self.setup.clock)());
         self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
     }

@@ -54,8 +54,11 @@ impl Handler<CancelJobs> for SchedulerActor {
         let mut cx = Cx::at(self.now());
         // A job that is named and unknown is answered for; with a filter it only does not match.
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
-        let targets =
-            if is_named_only { ask.query.jobs.clone() } else { self.core.targets(&ask.query) };
+        let targets = if is_named_only {
+            ask.query.jobs.clone()
+        } else {
+            self.core.records().targets(&ask.query)
+        };
         let outcomes: Vec<Outcome> =
             targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
         let asked = self.ask_managers(&outcomes, ask.signal);
@@ -118,8 +121,13 @@ impl SchedulerActor {
 
     /// A line in the standard error of a running batch job.
     fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, Refusal> {
-        let running: Vec<JobId> =
-            self.core.resolve(job).into_iter().filter(|id| self.runners.contains_key(id)).collect();
+        let running: Vec<JobId> = self
+            .core
+            .records()
+            .resolve(job)
+            .into_iter()
+            .filter(|id| self.runners.contains_key(id))
+            .collect();
         if running.is_empty() {
             return Err(Refusal::UnknownJob);
         }
@@ -132,7 +140,8 @@ impl SchedulerActor {
         Ok(running)
     }
 
-    /// Has the steps signalled of which only their managers may know yet: they tell of starts some at a time.
+    /// Has the steps signalled of which only their managers may know yet: they tell of starts some
+    /// at a time.
     fn ask_managers(&mut self, outcomes: &[Outcome], signal: Option<i32>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for (place, outcome) in outcomes.iter().enumerate() {

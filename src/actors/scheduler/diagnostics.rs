@@ -3,7 +3,7 @@
 use super::SchedulerActor;
 use crate::actors::messages::QueryDiagnostics;
 use crate::model::diagnostics::{Backfill, Diagnostics, JobCounts, Tally};
-use crate::model::{JobState, Timestamp};
+use crate::model::{End, Outcome, Timestamp};
 use crate::sched::{Core, Effect, Outbox};
 use actix::prelude::*;
 use std::time::{Duration, Instant};
@@ -42,11 +42,11 @@ impl Counters {
     pub fn round(&mut self, took: Duration, core: &Core, now: Timestamp, out: &Outbox) {
         let starts = |effect: &&Effect| matches!(effect, Effect::Launch(_) | Effect::Granted(_));
         self.jobs.started += out.effects.iter().filter(starts).count() as u64;
-        let facts = core.last_round();
+        let facts = core.line().last_round();
         self.cycles.add(took);
         self.depth += facts.tried;
         if facts.behind > 0 {
-            let length = core.queue_length() as u64;
+            let length = core.line().queue().len() as u64;
             let backfill = &mut self.backfill;
             backfill.cycles.add(took);
             backfill.last_at = Some(now);
@@ -60,14 +60,11 @@ impl Counters {
     }
 
     /// A job is over.
-    pub fn end(&mut self, state: JobState) {
-        match state {
-            JobState::Completed => self.jobs.completed += 1,
-            JobState::Cancelled => self.jobs.cancelled += 1,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => {
-                self.jobs.failed += 1
-            }
-            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => {}
+    pub fn end(&mut self, end: End) {
+        match end.outcome() {
+            Outcome::Success => self.jobs.completed += 1,
+            Outcome::Cancelled => self.jobs.cancelled += 1,
+            Outcome::Failure => self.jobs.failed += 1,
         }
     }
 }
@@ -95,6 +92,7 @@ impl Handler<QueryDiagnostics> for SchedulerActor {
             now,
             daemon_start: self.outputs.daemon_start,
             since: c.since,
+            in_memory: self.core.records().len() as u64,
             runners: self.runners.len() as u64,
             commits_in_flight: self.in_flight.sent() as u64,
             jobs: c.jobs,
@@ -102,7 +100,7 @@ impl Handler<QueryDiagnostics> for SchedulerActor {
             running: loads.iter().map(|load| load.running).sum(),
             cycles: c.cycles,
             depth: c.depth,
-            queue_length: self.core.queue_length() as u64,
+            queue_length: self.core.line().queue().len() as u64,
             backfill: c.backfill,
             commits: c.commits,
             trouble: self.trouble.clone(),

@@ -90,7 +90,7 @@ impl SchedulerActor {
             Effect::Resized(job) => {
                 if let Some(alloc) = self.core.job(job).and_then(|job| job.run.alloc.clone()) {
                     let (sharing, is_managed) =
-                        (self.core.sharing_steps(job), self.core.is_shared_out(job));
+                        (self.core.records().sharing_steps(job), self.core.is_shared_out(job));
                     self.tell_runner(job, RunnerCommand::Resize { alloc, sharing, is_managed });
                 }
             }
@@ -119,7 +119,7 @@ impl SchedulerActor {
             Effect::Tell { .. } => {}
             // One task of an array has the array's number, and may be gone long before the others.
             Effect::Gone(id) => {
-                if self.core.resolve(&JobRef::job(id)).is_empty() {
+                if self.core.records().resolve(&JobRef::job(id)).is_empty() {
                     self.watchers.remove(&id);
                 }
             }

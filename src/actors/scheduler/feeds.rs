@@ -19,7 +19,8 @@ impl SchedulerActor {
         }
     }
 
-    /// What a decision changes. Who is told may ask for it at once: it need not be durable to be seen.
+    /// What a decision changes. Who is told may ask for it at once: it need not be durable to be
+    /// seen.
     pub(super) fn tell_decided(&mut self, changes: &[Change], effects: &[Effect]) {
         self.tell_changed(|| {
             let mut changed = Changed::by(changes);

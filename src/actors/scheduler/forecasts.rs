@@ -1,15 +1,17 @@
 //! Forecasts of the queue, for `squeue --start` and `sbatch --test-only`.
 //!
-//! Only the copy that a forecast is made of is taken on the scheduler's thread; what follows from it is worked out on
-//! another one, and everybody who asks about the same state shares it.
+//! Only the copy that a forecast is made of is taken on the scheduler's thread; what follows from
+//! it is worked out on another one, and everybody who asks about the same state shares it.
 
 use crate::model::Timestamp;
 use crate::sched::{Core, Forecast, Starts};
+use crate::sys::aside;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// How old a forecast may be where nothing has changed: a job that is overdue is taken to end soon, again and again.
+/// How old a forecast may be where nothing has changed: a job that is overdue is taken to end soon,
+/// again and again.
 const FRESH: Duration = Duration::from_secs(1);
 
 pub(super) struct Forecasts {
@@ -79,8 +81,8 @@ async fn work_out(turns: Arc<Semaphore>, forecast: Arc<Forecast>) -> Starts {
         drop(turn);
         starts
     };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| {
-        log::error!("a forecast of the queue failed: {e}");
+    aside::run("a forecast of the queue", aside::LONG, work).await.unwrap_or_else(|e| {
+        log::error!("{e}");
         Starts::new()
     })
 }

@@ -1,9 +1,10 @@
 //! What waits for commits, and what does not wait.
 //!
-//! A launch, a grant, an answer and a notification follow their commit. What ends or signals processes that exist acts at
-//! once and is recorded later: a job that fills the disk must not be safe from its end because its end cannot be
-//! written. That is sound, since a stop that is done again after a restart harms nothing, and since the watcher's record
-//! tells the next daemon that the job was stopped: it is not started again. A job whose launch still waits is stopped by
+//! A launch, a grant, an answer and a notification follow their commit. What ends or signals
+//! processes that exist acts at once and is recorded later: a job that fills the disk must not be
+//! safe from its end because its end cannot be written. That is sound, since a stop that is done
+//! again after a restart harms nothing, and since the watcher's record tells the next daemon that
+//! the job was stopped: it is not started again. A job whose launch still waits is stopped by
 //! taking the launch back.
 
 use super::notices::Told;
@@ -17,7 +18,8 @@ use std::time::Instant;
 pub(super) struct Waiting<A> {
     pub seq: u64,
     pub effects: Vec<Effect>,
-    /// The jobs that these effects end, as they are at their end: a commit may take longer than they stay in memory.
+    /// The jobs that these effects end, as they are at their end: a commit may take longer than
+    /// they stay in memory.
     pub ended: HashMap<JobId, JobView>,
     /// What people are told then.
     pub told: Vec<Told>,
@@ -32,8 +34,8 @@ pub(super) struct Waiting<A> {
 /// The commits that are under way, in their order.
 pub(super) struct InFlight<A> {
     commits: VecDeque<Waiting<A>>,
-    /// How many effects on its processes each job has waiting, the launch of its script or allocation included. What
-    /// comes for such a job waits behind them.
+    /// How many effects on its processes each job has waiting, the launch of its script or
+    /// allocation included. What comes for such a job waits behind them.
     acting: HashMap<JobId, usize>,
 }
 
@@ -54,8 +56,9 @@ pub(super) enum CalledOff {
     Step(StepKey, u64),
 }
 
-/// The job on whose processes an effect acts in a way that keeps the order with the others. The launch of a step is not
-/// among them: the rest of its job is stopped, signalled or suspended without it.
+/// The job on whose processes an effect acts in a way that keeps the order with the others. The
+/// launch of a step is not among them: the rest of its job is stopped, signalled or suspended
+/// without it.
 fn acts_on(effect: &Effect) -> Option<JobId> {
     match effect {
         Effect::LaunchStep { .. }
@@ -96,7 +99,8 @@ impl<A> Default for InFlight<A> {
 }
 
 impl<A> InFlight<A> {
-    /// Decides about each effect whether it waits. What is to come later is expected by [`Self::push`] right after.
+    /// Decides about each effect whether it waits. What is to come later is expected by
+    /// [`Self::push`] right after.
     pub fn sort(&mut self, effects: Vec<Effect>) -> Sorted {
         let mut sorted = Sorted::default();
         for effect in effects {

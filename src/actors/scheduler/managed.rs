@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(super) struct Managers {
     news: HashMap<JobId, NewsSender>,
-    /// What a manager is to be told that is not connected: it comes back after a restart of the daemon.
+    /// What a manager is to be told that is not connected: it comes back after a restart of the
+    /// daemon.
     unheard: HashMap<JobId, Vec<Answer>>,
     /// Who waits to hear what a step uses.
     measured_for: HashMap<u64, (JobId, oneshot::Sender<StepUsage>)>,
@@ -66,8 +67,8 @@ impl Managers {
         measured
     }
 
-    /// Has a step signalled that its manager may not have told of yet, or ended where no signal is named. The sender is
-    /// dropped where nobody tells whether it runs.
+    /// Has a step signalled that its manager may not have told of yet, or ended where no signal is
+    /// named. The sender is dropped where nobody tells whether it runs.
     pub(super) fn signal(
         &mut self,
         job: JobId,
@@ -90,7 +91,7 @@ impl SchedulerActor {
     /// Ends a step of a manager. False: it is none.
     pub(super) fn stop_managed(&mut self, job: JobId, step: StepId, cause: StopCause) -> bool {
         let StepId::Num(number) = step else { return false };
-        if !self.core.is_managed_step(job, step) {
+        if !self.core.records().is_managed_step(job, step) {
             return false;
         }
         let signal = matches!(cause, StopCause::Killed { .. }).then_some(libc::SIGKILL);
@@ -104,7 +105,7 @@ impl SchedulerActor {
         let has_managed = steps.iter().any(|step| step.managed);
         match target {
             SignalTarget::Step(StepId::Num(number))
-                if self.core.is_managed_step(job, StepId::Num(number)) =>
+                if self.core.records().is_managed_step(job, StepId::Num(number)) =>
             {
                 let (step, signal) = (Some(number), Some(signal));
                 self.managers.tell(job, Answer::SignalStep { step, signal, ticket: None });
@@ -135,7 +136,8 @@ impl SchedulerActor {
         }
     }
 
-    /// The manager hears what it has now, and until when. One that is away hears it when it is back.
+    /// The manager hears what it has now, and until when. One that is away hears it when it is
+    /// back.
     pub(super) fn tell_manager(&mut self, job: JobId, why: PartChange) {
         if let (Some(part), true) = (self.core.managers_part(job), self.managers.is_there(job)) {
             self.managers.tell(job, Answer::ManagerChanged { part: Box::new(part), why });
@@ -144,7 +146,8 @@ impl SchedulerActor {
 
     /// The manager hears what of its job is out of use.
     pub(super) fn tell_parts_out(&mut self, job: JobId) {
-        let (parts, why) = (self.core.parts_out(job), self.core.why_out());
+        let (parts, why) =
+            (self.core.resources().parts_out(job), self.core.resources().node().why_out());
         self.managers.tell(job, Answer::PartsOut { parts, why });
     }
 }
@@ -163,8 +166,12 @@ impl Handler<ManageSteps> for SchedulerActor {
     fn handle(&mut self, m: ManageSteps, _: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
         // The end of the one before may be known here later than to its successor.
-        let before =
-            self.core.manager(m.job).filter(|known| *known != m.client && !is_there(*known));
+        let before = self
+            .core
+            .resources()
+            .managers()
+            .process(m.job)
+            .filter(|known| *known != m.client && !is_there(*known));
         if let Some(before) = before {
             self.core.manager_gone(m.job, before, None, &mut cx);
         }
@@ -185,7 +192,7 @@ impl Handler<ManageSteps> for SchedulerActor {
         self.watch(m.job, m.news.clone());
         self.managers.news.insert(m.job, m.news);
         let host = self.core.config().host.clone();
-        let out = self.core.parts_out(m.job);
+        let out = self.core.resources().parts_out(m.job);
         let managed = ManagedJob { view, host, part, out, numbers, grace_ms: 0 };
         let told = self.commit_command(cx.out);
         Box::pin(async move {
@@ -203,7 +210,8 @@ impl Handler<RecordSteps> for SchedulerActor {
         if let Err(why) = self.core.record_steps(m.job, m.run, m.steps, &mut cx) {
             return Box::pin(async move { Err(why) });
         }
-        // Facts: while the database cannot be written they wait for that, and so does their manager.
+        // Facts: while the database cannot be written they wait for that, and so does their
+        // manager.
         let (tell, told) = oneshot::channel();
         let answer = move || {
             // Its manager may have gone.
@@ -218,7 +226,9 @@ impl Handler<GiveBack> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: GiveBack, ctx: &mut Self::Context) {
-        self.decide(ctx, |core, cx| core.take_gift(m.job, m.client, &m.gift, cx));
+        self.decide(ctx, |core, cx| {
+            core.take_back_from_manager(m.job, m.client, &m.given_back, cx)
+        });
     }
 }
 

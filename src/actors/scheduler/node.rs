@@ -11,6 +11,7 @@ use crate::model::changed::Changed;
 use crate::model::node::{NodeReason, Outage};
 use crate::model::view::{NodeView, PartitionView};
 use crate::sched::{Core, Submitted, Trouble};
+use crate::sys::aside;
 use actix::prelude::*;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -21,9 +22,9 @@ impl Handler<QueryNode> for SchedulerActor {
     fn handle(&mut self, _: QueryNode, _: &mut Self::Context) -> Self::Result {
         MessageResult(NodeView {
             host: self.core.config().host.clone(),
-            allocated: self.core.allocated(),
-            closed_cpus: self.core.closed_cpus(),
-            exclusive: self.core.is_exclusive(),
+            allocated: self.core.resources().allocated(),
+            closed_cpus: self.core.resources().closed_cpus(),
+            exclusive: self.core.resources().is_exclusive(),
             partitions: self
                 .core
                 .partition_loads()
@@ -34,14 +35,15 @@ impl Handler<QueryNode> for SchedulerActor {
                     pending: load.pending,
                 })
                 .collect(),
-            drained: self.core.node_trouble().map(reason),
+            drained: self.core.resources().node().trouble().map(reason),
             outages: {
-                let outages = self.core.outages().into_iter();
+                let outages = self.core.resources().node().outages().into_iter();
                 outages.map(|(parts, trouble)| Outage { parts, reason: reason(&trouble) }).collect()
             },
+            limits: self.core.config().limits.clone(),
             daemon_start: self.outputs.daemon_start,
             load_centi: crate::sys::system::probe_load_centi(),
-            cpus_elsewhere: self.core.cpus_elsewhere(),
+            cpus_elsewhere: self.core.resources().cpus_elsewhere(),
             free_mem_mb: crate::sys::memory::probe_free_mb(),
             now: self.now(),
         })
@@ -100,9 +102,9 @@ impl Handler<NoteMachine> for SchedulerActor {
         ctx: &mut Self::Context,
     ) -> Self::Result {
         let now = self.now();
-        let known = self.core.losses();
+        let known = self.core.resources().node().losses();
         self.core.on_machine_seen(machine, now);
-        let losses = self.core.losses();
+        let losses = self.core.resources().node().losses();
         if losses != known {
             losses.iter().for_each(|loss| log::error!("{loss}"));
             if losses.is_empty() {
@@ -121,7 +123,7 @@ impl Handler<CheckParts> for SchedulerActor {
     type Result = Result<(), Refusal>;
 
     fn handle(&mut self, CheckParts(parts): CheckParts, _: &mut Self::Context) -> Self::Result {
-        self.core.check_parts(&parts)
+        self.core.resources().check_parts(&parts)
     }
 }
 
@@ -139,7 +141,7 @@ impl SchedulerActor {
 
     /// Tells the log once what keeps the node from taking jobs, and once that it takes them again.
     pub(super) fn log_node(&mut self) {
-        let trouble = self.core.node_trouble().map(|trouble| trouble.text.clone());
+        let trouble = self.core.resources().node().trouble().map(|trouble| trouble.text.clone());
         if trouble == self.logged_trouble {
             return;
         }
@@ -155,10 +157,12 @@ impl SchedulerActor {
 impl Handler<CgroupsChecked> for SchedulerActor {
     type Result = ();
 
-    fn handle(&mut self, CgroupsChecked(result): CgroupsChecked, _: &mut Self::Context) {
+    fn handle(&mut self, CgroupsChecked(result): CgroupsChecked, ctx: &mut Self::Context) {
         let now = self.now();
-        self.core.set_cgroup_trouble(result.err(), now);
+        self.core.node_mut().set_cgroup_trouble(result.err(), now);
         self.log_node();
+        self.forecasts.outdate();
+        self.ask_round(ctx);
     }
 }
 
@@ -178,7 +182,7 @@ impl Handler<HostGoesDown> for SchedulerActor {
 impl SchedulerActor {
     /// Tells who waits for it that nothing runs and all of it is durable.
     pub(super) fn tell_all_ended(&mut self) {
-        if !self.core.has_active()
+        if !self.core.records().has_active()
             && self.in_flight.is_empty()
             && let Some(asker) = self.going_down.take()
         {
@@ -187,20 +191,34 @@ impl SchedulerActor {
     }
 }
 
-/// Looks again whether cgroups can be made, off this thread: whoever has mended the base need not restart the daemon.
+/// Checks the base of the cgroups, off this thread.
+async fn probe(base: Arc<CgroupBase>) -> Result<(), String> {
+    let check = move || base.probe().map_err(|e| e.to_string());
+    let checked = aside::run("the check of the cgroups", aside::PATIENCE, check).await;
+    checked.unwrap_or_else(|e| Err(e.to_string()))
+}
+
+impl SchedulerActor {
+    /// Checks whether cgroups can be made again: the base may be corrected without a restart of the
+    /// daemon.
+    pub(super) fn check_cgroups(&self, ctx: &mut actix::Context<Self>) {
+        let Some(base) = self.outputs.cgroups.clone() else { return };
+        let checked = probe(base).into_actor(self);
+        ctx.spawn(checked.map(|result, _, ctx| ctx.notify(CgroupsChecked(result))));
+    }
+}
+
+/// Checks the base before a submission is refused for it.
 pub(super) fn submit_if_cgroups(
     base: Arc<CgroupBase>,
     submission: SubmitJob,
     scheduler: Addr<SchedulerActor>,
 ) -> ResponseFuture<Result<Submitted, Refusal>> {
     Box::pin(async move {
-        let looked =
-            tokio::task::spawn_blocking(move || base.probe().map_err(|e| e.to_string())).await;
-        match looked {
-            Ok(Err(why)) => return Err(Refusal::NoCgroups(why)),
-            Ok(Ok(())) => scheduler.do_send(CgroupsChecked(Ok(()))),
-            Err(_) => return Err(Refusal::ShuttingDown),
+        if let Err(why) = probe(base).await {
+            return Err(Refusal::NoCgroups(why));
         }
+        scheduler.do_send(CgroupsChecked(Ok(())));
         // The fact comes first, so that this is not done again.
         scheduler.send(submission).await.unwrap_or(Err(Refusal::ShuttingDown))
     })

@@ -3,10 +3,11 @@
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
-    FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand,
+    FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand, Since,
 };
 use crate::exec::launch_spec::StepUsage;
 use crate::model::job::Hold;
+use crate::model::query::JobQuery;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, Step, StepId, StepKey};
@@ -32,10 +33,11 @@ impl Handler<FindJobs> for SchedulerActor {
         FindJobs { query, after }: FindJobs,
         _: &mut Self::Context,
     ) -> Self::Result {
-        // A task that an array does not have, or has no more, is not unknown, as in Slurm, which looks for the array.
-        let is_unknown = |id: &JobId| self.core.resolve(&JobRef::job(*id)).is_empty();
+        // A task that an array does not have, or has no more, is not unknown, as in Slurm, which
+        // looks for the array.
+        let is_unknown = |id: &JobId| self.core.records().resolve(&JobRef::job(*id)).is_empty();
         let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
-        let (ids, next) = self.core.find_some(&query, after, LOOKED_AT);
+        let (ids, next) = self.core.records().find_some(&query, after, LOOKED_AT);
         MessageResult(FoundJobs { ids, unknown, next })
     }
 }
@@ -45,25 +47,29 @@ impl Handler<QueryJobs> for SchedulerActor {
 
     fn handle(
         &mut self,
-        QueryJobs { query, ids }: QueryJobs,
+        QueryJobs { query, mut ids, since }: QueryJobs,
         _: &mut Self::Context,
     ) -> Self::Result {
         let now = self.now();
-        // Views are made of what is wanted alone: the queue may be long, and nothing else happens meanwhile.
+        // Nothing changes until this returns: from here on the whole answer is of this moment.
+        let changed =
+            since.map(|since| self.changed_since(&since, &query, &mut ids)).unwrap_or_default();
+        // Views are made of what is wanted alone: the queue may be long, and nothing else happens
+        // meanwhile.
         if query.brief {
             let brief = ids.into_iter().filter_map(|id| self.core.brief(id, now)).collect();
-            return Box::pin(async move { JobList { brief, ..JobList::at(now) } });
+            return Box::pin(async move { JobList { brief, changed, ..JobList::at(now) } });
         }
-        let mut jobs: Vec<JobView> = match query.without_steps {
-            true => {
-                ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect()
-            }
-            false => ids.into_iter().filter_map(|id| self.core.view(id, now)).collect(),
+        let mut jobs: Vec<JobView> = if query.without_steps {
+            ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect()
+        } else {
+            ids.into_iter().filter_map(|id| self.core.view(id, now)).collect()
         };
         for job in &mut jobs {
-            match query.without_paths {
-                true => job.clear_paths(),
-                false => fill_paths(job, &self.core.config().host.name),
+            if query.without_paths {
+                job.clear_paths()
+            } else {
+                fill_paths(job, &self.core.config().host.name)
             }
         }
         if query.blockers {
@@ -88,7 +94,7 @@ impl Handler<QueryJobs> for SchedulerActor {
                     }
                 }
             }
-            JobList { jobs, ..JobList::at(now) }
+            JobList { jobs, changed, ..JobList::at(now) }
         })
     }
 }
@@ -128,7 +134,7 @@ impl Handler<QueryUsage> for SchedulerActor {
         let mut jobs: Vec<JobView> = Vec::new();
         let mut unknown = Vec::new();
         for wanted in &ask.steps {
-            let ids = self.core.resolve(&JobRef { step: None, ..wanted.clone() });
+            let ids = self.core.records().resolve(&JobRef { step: None, ..wanted.clone() });
             if ids.is_empty() {
                 unknown.push(wanted.job);
             }
@@ -175,10 +181,24 @@ impl Handler<QueryUsage> for SchedulerActor {
 }
 
 impl SchedulerActor {
+    /// The records that are not as earlier parts of an answer have them. `ids` gets those that
+    /// still belong to it.
+    fn changed_since(&self, since: &Since, query: &JobQuery, ids: &mut Vec<JobId>) -> Vec<JobId> {
+        let changed = since.changes.take();
+        if changed.all || !changed.jobs.is_empty() {
+            let (found, _) = self.core.records().find_some(query, None, usize::MAX);
+            let is_changed = |id: &JobId| changed.all || changed.jobs.contains(id);
+            ids.extend(found.into_iter().filter(is_changed));
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        if changed.all { since.ids.clone() } else { changed.jobs.into_iter().collect() }
+    }
+
     /// Asks what a step uses whoever watches it: its manager, or the runner of the job.
     fn measure(&mut self, key: StepKey) -> Option<oneshot::Receiver<StepUsage>> {
         if let StepId::Num(number) = key.step
-            && self.core.is_managed_step(key.job, key.step)
+            && self.core.records().is_managed_step(key.job, key.step)
         {
             return Some(self.managers.measure(key.job, number));
         }
@@ -188,8 +208,8 @@ impl SchedulerActor {
     }
 }
 
-/// The step that sstat means where none is named: the running one with the lowest number; the batch script or salloc's
-/// command where srun has none running.
+/// The step that sstat means where none is named: the running one with the lowest number; the batch
+/// script or salloc's command where srun has none running.
 fn first(job: &JobView) -> Option<StepId> {
     let numbered = |step: StepId| match step {
         StepId::Num(number) => (0, number),

@@ -25,11 +25,12 @@ pub(super) struct Ticket {
 impl SchedulerActor {
     pub(super) fn launch_step(&mut self, step: StepKey, ticket: u64, alloc: Allocation) {
         let Some(Ticket { launch, env, fds, news, .. }) = self.tickets.remove(&ticket) else {
-            // Its client went away between the decision and the commit: the step ends before it began.
+            // Its client went away between the decision and the commit: the step ends before it
+            // began.
             self.tell_runner(step.job, RunnerCommand::StopStep(step.step, StopCause::ClientLost));
             return;
         };
-        let is_live = self.core.has_live_step(step.job, step.step);
+        let is_live = self.core.records().has_live_step(step.job, step.step);
         let Some(job) = self.core.job(step.job).filter(|_| is_live).map(Job::without_steps) else {
             // Its job was stopped while the commit was under way, and may have ended.
             let record = ExitRecord::gone(ExitCode::signal(SIGTERM), self.now());
@@ -56,7 +57,7 @@ impl SchedulerActor {
         mut cx: Cx,
     ) {
         let nothing = (cause == EndCause::NeverLaunched)
-            .then(|| self.core.step_came_to_nothing(key, cx.now))
+            .then(|| self.core.resources().node().step_came_to_nothing(key, cx.now))
             .flatten();
         let (record, cause) =
             nothing.map_or((record, cause), |failed| (failed, EndCause::LaunchFailed));
@@ -105,7 +106,8 @@ impl SchedulerActor {
         }
     }
 
-    /// A client that an earlier daemon had is back for its step: it hears what became of it, now or later.
+    /// A client that an earlier daemon had is back for its step: it hears what became of it, now or
+    /// later.
     fn rejoin(&mut self, key: StepKey, news: NewsSender) {
         let Some(step) = self
             .core
@@ -116,7 +118,7 @@ impl SchedulerActor {
         };
         if step.state.is_terminal() {
             let end = step.end.unwrap_or(step.start);
-            let failed = self.core.step_came_to_nothing(key, end);
+            let failed = self.core.resources().node().step_came_to_nothing(key, end);
             let ended = Answer::StepEnded(Box::new(
                 failed.unwrap_or_else(|| ExitRecord::gone(step.exit, end)),
             ));
@@ -126,7 +128,8 @@ impl SchedulerActor {
                 Some(Asker::News(Box::new(move || drop(news.send(ended))))),
             );
         }
-        // Of a step that has not been found running yet the runner will tell: it runs, it has ended, or it never began.
+        // Of a step that has not been found running yet the runner will tell: it runs, it has
+        // ended, or it never began.
         if let Some(pids) = self.running_steps.get(&key) {
             let _ = news.send(Answer::StepStarted { step: key.step, pids: pids.clone() });
         }
@@ -174,7 +177,7 @@ impl Handler<CreateStep> for SchedulerActor {
         let CreateStep { launch, ticket, env, fds, news } = m;
         let (job, client) = (launch.job, launch.client);
         if let Some(step) =
-            self.core.step_of(job, client).map(|step| step.id).filter(|_| launch.again)
+            self.core.records().step_of(job, client).map(|step| step.id).filter(|_| launch.again)
         {
             self.rejoin(StepKey { job, step }, news);
             return Box::pin(async { Ok(()) });
@@ -212,7 +215,7 @@ impl Handler<StepStarted> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: StepStarted, ctx: &mut Self::Context) {
-        let was_drained = self.core.node_trouble().is_some();
+        let was_drained = self.core.resources().node().trouble().is_some();
         self.core.on_launched(m.step.job);
         if was_drained {
             self.ask_round(ctx);

@@ -14,7 +14,7 @@ impl Handler<SubmitJob> for SchedulerActor {
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
         if m.again
             && let Some(client) = m.submission.client
-            && let Some(id) = self.core.submitted_by(client.process)
+            && let Some(id) = self.core.records().submitted_by(client.process)
         {
             self.rejoin_job(id, client.holds, m.news);
             return self.answer_again(id);
@@ -22,11 +22,12 @@ impl Handler<SubmitJob> for SchedulerActor {
         if let Some(fault) = self.fault() {
             return Box::pin(async move { Err(Refusal::NotStored(fault)) });
         }
-        if self.core.cgroup_trouble().is_some()
+        if self.core.resources().node().lacks_cgroups()
             && let Some(base) = self.outputs.cgroups.clone()
         {
             return node::submit_if_cgroups(base, m, ctx.address());
         }
+        let holds = m.news.is_some() && m.submission.client.is_some_and(|client| client.holds);
         self.note_mail_asked(m.submission.request.mail_type.as_deref());
         let mut cx = Cx::at(self.now());
         let id = match self.core.submit(m.submission, &mut cx) {
@@ -35,6 +36,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         };
         self.counters.jobs.submitted += 1;
         m.news.into_iter().for_each(|news| self.watch(id, news));
+        self.newcomers.extend(holds.then_some(id));
         let (client, answer) = oneshot::channel();
         self.ask_round(ctx);
         self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));

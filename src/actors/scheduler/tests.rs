@@ -1,4 +1,5 @@
-//! The order of effects: nothing is answered, and nothing started, before its commit is acknowledged.
+//! The order of effects: nothing is answered, and nothing started, before its commit is
+//! acknowledged.
 
 use super::*;
 use crate::actors::feed::Feed;
@@ -11,6 +12,7 @@ use crate::model::job::Client;
 use crate::model::notice::{Audience, Event, Events};
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
+use crate::model::request::JobKind;
 use crate::model::{JobRef, Refusal, StoreFault, TaskSet};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::ControlAction;
@@ -90,6 +92,7 @@ fn config() -> crate::sched::Config {
         zone: Default::default(),
         default_mem_mb: 512,
         batch_tasks: Default::default(),
+        reruns_failed: true,
         min_job_age_secs: 300,
         cluster: "lab".to_owned(),
         max_array_size: 1001,
@@ -195,6 +198,43 @@ async fn a_submission_and_the_start_that_comes_of_it_are_committed_together() {
     let mut lab = Lab::new();
     let _answer = lab.submit(|request| request.hold = false);
     assert_eq!(lab.together.recv().await, Some(2));
+}
+
+#[actix_rt::test]
+async fn what_was_decided_is_handed_to_the_store_before_the_daemon_stops() {
+    let mut lab = Lab::new();
+    let _answer = lab.submit(|_| {});
+    lab.scheduler.send(SendCommits).await.expect("an answer");
+    // The round would send it with what it decides.
+    assert_eq!(lab.together.recv().await, Some(1));
+}
+
+#[actix_rt::test]
+async fn a_client_is_told_that_its_allocation_waits_if_the_first_round_does_not_start_it() {
+    let mut lab = Lab::new();
+    let submit = |pid, hold, holds| {
+        let (news, heard) = mpsc::unbounded_channel();
+        let request = JobRequest {
+            work_dir: "/".to_owned(),
+            kind: JobKind::Allocation,
+            hold,
+            ..JobRequest::default()
+        };
+        let client = Client { holds, ..client(pid) };
+        lab.scheduler.do_send(SubmitJob {
+            submission: Submission { request, client: Some(client), ..Submission::default() },
+            again: false,
+            news: Some(news),
+        });
+        heard
+    };
+    let mut starts = submit(1, false, true);
+    let mut waits = submit(2, true, true);
+    let mut is_left_to_itself = submit(3, true, false);
+    assert!(matches!(waits.recv().await, Some(Answer::Waits)));
+    assert!(starts.try_recv().is_err() && is_left_to_itself.try_recv().is_err());
+    assert!(waits.try_recv().is_err(), "told once");
+    assert_eq!(lab.together.recv().await, Some(4));
 }
 
 #[actix_rt::test]
@@ -343,12 +383,12 @@ async fn a_job_that_is_cancelled_before_its_start_is_durable_never_starts() {
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer").jobs;
     assert_eq!(
         (jobs[0].run.state, jobs[0].run.exit),
-        (crate::model::JobState::Cancelled, ExitCode::signal(15))
+        (crate::model::JobState::Ended(crate::model::End::Cancelled), ExitCode::signal(15))
     );
 }
 
 fn of(query: JobQuery, id: JobId) -> QueryJobs {
-    QueryJobs { query: Arc::new(query), ids: vec![id] }
+    QueryJobs { query: Arc::new(query), ids: vec![id], since: None }
 }
 
 #[actix_rt::test]

@@ -1,9 +1,9 @@
 //! Who waits for commits, and what becomes of them while the database cannot be written.
 //!
-//! What was decided waits in its order until it can be. Nothing new is promised meanwhile: a submission, or a step, that
-//! is not durable yet is taken back and refused with the cause, also the one that met the fault first. What a command
-//! did is done, and its answer says that it is not on disk. Nothing is started, and a job whose
-//! start is not durable waits in the queue again.
+//! What was decided waits in its order until it can be. Nothing new is promised meanwhile: a
+//! submission, or a step, that is not durable yet is taken back and refused with the cause, also
+//! the one that met the fault first. What a command did is done, and its answer says that it is not
+//! on disk. Nothing is started, and a job whose start is not durable waits in the queue again.
 
 use super::SchedulerActor;
 use crate::actors::messages::{StoreWell, Unstored};
@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 
 /// Who waits for a commit.
 pub(super) enum Asker {
-    /// A client that is to hear the number of its job. It may have come back and wait more than once.
+    /// A client that is to hear the number of its job. It may have come back and wait more than
+    /// once.
     Submission(JobId, Vec<oneshot::Sender<Told>>),
     /// A client whose command has been carried out.
     Command(oneshot::Sender<Told>),
@@ -53,8 +54,8 @@ fn tell(client: oneshot::Sender<Told>, told: Told) {
     let _ = client.send(told);
 }
 
-/// What was told. Nothing, for ever, where the daemon goes down: the session is dropped before anybody could read an
-/// answer.
+/// What was told. Nothing, for ever, where the daemon goes down: the session is dropped before
+/// anybody could read an answer.
 pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
     match answer.await {
         Ok(told) => told,
@@ -62,11 +63,12 @@ pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
     }
 }
 
-/// The outcomes of a command that was carried out, of which `unrecorded` says whether they hold without the disk.
+/// The outcomes of a command that was carried out, of which `unrecorded` says whether they hold
+/// without the disk.
 fn while_unstored(outcomes: Vec<Outcome>, unrecorded: &[bool], fault: StoreFault) -> Vec<Outcome> {
-    let of = |(outcome, is_unrecorded): (Outcome, &bool)| match is_unrecorded {
-        true => Outcome { result: Err(Refusal::Unrecorded(fault)), ..outcome },
-        false => outcome,
+    let of = |(outcome, is_unrecorded): (Outcome, &bool)| {
+        let refused = || Err(Refusal::Unrecorded(fault));
+        if *is_unrecorded { Outcome { result: refused(), ..outcome } } else { outcome }
     };
     outcomes.into_iter().zip(unrecorded).map(of).collect()
 }
@@ -90,10 +92,11 @@ impl SchedulerActor {
         told(answer)
     }
 
-    /// Commits what a command did to each of its jobs. While the database cannot be written the answer comes at once:
-    /// what was ended or signalled is, and stays so whatever happens to the daemon; of all else it says that it is not
-    /// on disk. So it does where there was nothing to do since another command, which is not on disk either, had done it:
-    /// `asks_for_state` says that the command is for what its jobs are to be, not for something that happens to them once.
+    /// Commits what a command did to each of its jobs. While the database cannot be written the
+    /// answer comes at once: what was ended or signalled is, and stays so whatever happens to the
+    /// daemon; of all else it says that it is not on disk. So it does where there was nothing to do
+    /// since another command, which is not on disk either, had done it: `asks_for_state` says that
+    /// the command is for what its jobs are to be, not for something that happens to them once.
     pub(super) fn answer_command(
         &mut self,
         out: Outbox,
@@ -109,9 +112,12 @@ impl SchedulerActor {
                     ids.iter().any(|id| self.in_flight.is_unrecorded(*id) && !self.is_ending(*id))
                 }
                 Ok(_) => false,
-                Err(Refusal::AlreadyDone) => {
-                    self.core.resolve(&outcome.target).into_iter().any(|id| self.would_start(id))
-                }
+                Err(Refusal::AlreadyDone) => self
+                    .core
+                    .records()
+                    .resolve(&outcome.target)
+                    .into_iter()
+                    .any(|id| self.would_start(id)),
                 Err(_) => false,
             })
             .collect();
@@ -131,7 +137,8 @@ impl SchedulerActor {
         self.in_flight.is_unrecorded(id) && self.core.job(id).is_some_and(is_undone)
     }
 
-    /// Its processes have been told to end, and no daemon starts it again, however little of that is on disk.
+    /// Its processes have been told to end, and no daemon starts it again, however little of that
+    /// is on disk.
     fn is_ending(&self, id: JobId) -> bool {
         let comes_back = |job: &Job| match job.run.reason {
             Reason::Requeued => true,
@@ -143,7 +150,8 @@ impl SchedulerActor {
             .is_some_and(|job| job.run.state == JobState::Completing && !comes_back(job))
     }
 
-    /// A client asks anew for a job that it has submitted: it hears of it when the first answer would come.
+    /// A client asks anew for a job that it has submitted: it hears of it when the first answer
+    /// would come.
     pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<Submitted, Refusal>> {
         let (client, answer) = oneshot::channel();
         let waiting = self.in_flight.askers().find_map(|(_, asker)| match asker {
@@ -179,7 +187,8 @@ impl SchedulerActor {
         askers.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
     }
 
-    /// Jobs whose start is not durable wait in the queue again: a time limit does not run before the job does.
+    /// Jobs whose start is not durable wait in the queue again: a time limit does not run before
+    /// the job does.
     fn withdraw_starts(&mut self, cx: &mut Cx) {
         for job in self.in_flight.take_launches() {
             let record = ExitRecord::gone(Default::default(), cx.now);
@@ -225,7 +234,7 @@ impl Handler<Unstored> for SchedulerActor {
             );
             let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
             self.trouble = Some(StoreTrouble { fault, message, since });
-            self.core.set_store_trouble(Some(fault.to_string()), now);
+            self.core.node_mut().set_store_trouble(Some(fault.to_string()), now);
         }
         let mut cx = Cx::at(now);
         self.withdraw(&withdrawn, fault, &mut cx);
@@ -247,7 +256,7 @@ impl Handler<StoreWell> for SchedulerActor {
     fn handle(&mut self, _: StoreWell, ctx: &mut Self::Context) {
         if self.trouble.take().is_some() {
             let now = self.now();
-            self.core.set_store_trouble(None, now);
+            self.core.node_mut().set_store_trouble(None, now);
             log::info!("the daemon's database can be written again");
             self.ask_round(ctx);
         }

@@ -4,7 +4,7 @@ use super::SchedulerActor;
 use crate::actors::messages::WatchJob;
 use crate::actors::news::NewsSender;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef};
+use crate::model::{ArrayRole, JobId, JobRef, JobState};
 use crate::protocol::answer::Answer;
 use crate::sched::Effect;
 use actix::prelude::*;
@@ -25,7 +25,8 @@ impl SchedulerActor {
         }
     }
 
-    /// Who waits for an array hears of its end when its last task is over, with the exit code of the worst.
+    /// Who waits for an array hears of its end when its last task is over, with the exit code of
+    /// the worst.
     pub(super) fn tell_array(&mut self, array: JobId, ended: &JobView) {
         let Some(watch) = self.watchers.get_mut(&array) else { return };
         let worse = |worst: &Option<Box<JobView>>, view: &JobView| {
@@ -34,16 +35,18 @@ impl SchedulerActor {
         if worse(&watch.worst, ended) {
             watch.worst = Some(Box::new(ended.clone()));
         }
-        if !self.core.is_array_over(array) {
+        if !self.core.records().is_array_over(array) {
             return;
         }
-        let ids = self.core.resolve(&JobRef::job(array));
-        // An end counts when it is durable: one whose commit is under way will be announced, and asks again.
+        let ids = self.core.records().resolve(&JobRef::job(array));
+        // An end counts when it is durable: one whose commit is under way will be announced, and
+        // asks again.
         if self.in_flight.ends_one_of(&ids) {
             return;
         }
         let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
-        // Tasks that ended in the same commit are announced one after the other: the last word is about all of them.
+        // Tasks that ended in the same commit are announced one after the other: the last word is
+        // about all of them.
         let Some(mut watch) = self.watchers.remove(&array) else { return };
         for view in all {
             if worse(&watch.worst, &view) {
@@ -68,7 +71,9 @@ impl SchedulerActor {
 
     pub(super) fn announce_end(&mut self, view: JobView) {
         let id = view.id;
-        self.counters.end(view.run.state);
+        if let Some(end) = view.run.state.end() {
+            self.counters.end(end);
+        }
         match &view.role {
             ArrayRole::None => {
                 self.tell(id, Answer::Ended { view: Box::new(view.clone()) });
@@ -105,6 +110,21 @@ impl SchedulerActor {
             let _ = news.send(Answer::Granted { view: Box::new(view) });
         }
         self.watch(id, news);
+        if holds && state == JobState::Pending {
+            self.newcomers.push(id);
+            if !self.round_queued {
+                self.tell_newcomers();
+            }
+        }
+    }
+
+    /// Tells the clients whose allocations the last round has not started.
+    pub(super) fn tell_newcomers(&mut self) {
+        for id in std::mem::take(&mut self.newcomers) {
+            if self.core.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
+                self.tell(id, Answer::Waits);
+            }
+        }
     }
 
     pub(super) fn is_watched(&self, job: JobId) -> bool {
@@ -118,6 +138,7 @@ impl Handler<WatchJob> for SchedulerActor {
     fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
         let mut views: Vec<JobView> = self
             .core
+            .records()
             .resolve(&JobRef::job(m.job))
             .into_iter()
             .filter_map(|id| self.view(id))

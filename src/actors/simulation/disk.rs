@@ -1,7 +1,8 @@
 //! The double of the database: what is stored, what waits, and a disk that fails for a while.
 //!
-//! A crash loses what was not committed. A write that failed may be on the disk nevertheless, where only its fsync
-//! failed: then the next daemon finds it, although those who waited for it were told that it was not stored.
+//! A crash loses what was not committed. A write that failed may be on the disk nevertheless, where
+//! only its fsync failed: then the next daemon finds it, although those who waited for it were told
+//! that it was not stored.
 
 use crate::actors::messages::{Commit, Committed, StoreWell, Unstored};
 use crate::actors::scheduler::SchedulerActor;
@@ -104,8 +105,8 @@ impl Disk {
         Said::Committed(Committed { seq: commit.seq, result: Ok(texts) })
     }
 
-    /// The daemon dies. What of the last commits was on its way may have reached the disk. How many commits are lost, and the
-    /// jobs that the next daemon finds although they were refused.
+    /// The daemon dies. What of the last commits was on its way may have reached the disk. How many
+    /// commits are lost, and the jobs that the next daemon finds although they were refused.
     pub fn crash(&mut self, rng: &mut fastrand::Rng) -> (usize, BTreeSet<JobId>) {
         let waiting = self.waiting();
         if self.fault.is_none() {

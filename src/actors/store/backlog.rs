@@ -1,4 +1,5 @@
-//! What waits for the database, in its order, and what is taken back from it while the database cannot be written.
+//! What waits for the database, in its order, and what is taken back from it while the database
+//! cannot be written.
 
 use crate::actors::messages::{Commit, Unstored};
 use crate::model::JobId;
@@ -11,7 +12,8 @@ pub struct Backlog {
     waiting: Vec<Commit>,
     /// Of the last try: what waits is tried again later, and whatever comes waits behind it.
     fault: Option<StoreError>,
-    /// Jobs that were submitted and taken back. The scheduler may have spoken of them before it heard.
+    /// Jobs that were submitted and taken back. The scheduler may have spoken of them before it
+    /// heard.
     withdrawn: HashSet<JobId>,
 }
 
@@ -45,7 +47,8 @@ impl Backlog {
         std::mem::take(&mut self.waiting)
     }
 
-    /// The database could not be written: submissions that wait are taken back. What is to be told, if it is news.
+    /// The database could not be written: submissions that wait are taken back. What is to be told,
+    /// if it is news.
     pub fn fail(&mut self, error: StoreError) -> Option<Unstored> {
         let fault = error.fault()?;
         let withdrawn = self.withdraw();

@@ -1,11 +1,12 @@
-//! Scripts and environments that need not be read from the database: of jobs that are submitted and start in one commit, and
-//! of the array that had the last task started.
+//! Scripts and environments that need not be read from the database: of jobs that are submitted and
+//! start in one commit, and of the array that had the last task started.
 
 use crate::model::JobId;
 use crate::model::change::{Change, LaunchTexts, Texts};
 use std::collections::HashMap;
 
-/// Larger texts of an array are read again for each task: between commits they would be memory that nobody needs.
+/// Larger texts of an array are read again for each task: between commits they would be memory that
+/// nobody needs.
 const SMALL: usize = 256 << 10;
 
 #[derive(Debug, Default)]
