@@ -1,7 +1,9 @@
-//! The one timer of the scheduler: it fires at an instant of the wall clock, and also when the clock is set.
+//! The one timer of the scheduler: it fires at an instant of the wall clock, and also when the
+//! clock is set.
 //!
-//! A timerfd with `TFD_TIMER_CANCEL_ON_SET` sleeps until then without a wake-up in between; a begin time of tomorrow
-//! 16:00 holds through daylight saving, suspension of the machine, and a corrected clock.
+//! A timerfd with `TFD_TIMER_CANCEL_ON_SET` sleeps until then without a wake-up in between; a begin
+//! time of tomorrow 16:00 holds through daylight saving, suspension of the machine, and a corrected
+//! clock.
 
 use crate::model::Timestamp;
 use nix::sys::time::TimeSpec;
@@ -12,10 +14,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio::sync::watch;
 
-/// A timer that is never due on its own but still notices that the clock is set: as far ahead as a date goes.
+/// A timer that is never due on its own but still notices that the clock is set: as far ahead as a
+/// date goes.
 const NEVER_SECS: i64 = 253_402_300_799;
 
-/// Calls `due` whenever the instant in `next` is reached, or the wall clock jumped. Ends when `next`'s sender is gone.
+/// Calls `due` whenever the instant in `next` is reached, or the wall clock jumped. Ends when
+/// `next`'s sender is gone.
 ///
 /// # Errors
 /// The kernel refuses the timer.

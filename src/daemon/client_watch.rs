@@ -5,7 +5,8 @@ use crate::sys::{clock, proc};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Returns when this very process is gone; at once if it is already, or if the kernel does not let it be watched.
+/// Returns when this very process is gone; at once if it is already, or if the kernel does not let
+/// it be watched.
 pub async fn end_of(client: ClientProcess) {
     let Ok(pid) = i32::try_from(client.pid) else { return };
     if client.boot.differs(clock::boot_id()) {

@@ -1,14 +1,16 @@
-//! From the settings and this machine to what the scheduling core has to know, and to `scontrol show config`.
+//! From the settings and this machine to what the scheduling core has to know, and to
+//! `scontrol show config`.
 
 use crate::daemon::run::DaemonError;
 use crate::daemon::sendmail;
 use crate::daemon::settings::{SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
+use crate::daemon::slurm_config;
 use crate::model::Partition;
 use crate::model::limit::Limit;
 use crate::model::partition::Host;
+use crate::parse::capacity::Capacity;
 use crate::sched::{self, Capacities};
-use crate::spec::capacity::Capacity;
 use crate::sys::{system, zone};
 
 /// Memory of a job that asked for none, in MB.
@@ -35,6 +37,7 @@ pub fn core_config(settings: &Settings, known: Host) -> Result<sched::Config, Da
         capacities,
         default_mem_mb: DEFAULT_MEM_MB,
         batch_tasks: settings.batch_tasks,
+        reruns_failed: settings.reruns_failed,
         min_job_age_secs: settings.min_job_age.as_secs(),
         cluster: crate::CLUSTER.to_owned(),
         max_array_size: crate::model::array::MAX_TASK_ID + 1,
@@ -129,8 +132,8 @@ fn host(settings: &Settings, capacities: Capacities, known: Host) -> Host {
     host
 }
 
-/// The partitions of the settings, those for GPUs last. Which there are a variable says before the file; what the file says
-/// of one that a variable names holds.
+/// The partitions of the settings, those for GPUs last. Which there are a variable says before the
+/// file; what the file says of one that a variable names holds.
 fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
     let of_kind = |names: &Option<Vec<String>>, default: &str, is_gpu: bool| -> Vec<Partition> {
         let named = |name: &String| {
@@ -152,47 +155,9 @@ fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
     all
 }
 
-/// `scontrol show config`: Slurm's keys where there is something to say, and slotd's own.
+/// `scontrol show config`: Slurm's keys, and slotd's own after them.
 pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)> {
-    let node = &core.host.name;
-    let of_slurm = [
-        ("AccountingStorageEnforce", "none".to_owned()),
-        ("AccountingStorageType", "accounting_storage/slotd".to_owned()),
-        ("BatchStartTimeout", "10 sec".to_owned()),
-        ("ClusterName", core.cluster.clone()),
-        ("DefMemPerNode", core.default_mem_mb.to_string()),
-        ("GresTypes", "gpu,gpumem,shard".to_owned()),
-        ("InactiveLimit", "0 sec".to_owned()),
-        ("KillWait", format!("{} sec", settings.kill_wait.as_secs())),
-        ("MaxArraySize", core.max_array_size.to_string()),
-        ("MaxTasksPerNode", core.max_tasks.to_string()),
-        ("MinJobAge", format!("{} sec", core.min_job_age_secs)),
-        ("MpiDefault", "none".to_owned()),
-        ("PreemptMode", "OFF".to_owned()),
-        ("PreemptType", "preempt/none".to_owned()),
-        ("PriorityType", "priority/basic".to_owned()),
-        (
-            "ProctrackType",
-            format!(
-                "proctrack/{}",
-                if settings.cgroup_base.is_some() { "cgroup" } else { "linuxproc" }
-            ),
-        ),
-        ("PropagateResourceLimits", "ALL".to_owned()),
-        ("SchedulerType", "sched/backfill".to_owned()),
-        ("SelectType", "select/cons_tres".to_owned()),
-        ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
-        ("SLURM_VERSION", crate::SLURM_VERSION.to_owned()),
-        ("SLURM_CONF", or_null(settings.site_file.as_ref().map(|file| file.path().display()))),
-    ];
-    let last = [
-        ("SlurmctldHost[0]", format!("{node}({node})")),
-        ("StateSaveLocation", format!("{}/lib", settings.root.display())),
-        ("TaskPlugin", "task/affinity".to_owned()),
-        ("TmpFS", "/tmp".to_owned()),
-        ("UnkillableStepTimeout", "60 sec".to_owned()),
-    ];
-    let all = of_slurm.into_iter().chain(own(settings, core)).chain(last);
+    let all = slurm_config::pairs(settings, core).chain(own(settings, core));
     all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
@@ -207,10 +172,11 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
     let rules = settings.cgroup_rules;
     vec![
         ("SlotdBatchTasks", settings.batch_tasks.name().to_owned()),
-        ("SlotdCgroupBase", or_null(settings.cgroup_base.as_ref())),
+        (CGROUP_KEY, or_null(settings.cgroup_base.as_ref())),
         ("SlotdCpuForeign", foreign(settings.avoids_used_cpus)),
         ("SlotdCpuPartitions", partitions(false)),
         ("SlotdCpus", core.host.cpu_ids.len().to_string()),
+        ("SlotdDiffsMb", or_unlimited(settings.diffs_mb)),
         ("SlotdFeatures", settings.features.join(",")),
         ("SlotdGit", if settings.git { "on" } else { "off" }.to_owned()),
         ("SlotdGpuForeign", foreign(settings.avoids_used_gpus)),
@@ -230,6 +196,7 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
         ("SlotdNotifyUrl", or_null(settings.notify_url.as_ref())),
         ("SlotdOomKillStep", yes(rules.kill_step)),
         ("SlotdOomScoreAdj", settings.oom_score_adj.to_string()),
+        ("SlotdRequeue", if settings.reruns_failed { "once" } else { "slurm" }.to_owned()),
         ("SlotdRoot", settings.root.display().to_string()),
         (SENDMAIL_KEY, or_null(sendmail::find(settings).map(|path| path.display().to_string()))),
         (VERSION_KEY, env!("CARGO_PKG_VERSION").to_owned()),
@@ -241,13 +208,16 @@ fn limits(limits: &[Limit]) -> String {
     if told.is_empty() { "(null)".to_owned() } else { told.join("; ") }
 }
 
-fn or_null<T: ToString>(value: Option<T>) -> String {
+pub(super) fn or_null<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "(null)".to_owned(), |value| value.to_string())
 }
 
 fn or_unlimited<T: ToString>(bound: Option<T>) -> String {
     bound.map_or_else(|| "UNLIMITED".to_owned(), |bound| bound.to_string())
 }
+
+/// The key of `SLOTD_CGROUP_BASE` there: `(null)` if limits are not enforced.
+pub const CGROUP_KEY: &str = "SlotdCgroupBase";
 
 /// Where the program that mail is handed to stands there.
 pub const SENDMAIL_KEY: &str = "SlotdSendmail";

@@ -1,32 +1,40 @@
-//! The end of history: what is old enough goes, the environment first, then the job directory, then the record.
+//! The end of history: what is old enough goes, the environment first, then the job directory, then
+//! the record.
 //!
-//! Reading what is to go, and removing files, is done on threads of their own; the store removes its part in small batches.
-//! Nothing is looked at while nothing can be due: after each sweep it is known when the next thing is, and the store tells
-//! of the first change after that.
+//! Reading what is to go, and removing files, is done on threads of their own; the store removes
+//! its part in small batches. Nothing is looked at while nothing can be due: after each sweep it is
+//! known when the next thing is, and the store tells of the first change after that.
 
-use crate::actors::messages::{DropEnvironments, LeaveMemory, RemoveRecords, Shrink};
+use crate::actors::messages::{
+    DropEnvironments, LeaveMemory, OverwriteDeleted, RemoveRecords, Shrink,
+};
 use crate::actors::store::Growth;
 use crate::actors::{SchedulerActor, StoreActor};
-use crate::daemon::database;
+use crate::daemon::database::{self, DatabaseError};
 use crate::daemon::listener;
 use crate::daemon::settings::Settings;
 use crate::exec::{job_dirs, snapshots};
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::Cleaned;
-use crate::store::{Reader, Store};
-use crate::sys::clock;
+use crate::protocol::request::Clean;
+use crate::store::{OpenFiles, Reader, Store, StoreError};
+use crate::sys::aside::Unfinished;
+use crate::sys::beneath::Dir;
 use crate::sys::paths::Paths;
-use actix::Addr;
-use std::cell::RefCell;
+use crate::sys::{aside, clock, root_dirs};
+use actix::{Addr, MailboxError};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::fmt::Display;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::RwLock;
 
-/// How long the environment of a submission is kept after the end of the last of its jobs: it may hold passwords, and
-/// without it the job cannot be queued again.
+/// How long the environment of a submission is kept after the end of the last of its jobs: it may
+/// hold passwords, and without it the job cannot be queued again.
 const ENVIRONMENT_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// Between two sweeps, at least.
@@ -57,101 +65,159 @@ impl Keep {
     }
 }
 
+/// Why history is not deleted, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// A directory of the root that cannot be trusted.
+    #[error("{0}")]
+    Root(String),
+    /// A disk that does not answer.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
+    /// The daemon stops.
+    #[error(transparent)]
+    Actor(#[from] MailboxError),
+    #[error("{deleted} jobs were deleted, and not everything: {first}{}", and_more(*.others))]
+    Incomplete { deleted: u64, first: Box<HistoryError>, others: usize },
+}
+
+fn and_more(others: usize) -> String {
+    if others > 0 { format!(" (and {others} more)") } else { String::new() }
+}
+
 /// Those who remove: the actors of a running daemon, or the database itself where none runs.
-trait Hands {
+trait Remover {
+    /// The files of the database that they have open.
+    fn files(&self) -> OpenFiles;
     /// Those of these jobs that nobody has in memory.
-    async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, String>;
-    async fn remove(&self, ids: Vec<JobId>) -> Result<usize, String>;
-    async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), String>;
+    async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, HistoryError>;
+    async fn remove(&self, ids: Vec<JobId>) -> Result<usize, HistoryError>;
+    async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError>;
     /// Whether there may be more to shrink.
-    async fn shrink(&self) -> Result<bool, String>;
+    async fn shrink(&self) -> Result<bool, HistoryError>;
+    /// Overwrites what was deleted where the log of the database still has it.
+    async fn overwrite_deleted(&self) -> Result<bool, HistoryError>;
 }
 
 /// Of a running daemon.
 pub struct Actors {
     pub scheduler: Addr<SchedulerActor>,
     pub store: Addr<StoreActor>,
-    /// Read by those who ask the database about the past and act on the answer: meanwhile nothing is removed.
+    pub files: OpenFiles,
+    /// Read by those who ask the database about the past and act on the answer: meanwhile nothing
+    /// is removed.
     pub in_use: Arc<RwLock<()>>,
 }
 
-fn told<T, E: Display, M: Display>(answer: Result<Result<T, E>, M>) -> Result<T, String> {
-    answer.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+impl Remover for Actors {
+    fn files(&self) -> OpenFiles {
+        self.files.clone()
+    }
+
+    async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, HistoryError> {
+        Ok(self.scheduler.send(LeaveMemory(ids)).await?)
+    }
+
+    async fn remove(&self, ids: Vec<JobId>) -> Result<usize, HistoryError> {
+        Ok(self.store.send(RemoveRecords(ids)).await??)
+    }
+
+    async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError> {
+        Ok(self.store.send(DropEnvironments(ids)).await??)
+    }
+
+    async fn shrink(&self) -> Result<bool, HistoryError> {
+        Ok(self.store.send(Shrink).await??)
+    }
+
+    async fn overwrite_deleted(&self) -> Result<bool, HistoryError> {
+        Ok(self.store.send(OverwriteDeleted).await??)
+    }
 }
 
-impl Hands for Actors {
-    async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, String> {
-        self.scheduler.send(LeaveMemory(ids)).await.map_err(|e| e.to_string())
+impl Remover for RefCell<Store> {
+    fn files(&self) -> OpenFiles {
+        self.borrow().files().clone()
     }
 
-    async fn remove(&self, ids: Vec<JobId>) -> Result<usize, String> {
-        told(self.store.send(RemoveRecords(ids)).await)
-    }
-
-    async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), String> {
-        told(self.store.send(DropEnvironments(ids)).await)
-    }
-
-    async fn shrink(&self) -> Result<bool, String> {
-        told(self.store.send(Shrink).await)
-    }
-}
-
-impl Hands for RefCell<Store> {
-    async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, String> {
+    async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, HistoryError> {
         Ok(ids)
     }
 
-    async fn remove(&self, ids: Vec<JobId>) -> Result<usize, String> {
-        self.borrow_mut().remove(&ids).map_err(|e| e.to_string())
+    async fn remove(&self, ids: Vec<JobId>) -> Result<usize, HistoryError> {
+        Ok(self.borrow_mut().remove(&ids)?)
     }
 
-    async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), String> {
-        self.borrow_mut().drop_environments(&ids).map_err(|e| e.to_string())
+    async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError> {
+        Ok(self.borrow_mut().drop_environments(&ids)?)
     }
 
-    async fn shrink(&self) -> Result<bool, String> {
-        self.borrow_mut().shrink().map_err(|e| e.to_string())
+    async fn shrink(&self) -> Result<bool, HistoryError> {
+        Ok(self.borrow_mut().shrink()?)
+    }
+
+    async fn overwrite_deleted(&self) -> Result<bool, HistoryError> {
+        Ok(self.borrow_mut().overwrite_deleted()?)
     }
 }
 
-/// What removes history of one root.
-struct Broom<H> {
+/// What deletes history of one root.
+struct Cleaner<H> {
     paths: Paths,
-    hands: H,
+    remover: H,
     in_use: Arc<RwLock<()>>,
+    /// Something was deleted that files beside the database may still have.
+    has_deleted: Cell<bool>,
 }
 
 /// Runs on a thread where it may wait for a disk.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())?
+async fn off_thread<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, HistoryError>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    HistoryError: From<E>,
+{
+    Ok(aside::run("deleting old jobs", aside::LONG, work).await??)
 }
 
-impl<H: Hands> Broom<H> {
-    /// Asks the database.
+impl<H: Remover> Cleaner<H> {
+    /// Asks the database, and no other that has come into its place: the answer decides what is
+    /// deleted.
     async fn read<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Reader) -> Result<T, crate::store::StoreError> + Send + 'static,
-    ) -> Result<T, String> {
-        let database = self.paths.db();
-        aside(move || {
-            Reader::open(&database)
-                .and_then(|mut reader| question(&mut reader))
-                .map_err(|e| e.to_string())
-        })
-        .await
+        question: impl FnOnce(&mut Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, HistoryError> {
+        let (database, files) = (self.paths.db(), self.remover.files());
+        let ask = move || -> Result<T, StoreError> {
+            let mut reader = Reader::open(&database)?;
+            files.check()?;
+            question(&mut reader)
+        };
+        off_thread(ask).await
     }
 
-    /// Removes the copies of work trees that no job runs in any more; without these jobs, of which it tells what that would
-    /// free. How many bytes.
-    async fn clean_copies(&self, without: Option<&BTreeSet<JobId>>) -> Result<u64, String> {
-        let dir = self.paths.snapshots_dir();
-        if !dir.exists() {
-            return Ok(0);
-        }
-        // A submission that names a copy is durable before the names are read, or finds out that the copy is gone.
+    /// Opens a directory below the root, on a thread where it may wait for a disk.
+    async fn open(&self, dir: PathBuf) -> Result<Option<Arc<Dir>>, HistoryError> {
+        let paths = self.paths.clone();
+        off_thread(move || root_dirs::open(&paths, &dir).map(|dir| dir.map(Arc::new))).await
+    }
+
+    /// Deletes the copies of work trees that no job runs in, and returns the bytes that this frees.
+    /// With `without`, it deletes nothing and returns what could be deleted if these jobs did not
+    /// exist.
+    async fn clean_copies(&self, without: Option<&BTreeSet<JobId>>) -> Result<u64, HistoryError> {
+        let path = self.paths.snapshots_dir();
+        let Some(dir) = self.open(path.clone()).await? else { return Ok(0) };
+        // A submission that names a copy is durable before the names are read, or finds out that
+        // the copy is gone.
         let _alone = self.in_use.write().await;
         let named = self.read(|reader| reader.snapshots()).await?;
         match without {
@@ -160,75 +226,153 @@ impl<H: Hands> Broom<H> {
                     .into_iter()
                     .filter(|(_, users)| users.iter().all(|job| jobs.contains(job)));
                 let names: Vec<String> = spare.map(|(name, _)| name).collect();
-                aside(move || Ok(names.iter().map(|name| snapshots::size(&dir, name)).sum())).await
+                let size = move || names.iter().map(|name| snapshots::size(&dir, name)).sum();
+                off_thread(move || io::Result::Ok(size())).await
             }
             None => {
                 let names = named.into_keys().collect();
-                aside(move || snapshots::remove_others(&dir, &names).map_err(|e| e.to_string()))
-                    .await
+                off_thread(move || snapshots::remove_others(&dir, &path, &names)).await
             }
         }
     }
 
-    /// Removes the jobs that ended before `before`, or tells what that would free.
-    async fn clean(&self, before: Timestamp, dry_run: bool) -> Result<Cleaned, String> {
-        let old = self.read(move |reader| reader.ended_before(before)).await?;
+    /// Deletes a copy of a work tree unless a job names it.
+    async fn remove_unnamed(&self, copy: String) -> Result<(), HistoryError> {
+        // As with all copies: a submission that names it is durable by now, or finds out that it is
+        // gone.
+        let _alone = self.in_use.write().await;
+        if self.read(|reader| reader.snapshots()).await?.contains_key(&copy) {
+            return Ok(());
+        }
+        let dir = self.paths.snapshots_dir();
+        off_thread(move || snapshots::remove(&dir, &copy)).await
+    }
+
+    /// Deletes ended jobs, or says what that would free. A job whose directory cannot be deleted
+    /// stays, and the others go.
+    async fn remove(&self, what: Clean) -> Result<Cleaned, HistoryError> {
+        let Clean { before, except, dry_run } = what;
+        let except: BTreeSet<JobId> = except.into_iter().collect();
+        let path = self.paths.jobs_dir();
+        let dir = self.open(path.clone()).await?;
+        let mut old = self.read(move |reader| reader.ended_before(before)).await?;
+        old.spare.retain(|(id, _)| !except.contains(id));
         let mut cleaned = Cleaned { before, needed: old.needed, ..Cleaned::default() };
-        let mut removed = BTreeSet::new();
+        let (mut removed, mut failures) = (BTreeSet::new(), Vec::new());
         for batch in old.spare.chunks(BATCH) {
             let _alone = self.in_use.write().await;
-            let spare = self.hands.spare(batch.to_vec()).await?;
-            cleaned.recent.extend(batch.iter().filter(|id| !spare.contains(id)));
-            let dirs: Vec<_> = spare.iter().map(|id| self.paths.job_dir(*id)).collect();
-            // The directory before the record: one without a record would be taken for a job that the database lost.
-            cleaned.bytes += aside(move || {
-                let freed = dirs.iter().map(|dir| match dry_run {
-                    true => Ok(job_dirs::size(dir)),
-                    false => job_dirs::remove(dir).map_err(|e| format!("{}: {e}", dir.display())),
-                });
-                freed.sum::<Result<u64, String>>()
+            let mut spare = self.remover.spare(batch.iter().map(|(id, _)| *id).collect()).await?;
+            cleaned.recent.extend(batch.iter().map(|(id, _)| *id).filter(|id| !spare.contains(id)));
+            let (of_these, dir, path) = (spare.clone(), dir.clone(), path.clone());
+            // The directory before the record: one without a record would be taken for a job that
+            // the database lost.
+            let freed = off_thread(move || -> io::Result<Vec<io::Result<u64>>> {
+                let Some(dir) = dir else { return Ok(of_these.iter().map(|_| Ok(0)).collect()) };
+                let free = |id: &JobId| {
+                    if dry_run {
+                        Ok(job_dirs::size(&dir, *id))
+                    } else {
+                        job_dirs::remove(&dir, &path, *id)
+                    }
+                };
+                Ok(of_these.iter().map(free).collect())
             })
             .await?;
+            let mut freed = freed.into_iter();
+            spare.retain(|_| match freed.next() {
+                Some(Ok(bytes)) => {
+                    cleaned.bytes += bytes;
+                    true
+                }
+                Some(Err(why)) => {
+                    failures.push(HistoryError::from(why));
+                    false
+                }
+                None => false,
+            });
+            for (_, end) in batch.iter().filter(|(id, _)| spare.contains(id)) {
+                let (first, last) = cleaned.ends.unwrap_or((*end, *end));
+                cleaned.ends = Some((first.min(*end), last.max(*end)));
+            }
             removed.extend(spare.iter().copied());
-            let count = if dry_run { spare.len() } else { self.hands.remove(spare).await? };
+            let count = if dry_run { spare.len() } else { self.remover.remove(spare).await? };
             cleaned.jobs += u64::try_from(count).unwrap_or(0);
         }
-        cleaned.bytes += self.clean_copies(dry_run.then_some(&removed)).await?;
-        if cleaned.jobs > 0 && !dry_run {
-            while self.hands.shrink().await? {}
+        self.has_deleted.set(self.has_deleted.get() || cleaned.jobs > 0 && !dry_run);
+        match self.clean_copies(dry_run.then_some(&removed)).await {
+            Ok(bytes) => cleaned.bytes += bytes,
+            Err(why) => failures.push(why),
         }
+        if cleaned.jobs > 0 && !dry_run {
+            while self.remover.shrink().await? {}
+        }
+        let mut failures = failures.into_iter();
+        match failures.next() {
+            None => Ok(cleaned),
+            Some(first) => Err(incomplete(&cleaned, first, failures.len())),
+        }
+    }
+
+    /// Deletes what files beside the database still have of what was deleted from it.
+    async fn finish(&self) -> Result<(), HistoryError> {
+        if !self.has_deleted.get() {
+            return Ok(());
+        }
+        if !self.remover.overwrite_deleted().await? {
+            log::info!(
+                "{} is overwritten as soon as nobody reads the database",
+                self.paths.db_log().display()
+            );
+        }
+        let (paths, files) = (self.paths.clone(), self.remover.files());
+        off_thread(move || database::follow_deletion(&paths, &files)).await?;
+        self.has_deleted.set(false);
+        Ok(())
+    }
+
+    /// Deletes ended jobs and every copy of their data, or says what that would free.
+    async fn clean(&self, what: Clean) -> Result<Cleaned, HistoryError> {
+        let removed = self.remove(what).await;
+        let finished = self.finish().await;
+        let cleaned = removed?;
+        finished.map_err(|why| incomplete(&cleaned, why, 0))?;
         Ok(cleaned)
     }
 
-    /// Drops the environments of what ended before `before`, and the launch scripts that hold them too.
-    async fn drop_environments(&self, before: Timestamp) -> Result<(), String> {
+    /// Drops the environments of what ended before `before`, and the launch scripts that hold them
+    /// too.
+    async fn drop_environments(&self, before: Timestamp) -> Result<(), HistoryError> {
         let old = self.read(move |reader| reader.environments_before(before)).await?;
+        let path = self.paths.jobs_dir();
         for batch in old.chunks(BATCH) {
             let _alone = self.in_use.write().await;
             let submissions = batch.to_vec();
-            let spare = self.hands.spare(submissions).await?;
+            let spare = self.remover.spare(submissions).await?;
             let of_these = spare.clone();
             let records = self.read(move |reader| reader.records_of(&of_these)).await?;
-            let dirs: Vec<_> = records.iter().map(|id| self.paths.job_dir(*id)).collect();
-            aside(move || {
-                dirs.iter()
-                    .try_for_each(|dir| job_dirs::forget_launch(dir))
-                    .map_err(|e| e.to_string())
-            })
-            .await?;
-            self.hands.drop_environments(spare).await?;
+            if let Some(dir) = self.open(path.clone()).await? {
+                let path = path.clone();
+                off_thread(move || {
+                    let forget = |id: &JobId| job_dirs::forget_launch(&dir, &path, *id);
+                    records.iter().try_for_each(forget)
+                })
+                .await?;
+            }
+            self.has_deleted.set(self.has_deleted.get() || !spare.is_empty());
+            self.remover.drop_environments(spare).await?;
         }
         Ok(())
     }
 
-    /// Removes what is older than is kept. When the next thing is due. `environments`: when those are to be looked at, which
-    /// takes a look at each job that has one; at once where that is not known.
+    /// Removes what is older than is kept. When the next thing is due. `environments`: when those
+    /// are to be looked at, which takes a look at each job that has one; at once where that is not
+    /// known.
     async fn sweep(
         &self,
         keep: Keep,
         now: Timestamp,
         environments: &mut Option<Timestamp>,
-    ) -> Result<Option<Timestamp>, String> {
+    ) -> Result<Option<Timestamp>, HistoryError> {
         let known = environments.filter(|due| *due > now);
         if known.is_none() {
             self.drop_environments(minus(now, keep.environment)).await?;
@@ -243,7 +387,7 @@ impl<H: Hands> Broom<H> {
             None => None,
         };
         if let Some(before) = by_age.max(by_number) {
-            let cleaned = self.clean(before, false).await?;
+            let cleaned = self.remove(Clean { before, except: Vec::new(), dry_run: false }).await?;
             if cleaned.jobs > 0 {
                 log::info!(
                     "{} old jobs were removed; their directories held {} bytes",
@@ -254,6 +398,7 @@ impl<H: Hands> Broom<H> {
         }
         // What clients have left that died.
         self.clean_copies(None).await?;
+        self.finish().await?;
         let environment = match known {
             Some(due) => Some(due),
             None => {
@@ -270,34 +415,47 @@ impl<H: Hands> Broom<H> {
     }
 }
 
+fn incomplete(cleaned: &Cleaned, first: HistoryError, others: usize) -> HistoryError {
+    HistoryError::Incomplete { deleted: cleaned.jobs, first: Box::new(first), others }
+}
+
 fn minus(at: Timestamp, age: Duration) -> Timestamp {
     Timestamp(at.0.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX)))
 }
 
 /// Removes history while the daemon runs, and when it is told to.
-pub struct History(Broom<Actors>);
+pub struct History(Cleaner<Actors>);
 
 impl History {
     pub fn new(paths: Paths, actors: Actors) -> History {
         let in_use = Arc::clone(&actors.in_use);
-        History(Broom { paths, hands: actors, in_use })
+        History(Cleaner { paths, remover: actors, in_use, has_deleted: Cell::default() })
     }
 
-    /// Removes the jobs that ended before `before`, or tells what that would free.
+    /// Removes ended jobs, or says what that would free.
     ///
     /// # Errors
     /// The database or a directory cannot be read or written. What was removed until then is gone.
-    pub async fn clean(&self, before: Timestamp, dry_run: bool) -> Result<Cleaned, String> {
-        self.0.clean(before, dry_run).await
+    pub async fn clean(&self, what: Clean) -> Result<Cleaned, HistoryError> {
+        self.0.clean(what).await
+    }
+
+    /// The client that made a copy of a work tree has gone: deletes the copy unless a job names it.
+    /// `lock` holds it until then.
+    pub async fn release_copy(&self, name: String, lock: OwnedFd) {
+        if let Err(why) = self.0.remove_unnamed(name.clone()).await {
+            log::warn!("the copy {name} of a work tree could not be deleted: {why}");
+        }
+        drop(lock);
     }
 
     /// Copies the database where that is due. When it is due next.
-    async fn keep_copy(&self, started: SystemTime) -> Result<Option<Timestamp>, String> {
-        let paths = self.0.paths.clone();
-        aside(move || {
+    async fn keep_copy(&self, started: SystemTime) -> Result<Option<Timestamp>, HistoryError> {
+        let (paths, files) = (self.0.paths.clone(), self.0.remover.files());
+        off_thread(move || -> Result<_, StoreError> {
             let due = database::backup_due(&paths, started);
             if due.is_some_and(|due| due <= clock::now()) {
-                database::renew_backup(&paths)?;
+                database::renew_backup(&paths, &files)?;
                 return Ok(database::backup_due(&paths, started));
             }
             Ok(due)
@@ -352,28 +510,41 @@ impl History {
 ///
 /// # Errors
 /// As there, or a daemon has the root after all.
-pub fn clean_directly(paths: &Paths, before: Timestamp, dry_run: bool) -> Result<Cleaned, String> {
-    if !paths.db().exists() {
-        return Ok(Cleaned { before, ..Cleaned::default() });
+pub fn clean_directly(paths: &Paths, what: Clean) -> Result<Cleaned, HistoryError> {
+    if let Some(wrong) = root_dirs::faults(paths).into_iter().next() {
+        return Err(HistoryError::Root(wrong));
     }
-    let _lock = listener::take_root(paths).map_err(|e| e.to_string())?;
-    let store = Store::open(&paths.db()).map_err(|e| e.to_string())?;
-    let broom = Broom { paths: paths.clone(), hands: RefCell::new(store), in_use: Arc::default() };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
-    runtime.block_on(broom.clean(before, dry_run))
+    if !paths.db().exists() {
+        return Ok(Cleaned { before: what.before, ..Cleaned::default() });
+    }
+    let _lock = listener::take_root(paths)?;
+    let store = Store::open(&paths.db())?;
+    let cleaner = Cleaner {
+        paths: paths.clone(),
+        remover: RefCell::new(store),
+        in_use: Arc::default(),
+        has_deleted: Cell::default(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(cleaner.clean(what))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::JobState;
-    use crate::store::testing::{ended_job, insert_with, put};
+    use crate::model::End;
+    use crate::store::testing::{Place, ended_job, insert, insert_with, put};
+    use crate::store::upkeep;
     use std::fs;
+    use std::path::Path;
 
     fn keep(age_days: Option<u64>) -> Keep {
         let age = age_days.map(|days| Duration::from_secs(days * 86_400));
         Keep { age, jobs: None, environment: ENVIRONMENT_AGE }
+    }
+
+    fn all_before(before: Timestamp, dry_run: bool) -> Clean {
+        Clean { before, except: Vec::new(), dry_run }
     }
 
     #[actix_rt::test]
@@ -388,39 +559,169 @@ mod tests {
             }
         }
         let mut store = Store::open(&paths.db()).unwrap();
-        let jobs =
-            [ended_job(1, JobState::Completed, 0, 1000), ended_job(2, JobState::Failed, 0, 80_000)];
+        let jobs = [ended_job(1, End::Completed, 0, 1000), ended_job(2, End::Failed, 0, 80_000)];
         put(&mut store, jobs.iter().map(|job| insert_with(job, b"script", b"TOKEN=1\0")).collect());
-        let broom =
-            Broom { paths: paths.clone(), hands: RefCell::new(store), in_use: Arc::default() };
+        let cleaner = Cleaner {
+            paths: paths.clone(),
+            remover: RefCell::new(store),
+            in_use: Arc::default(),
+            has_deleted: Cell::default(),
+        };
         let has = |id, file: &str| paths.job_dir(id).join(file).exists();
 
         let due =
-            broom.sweep(keep(Some(10)), Timestamp::from_secs(87_401), &mut None).await.unwrap();
+            cleaner.sweep(keep(Some(10)), Timestamp::from_secs(87_401), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(80_000 + 86_400)), "the next environment");
         assert_eq!(
             [has(old, "runner.sh"), has(old, "script.sh"), has(young, "runner.sh")],
             [false, true, true]
         );
-        let env = |id| broom.hands.borrow_mut().launch_texts(id).unwrap().unwrap().env;
+        let env = |id| cleaner.remover.borrow_mut().launch_texts(id).unwrap().unwrap().env;
         assert_eq!((env(old).len(), env(young).len()), (0, 8));
 
         let due =
-            broom.sweep(keep(Some(10)), Timestamp::from_secs(200_000), &mut None).await.unwrap();
+            cleaner.sweep(keep(Some(10)), Timestamp::from_secs(200_000), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(1000 + 864_000)), "the next job");
-        let due = broom
+        let due = cleaner
             .sweep(keep(Some(10)), Timestamp::from_secs(1001 + 864_000), &mut None)
             .await
             .unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(80_000 + 864_000)));
         assert_eq!([paths.job_dir(old).exists(), paths.job_dir(young).exists()], [false, true]);
         assert_eq!(
-            broom
+            cleaner
                 .sweep(keep(None), Timestamp::from_secs(i64::MAX / 1_000_000), &mut None)
                 .await
                 .unwrap(),
             None
         );
         assert!(paths.job_dir(young).exists(), "for ever");
+    }
+
+    /// The files below a directory that have this text, by name.
+    fn holders(dir: &Path, text: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                found.extend(holders(&entry, text));
+            } else if fs::read(&entry)
+                .unwrap()
+                .windows(text.len())
+                .any(|bytes| bytes == text.as_bytes())
+            {
+                found.push(entry);
+            }
+        }
+        found
+    }
+
+    #[actix_rt::test]
+    async fn a_secret_that_a_sweep_or_a_cleaning_deletes_is_in_no_file_any_more() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        for (id, end) in [(1, 1000), (2, 2000)] {
+            fs::create_dir_all(paths.job_dir(JobId(id))).unwrap();
+            fs::write(
+                paths.job_dir(JobId(id)).join("runner.sh"),
+                "TOKEN=very-secret-1 TOKEN=very-secret-2",
+            )
+            .unwrap();
+            let mut store = Store::open(&paths.db()).unwrap();
+            let env = format!("TOKEN=very-secret-{id}\0")
+                .repeat(400 * usize::try_from(end).unwrap() / 1000);
+            put(
+                &mut store,
+                vec![insert_with(&ended_job(id, End::Failed, 0, end), b"script", env.as_bytes())],
+            );
+            // As of a daemon that was killed, so that the log is not copied.
+            let _ = std::mem::ManuallyDrop::new(store);
+        }
+        let remover = RefCell::new(Store::open(&paths.db()).unwrap());
+        database::renew_backup(&paths, &remover.files()).unwrap();
+        fs::write(upkeep::unfinished(&paths.db_backup()), "TOKEN=very-secret-1").unwrap();
+        let cleaner = Cleaner {
+            paths: paths.clone(),
+            remover,
+            in_use: Arc::default(),
+            has_deleted: Cell::default(),
+        };
+        let held = |id| holders(root.path(), &format!("very-secret-{id}")).len();
+        assert!(held(1) >= 5 && held(2) >= 4, "{} {}", held(1), held(2));
+        // A reader of the state before keeps the log from being emptied: the next commit does it.
+        let reader = Place::read_of(&paths.db());
+        cleaner.sweep(keep(None), Timestamp::from_secs(1500 + 86_400), &mut None).await.unwrap();
+        assert_eq!(
+            holders(root.path(), "very-secret-1")
+                .iter()
+                .filter(|path| **path != paths.db_log())
+                .count(),
+            1,
+            "job 2's"
+        );
+        drop(reader);
+        put(&mut cleaner.remover.borrow_mut(), vec![insert(&ended_job(3, End::Failed, 0, 90_000))]);
+        cleaner.remover.borrow_mut().empty_long_log();
+        fs::remove_file(paths.job_dir(JobId(2)).join("runner.sh")).unwrap();
+        assert_eq!(holders(root.path(), "very-secret-1"), Vec::<PathBuf>::new());
+        assert!(held(2) >= 2, "it is not old enough: {}", held(2));
+        cleaner.clean(all_before(Timestamp::from_secs(3000), false)).await.unwrap();
+        assert_eq!(holders(root.path(), "very-secret-2"), Vec::<PathBuf>::new());
+        assert!(paths.db_backup().exists() && !upkeep::unfinished(&paths.db_backup()).exists());
+    }
+
+    #[actix_rt::test]
+    async fn what_cannot_be_deleted_is_an_error_and_the_others_go() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        let scratch = root.path().join("scratch");
+        fs::create_dir_all(paths.jobs_dir()).unwrap();
+        fs::create_dir(&scratch).unwrap();
+        fs::write(scratch.join("runner.sh"), "mine").unwrap();
+        let mut store = Store::open(&paths.db()).unwrap();
+        put(&mut store, (1..4).map(|id| insert(&ended_job(id, End::Failed, 0, 1000))).collect());
+        for id in [1, 3] {
+            fs::create_dir(paths.job_dir(JobId(id))).unwrap();
+        }
+        std::os::unix::fs::symlink(&scratch, paths.job_dir(JobId(2))).unwrap();
+        let remover = RefCell::new(store);
+        let cleaner = Cleaner {
+            paths: paths.clone(),
+            remover,
+            in_use: Arc::default(),
+            has_deleted: Cell::default(),
+        };
+        let late = Timestamp::from_secs(2000);
+        let why = cleaner.clean(all_before(late, false)).await.unwrap_err();
+        let link = paths.job_dir(JobId(2));
+        assert_eq!(
+            why.to_string(),
+            format!(
+                "2 jobs were deleted, and not everything: {}: it is a link, and only what it leads to would be deleted: \
+                 remove the link",
+                link.display()
+            )
+        );
+        assert_eq!(
+            (scratch.join("runner.sh").exists(), paths.job_dir(JobId(3)).exists()),
+            (true, false)
+        );
+        fs::remove_file(&link).unwrap();
+        assert_eq!(cleaner.clean(all_before(late, false)).await.unwrap().jobs, 1);
+        // A link in the place of the directories.
+        fs::remove_dir(paths.jobs_dir()).unwrap();
+        for dir in [paths.jobs_dir(), paths.snapshots_dir()] {
+            std::os::unix::fs::symlink(&scratch, &dir).unwrap();
+            fs::create_dir_all(scratch.join("1-2")).unwrap();
+            for dry_run in [true, false] {
+                let why = cleaner.clean(all_before(late, dry_run)).await.unwrap_err();
+                assert!(
+                    why.to_string().contains(&format!("{}: it is a link", dir.display())),
+                    "{why}"
+                );
+            }
+            cleaner.sweep(keep(Some(0)), late, &mut None).await.unwrap_err();
+            assert!(scratch.join("runner.sh").exists() && scratch.join("1-2").exists());
+            fs::remove_file(dir).unwrap();
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! The file of what the host used over time: a line for each span, the oldest first.
 //!
-//! Lines are added. Where there are many of them the file is written anew, as coarse as its age is told apart. A line that
-//! a crash cut off is left out; what the system has not yet written goes with it, which is a minute or so.
+//! Lines are added. Where there are many of them the file is written anew, as coarse as its age is
+//! told apart. A line that a crash cut off is left out; what the system has not yet written goes
+//! with it, which is a minute or so.
 
 use crate::model::Timestamp;
 use crate::model::host_use::{HostSpan, MOST_SPANS, thinned};
-use std::fs::{self, File, OpenOptions};
+use crate::sys::files::{self, MOST_RECORD};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,19 +44,14 @@ impl HostFile {
         };
         if lines >= MOST_LINES {
             let spans = thinned(read(&self.path)?, now);
-            let fresh = self.path.with_extension("new");
             let mut text = Vec::new();
             spans.iter().try_for_each(|span| put(&mut text, span))?;
-            fs::write(&fresh, text)?;
-            fs::rename(&fresh, &self.path)?;
+            files::replace(&self.path, &text)?;
             lines = spans.len();
         }
         let mut line = if is_whole || lines == 0 { Vec::new() } else { vec![b'\n'] };
         put(&mut line, span)?;
-        File::write_all(
-            &mut OpenOptions::new().append(true).create(true).open(&self.path)?,
-            &line,
-        )?;
+        files::append(&self.path)?.write_all(&line)?;
         self.lines = Some(lines + 1);
         Ok(())
     }
@@ -68,7 +64,7 @@ fn put(text: &mut Vec<u8>, span: &HostSpan) -> io::Result<()> {
 }
 
 fn text(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::read(path) {
+    match files::read(path, MOST_RECORD) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
     }
@@ -89,6 +85,7 @@ pub fn read(path: &Path) -> io::Result<Vec<HostSpan>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn span(i: i64) -> HostSpan {
         HostSpan {
@@ -134,7 +131,7 @@ mod tests {
         let kept = read(&path).unwrap();
         assert!(kept.len() < MOST_SPANS, "{}", kept.len());
         assert_eq!(kept.iter().map(|span| span.ms).sum::<u64>(), 10_000 * (days as u64 + 1));
-        assert!(!path.with_extension("new").exists());
+        assert!(!path.with_extension("jsonl.new").exists());
     }
 
     #[test]

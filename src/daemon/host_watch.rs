@@ -1,13 +1,14 @@
-//! Keeps what the host uses over time: looks every ten seconds while a job runs, and not at all while none does.
+//! Keeps what the host uses over time: looks every ten seconds while a job runs, and not at all
+//! while none does.
 
 use crate::actors::activity::Activity;
 use crate::daemon::host_file::{self, HostFile};
 use crate::model::Timestamp;
 use crate::model::gpu::GpuReading;
 use crate::model::host_use::{GpuSpan, HostSpan, thinned};
-use crate::sys::clock;
 use crate::sys::host_use::{self, Look};
 use crate::sys::paths::Paths;
+use crate::sys::{aside, clock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +16,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 /// Between two looks.
@@ -132,7 +132,7 @@ impl HostWatch {
 
     /// Looks, off this thread.
     async fn look(&self) -> Option<Look> {
-        let seen = spawn_blocking(host_use::look).await;
+        let seen = aside::run("reading what the host uses", aside::PATIENCE, host_use::look).await;
         seen.ok().and_then(|seen| self.told(seen))
     }
 
@@ -164,12 +164,12 @@ impl HostWatch {
             let added = file.add(&span, now);
             (file, added)
         };
-        match spawn_blocking(write).await {
+        match aside::run("writing what the host uses", aside::PATIENCE, write).await {
             Ok((file, added)) => {
                 self.told(added);
                 file
             }
-            // The daemon ends.
+            // The disk does not answer.
             Err(_) => HostFile::new(self.path.clone()),
         }
     }
@@ -193,8 +193,10 @@ impl HostWatch {
     /// What was kept cannot be read, in words.
     pub async fn since(&self, from: Timestamp) -> Result<Vec<HostSpan>, String> {
         let path = self.path.clone();
-        let read =
-            spawn_blocking(move || host_file::read(&path)).await.map_err(|e| e.to_string())?;
+        let what = "reading what the host used";
+        let read = aside::run(what, aside::PATIENCE, move || host_file::read(&path))
+            .await
+            .map_err(|e| e.to_string())?;
         let mut spans = read.map_err(|e| format!("{}: {e}", self.path.display()))?;
         let is_open = self.open.borrow().is_some();
         if is_open

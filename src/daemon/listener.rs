@@ -5,7 +5,7 @@ use crate::model::Refusal;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::Frame;
 use crate::sys::paths::Paths;
-use crate::sys::{limits, lock, ownership, socket};
+use crate::sys::{limits, lock, root_dirs, socket};
 use nix::sys::resource::{Resource, getrlimit};
 use std::fs::File;
 use std::io;
@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 
-/// How long an earlier daemon may take to be gone: one that was killed holds its lock until the kernel has closed its files,
-/// and a process that it was starting holds it until that has begun.
+/// How long an earlier daemon may take to be gone: one that was killed holds its lock until the
+/// kernel has closed its files, and a process that it was starting holds it until that has begun.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// More clients than this are turned away, however many descriptors there are.
@@ -27,34 +27,43 @@ const MAX_CLIENTS: usize = 16_384;
 /// Holds `run/slotd.lock` as long as the daemon lives.
 #[derive(Debug)]
 pub struct InstanceLock {
-    _file: File,
+    file: File,
+}
+
+impl InstanceLock {
+    /// Gives the root to the next daemon, even if the kernel keeps the files of this process open.
+    pub fn release(self) {
+        if let Err(e) = self.file.unlock() {
+            log::warn!("the root is released with the end of this process: {e}");
+        }
+    }
 }
 
 /// Makes the directories of the root and takes the lock of its only daemon.
 ///
 /// # Errors
-/// `TimedOut` where another daemon has it; a directory that is another user's, that others can write, or a link in its
-/// place; anything the file system says, with the path.
+/// `TimedOut` where another daemon has it; a directory that is another user's, that others can
+/// write, or a link in its place; anything the file system says, with the path.
 pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     let named =
         |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let make = |dir: &Path, recursive| {
+        std::fs::DirBuilder::new().recursive(recursive).mode(0o700).create(dir)
+    };
+    make(paths.root(), true).map_err(|e| named(paths.root(), e))?;
     for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|e| named(&dir, e))?;
+        match make(&dir, false) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(named(&dir, e)),
+            _ => drop(root_dirs::open(paths, &dir)?),
+        }
     }
-    // What the user keeps elsewhere may be a link of the user's own; sockets and locks are here.
-    for dir in [paths.root(), &paths.lib_dir(), &paths.jobs_dir()] {
-        ownership::check_dir(dir).map_err(|e| named(dir, e))?;
-    }
-    ownership::check_own_dir(&paths.run_dir()).map_err(|e| named(&paths.run_dir(), e))?;
-    Ok(InstanceLock { _file: lock::take_within(&paths.daemon_lock(), PATIENCE)? })
+    root_dirs::open(paths, &paths.snapshots_dir())?;
+    Ok(InstanceLock { file: lock::take_within(&paths.daemon_lock(), PATIENCE)? })
 }
 
-/// The socket of this root where a service manager listens there and has handed it over (sd_listen_fds(3)): clients that
-/// came before the daemon, or between two of them, wait in it. To be called before other processes are started, once.
+/// The socket of this root where a service manager listens there and has handed it over
+/// (sd_listen_fds(3)): clients that came before the daemon, or between two of them, wait in it. To
+/// be called before other processes are started, once.
 pub fn handed_over(paths: &Paths) -> Option<net::UnixListener> {
     let handed = sd_notify::listen_fds().ok()?;
     let own = |fd: i32| {
@@ -68,8 +77,8 @@ pub fn handed_over(paths: &Paths) -> Option<net::UnixListener> {
     handed.filter_map(own).last()
 }
 
-/// Tells those who wait in a socket that was handed over why nobody serves them. Left there, they would start this daemon
-/// again and again.
+/// Tells those who wait in a socket why nobody serves them. Left there, they would start this
+/// daemon again and again.
 pub fn turn_all_away(listener: &net::UnixListener, why: &str) {
     if listener.set_nonblocking(true).is_ok() {
         while let Ok((client, _)) = listener.accept() {
@@ -78,15 +87,14 @@ pub fn turn_all_away(listener: &net::UnixListener, why: &str) {
     }
 }
 
-/// Listens at the socket that was handed over, or binds it. A stale one is replaced: the lock says that nobody listens
-/// there.
+/// The socket that was handed over, or a new one. A stale one is replaced: the lock says that
+/// nobody listens there. Clients can connect from then on, and wait until they are served.
 ///
 /// # Errors
 /// The socket cannot be made, with its path.
-pub fn listen(paths: &Paths, handed: Option<net::UnixListener>) -> io::Result<UnixListener> {
+pub fn bind(paths: &Paths, handed: Option<net::UnixListener>) -> io::Result<net::UnixListener> {
     if let Some(listener) = handed {
-        listener.set_nonblocking(true)?;
-        return UnixListener::from_std(listener);
+        return Ok(listener);
     }
     let path = paths.socket();
     let at_socket = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
@@ -96,11 +104,20 @@ pub fn listen(paths: &Paths, handed: Option<net::UnixListener>) -> io::Result<Un
     }
     let listener = socket::bind(&path).map_err(at_socket)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(at_socket)?;
-    listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
+    Ok(listener)
 }
 
-/// How many clients may be connected: half of the descriptors, so that launches have what they need.
+/// The same for the event loop.
+///
+/// # Errors
+/// It cannot be watched.
+pub fn listen(socket: net::UnixListener) -> io::Result<UnixListener> {
+    socket.set_nonblocking(true)?;
+    UnixListener::from_std(socket)
+}
+
+/// How many clients may be connected: half of the descriptors, so that launches have what they
+/// need.
 fn max_clients() -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     usize::try_from(limit / 2).unwrap_or(usize::MAX).clamp(1, MAX_CLIENTS)
@@ -135,7 +152,8 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
     }
 }
 
-/// Accepting again at once after a failure would spin: the kernel keeps reporting the same waiting client.
+/// Accepting again at once after a failure would spin: the kernel keeps reporting the same waiting
+/// client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How many descriptors are kept for clients that are turned away.
@@ -149,8 +167,9 @@ fn turn_away(socket: &impl AsRawFd, why: Refusal) {
     }
 }
 
-/// Descriptors of which one is given up for a moment, where no other is left, to tell a client so. In that moment another
-/// thread may take it, for a file of the database say, and keep it: so there are a few.
+/// Descriptors of which one is given up for a moment, where no other is left, to tell a client so.
+/// In that moment another thread may take it, for a file of the database say, and keep it: so there
+/// are a few.
 struct Spare {
     files: Vec<File>,
     /// The log knows that clients are turned away.
@@ -180,7 +199,8 @@ impl Spare {
         }
     }
 
-    /// Takes the client that could not be accepted, tells it why, and lets it go. False where that cannot be done now.
+    /// Takes the client that could not be accepted, tells it why, and lets it go. False where that
+    /// cannot be done now.
     async fn turn_away_next(&mut self, listener: &UnixListener, error: &io::Error) -> bool {
         let Some(spare) = self.files.pop() else {
             self.note(error);

@@ -1,11 +1,12 @@
-//! The file that a daemon without a service manager logs to, and its size: it must not fill the disk that the database is
-//! on.
+//! The file that a daemon without a service manager logs to, and its size: it must not fill the
+//! disk that the database is on.
 
+use crate::sys::files;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The log begins anew at this size; one older part is kept beside it.
@@ -16,8 +17,7 @@ pub const LOG_BYTES: u64 = 10_000_000;
 /// # Errors
 /// It cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file =
-        File::options().create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let file = files::own(File::options().create(true).append(true), path)?;
     keep_small(&file, path, LOG_BYTES);
     Ok(file)
 }
@@ -50,9 +50,9 @@ impl Write for OwnLog {
     }
 }
 
-/// Moves what is in the file beside it, once that is more than `limit`. The file stays the same one, since others write to
-/// it too: the launcher, and whatever else inherited it. Where there is no room for the older part it is lost: the disk
-/// is more important than the log.
+/// Moves what is in the file beside it, once that is more than `limit`. The file stays the same
+/// one, since others write to it too: the launcher, and whatever else inherited it. Where there is
+/// no room for the older part it is lost: the disk is more important than the log.
 fn keep_small(file: &File, path: &Path, limit: u64) {
     if file.metadata().is_ok_and(|log| log.len() > limit) {
         let mut older = OsString::from(path);

@@ -1,6 +1,7 @@
 //! The daemon's log, on standard error: a time, a level and a text a line.
 //!
-//! systemd's journal keeps time and level by itself: a line for it has no time, and its level as sd-daemon(3) says.
+//! systemd's journal keeps time and level by itself: a line for it has no time, and its level as
+//! sd-daemon(3) says.
 
 use crate::daemon::log_file::OwnLog;
 use crate::daemon::repeats::{Fate, Repeats};
@@ -15,9 +16,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// From now on what is logged at `level` or worse is written, and nothing comes of it where that fails: a disk without room
-/// for the log ends no daemon. `journal` is the value of `JOURNAL_STREAM`: the journal's stream as `device:inode`, where a
-/// manager connected the service to it. `own` is kept small where it is what standard error goes to.
+/// From now on what is logged at `level` or worse is written, and nothing comes of it where that
+/// fails: a disk without room for the log ends no daemon. `journal` is the value of
+/// `JOURNAL_STREAM`: the journal's stream as `device:inode`, where a manager connected the service
+/// to it. `own` is kept small where it is what standard error goes to.
 pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
     let mut builder = env_logger::Builder::new();
     builder.filter_level(level.to_level_filter());

@@ -1,14 +1,14 @@
-//! Looks what the machine has of CPUs and memory: when somebody asks for it, and when the kernel tells of a change.
+//! Looks what the machine has of CPUs and memory: when somebody asks for it, and when the kernel
+//! tells of a change.
 
 use crate::actors::SchedulerActor;
 use crate::actors::messages::NoteMachine;
 use crate::model::partition::Host;
-use crate::sys::machine;
 use crate::sys::uevents::Uevents;
+use crate::sys::{aside, machine};
 use actix::prelude::*;
 use std::rc::Rc;
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 
 pub struct MachineWatch {
     scheduler: Addr<SchedulerActor>,
@@ -27,7 +27,12 @@ impl MachineWatch {
     /// What cannot be read, in words: then nothing was noted.
     pub async fn look(&self) -> Result<Box<Host>, String> {
         let _one_by_one = self.looks.lock().await;
-        let seen = spawn_blocking(machine::probe).await.map_err(|e| e.to_string())?;
+        let seen = aside::run(
+            "reading the CPUs and the memory of this machine",
+            aside::PATIENCE,
+            machine::probe,
+        );
+        let seen = seen.await.map_err(|e| e.to_string())?;
         let seen = seen
             .map_err(|e| format!("what this machine has of CPUs and memory cannot be read: {e}"))?;
         self.scheduler.send(NoteMachine(seen)).await.map_err(|e| e.to_string())

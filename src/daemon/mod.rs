@@ -24,13 +24,15 @@ mod session;
 mod settings;
 mod shutdown;
 mod site;
+mod slurm_config;
 mod sources;
 mod wire;
 mod wiring;
 mod work_trees;
 
-pub use core_config::{SENDMAIL_KEY, VERSION_KEY};
+pub use core_config::{CGROUP_KEY, SENDMAIL_KEY, VERSION_KEY};
 pub use history::clean_directly;
+pub use listener::InstanceLock;
 pub use run::run;
 pub use settings::{
     Environment, VARIABLES as SETTINGS, check as check_settings, unknown as unknown_settings,

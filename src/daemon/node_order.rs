@@ -1,6 +1,8 @@
-//! What the owner of the host told of its node (`scontrol update NodeName=…`), kept over restarts of the daemon.
+//! What the owner of the host told of its node (`scontrol update NodeName=…`), kept over restarts
+//! of the daemon.
 
 use crate::model::node::Drains;
+use crate::sys::files::{self, MOST_SETTINGS};
 use crate::sys::paths::Paths;
 use std::fs;
 use std::io;
@@ -10,11 +12,11 @@ fn path(paths: &Paths) -> PathBuf {
     paths.lib_dir().join("node_state.json")
 }
 
-/// What is out of use. A file that cannot be read is told in the log: a node that drains for nobody knows what would keep
-/// everybody waiting.
+/// What is out of use. A file that cannot be read is told in the log: a node that drains for nobody
+/// knows what would keep everybody waiting.
 pub fn read(paths: &Paths) -> Drains {
     let path = path(paths);
-    let read = match fs::read(&path) {
+    let read = match files::read(&path, MOST_SETTINGS) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| e.to_string()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Drains::default(),
         Err(e) => Err(e.to_string()),
@@ -33,9 +35,5 @@ pub fn write(paths: &Paths, drains: &Drains) -> io::Result<()> {
         return fs::remove_file(&path)
             .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) });
     }
-    let fresh = path.with_extension("new");
-    let file = fs::File::create(&fresh)?;
-    serde_json::to_writer(&file, drains)?;
-    file.sync_all()?;
-    fs::rename(&fresh, &path)
+    files::replace(&path, &serde_json::to_vec(drains)?)
 }

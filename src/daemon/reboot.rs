@@ -1,11 +1,11 @@
-//! The machine went down while an earlier daemon had jobs: they end, as was written down or as NODE_FAIL, before this daemon
-//! serves anybody.
+//! The machine went down while an earlier daemon had jobs: they end, as was written down or as
+//! NODE_FAIL, before this daemon serves anybody.
 
 use crate::actors::launch_plan::fill_paths;
-use crate::exec::remains;
+use crate::exec::earlier_boot;
 use crate::model::view::JobView;
 use crate::model::{Job, JobId, StepId, Timestamp};
-use crate::sched::{Core, Cx, Outbox, Remains};
+use crate::sched::{Core, Cx, Interrupted, Outbox};
 use crate::sys::clock;
 use crate::sys::paths::Paths;
 use std::path::Path;
@@ -14,13 +14,14 @@ use std::path::Path;
 pub fn last_commit(paths: &Paths) -> Option<Timestamp> {
     let database = paths.db();
     let log = database.with_extension("db-wal");
-    remains::last_written(
+    earlier_boot::last_written(
         [database.as_path(), log.as_path()],
         clock::booted().unwrap_or_else(clock::now),
     )
 }
 
-/// Ends what ran under an earlier boot. What comes of it is to be committed before anything else is decided.
+/// Ends what ran under an earlier boot. What comes of it is to be committed before anything else is
+/// decided.
 pub fn bury(
     core: &mut Core,
     paths: &Paths,
@@ -28,13 +29,14 @@ pub fn bury(
     now: Timestamp,
 ) -> Outbox {
     let mut cx = Cx::at(now);
-    for id in core.ran_before(clock::booted()) {
+    for id in core.records().ran_before(clock::booted()) {
         bury_one(core, id, paths, last_commit, &mut cx);
     }
     cx.out
 }
 
-/// The end of a job that ran when the machine went down. `last_commit`: when its daemon last showed signs of life.
+/// The end of a job that ran when the machine went down. `last_commit`: when its daemon last showed
+/// signs of life.
 fn bury_one(
     core: &mut Core,
     id: JobId,
@@ -44,24 +46,26 @@ fn bury_one(
 ) {
     let Some(job) = core.job(id) else { return };
     let (dir, run) = (paths.job_dir(id), job.run.restarts);
-    let own = job.own_step_id().and_then(|_| remains::record(&dir, StepId::Batch, run));
+    let own = job.own_step_id().and_then(|_| earlier_boot::record(&dir, StepId::Batch, run));
     let live = job.steps.iter().filter(|step| !step.state.is_terminal());
-    let steps =
-        live.filter_map(|step| Some((step.id, remains::record(&dir, step.id, run)?))).collect();
+    let steps = live
+        .filter_map(|step| Some((step.id, earlier_boot::record(&dir, step.id, run)?)))
+        .collect();
     let last_sign = last_sign(job, &core.config().host.name, &dir, last_commit);
     let how = if own.is_some() { "its end was written down" } else { "how it ended is not known" };
     log::warn!("job {id} ran when the machine went down: {how}");
-    remains::clean(&dir);
-    core.node_failed(Remains { job: id, own, steps, last_sign }, cx);
+    earlier_boot::clean(&dir);
+    core.node_failed(Interrupted { job: id, own, steps, last_sign }, cx);
 }
 
-/// When the job is last known to have run, which was before the machine booted: something was written to its directory
-/// or its output, its daemon committed something, a step of it began or ended.
+/// When the job is last known to have run, which was before the machine booted: something was
+/// written to its directory or its output, its daemon committed something, a step of it began or
+/// ended.
 fn last_sign(job: &Job, host: &str, dir: &Path, last_commit: Option<Timestamp>) -> Timestamp {
     let mut view = JobView { job: job.without_steps(), ..JobView::default() };
     fill_paths(&mut view, host);
     let traces = [dir, Path::new(&view.std_out), Path::new(&view.std_err)];
-    let written = remains::last_written(traces, clock::booted().unwrap_or_else(clock::now));
+    let written = earlier_boot::last_written(traces, clock::booted().unwrap_or_else(clock::now));
     let steps = job.steps.iter().filter_map(|step| step.end.max(Some(step.start)));
     let signs =
         steps.chain(written).chain(last_commit).chain(job.run.start).chain(job.run.suspended_at);

@@ -7,6 +7,7 @@ use crate::daemon::reboot;
 use crate::daemon::run::{DaemonError, failed, unusable};
 use crate::exec::job_dirs;
 use crate::model::change::Change;
+use crate::model::gpu::Gpu;
 use crate::model::job::ClientProcess;
 use crate::model::notice::Notice;
 use crate::model::{Job, JobId, JobState, Timestamp};
@@ -15,6 +16,7 @@ use crate::store::{Reader, Store};
 use crate::sys::paths::Paths;
 use crate::sys::{clock, user};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The core with the queue of the database, and what is still going on.
 pub struct Recovered {
@@ -42,8 +44,9 @@ fn next_number(of_store: JobId, numbers: &[JobId]) -> JobId {
     JobId(of_store.0.max(of_directories))
 }
 
-/// Looks for jobs that were launched and that the database does not know, or knows as waiting: it was lost, or an older
-/// copy was put in its place. True where there were some; they are in the database now.
+/// Looks for jobs that were launched and that the database does not know, or knows as waiting: it
+/// was lost, or an older copy was put in its place. True where there were some; they are in the
+/// database now.
 fn take_in_found(
     store: &mut Store,
     paths: &Paths,
@@ -85,25 +88,73 @@ fn look(paths: &Paths, id: JobId) -> FoundJob {
     FoundJob { id, job, steps, script: job_dirs::script(&dir) }
 }
 
-/// Reads the queue from the database.
+/// The jobs of the database and of the job directories.
+pub struct Queue {
+    jobs: Vec<Job>,
+    /// Those that have a directory.
+    numbers: Vec<JobId>,
+    daemon_start: Timestamp,
+}
+
+impl Queue {
+    /// The GPUs by the numbers that running jobs have them under, and then those that the daemon
+    /// before has kept. Jobs of a daemon that wrote no names get them from there.
+    pub fn known_gpus(&mut self, kept: Vec<Gpu>) -> Vec<Gpu> {
+        let boot = clock::boot_id();
+        let mut known: BTreeMap<u32, Gpu> = BTreeMap::new();
+        let runs = |job: &&mut Job| {
+            job.run.state.is_active() && job.run.clock.is_none_or(|clock| !clock.boot.differs(boot))
+        };
+        for alloc in self.jobs.iter_mut().filter(runs).filter_map(|job| job.run.alloc.as_mut()) {
+            for id in &alloc.gpu_ids {
+                let of_kept = || kept.iter().find(|gpu| gpu.id == *id)?.uuid.clone();
+                let Some(uuid) = alloc.gpu_uuids.get(id).cloned().or_else(of_kept) else {
+                    continue;
+                };
+                alloc.gpu_uuids.insert(*id, uuid.clone());
+                let uuid = Some(uuid);
+                let seen = kept.iter().find(|gpu| gpu.uuid == uuid).cloned();
+                let gpu =
+                    seen.unwrap_or_else(|| Gpu { handle: uuid.clone(), uuid, ..Gpu::default() });
+                known.entry(*id).or_insert(Gpu { id: *id, ..gpu });
+            }
+        }
+        let is_new =
+            |gpu: &Gpu| known.values().all(|known| known.id != gpu.id && known.uuid != gpu.uuid);
+        let others: Vec<Gpu> = kept.into_iter().filter(is_new).collect();
+        known.into_values().chain(others).collect()
+    }
+}
+
+/// Reads the jobs that are to be known, `shown` after their ends.
 ///
 /// # Errors
 /// The database cannot be read, or holds what makes no sense.
-pub fn recover(
-    config: sched::Config,
-    store: &mut Store,
-    paths: &Paths,
-    last_commit: Option<Timestamp>,
-) -> Result<Recovered, DaemonError> {
+pub fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Queue, DaemonError> {
     let daemon_start = clock::now();
-    let shown_secs = i64::try_from(config.min_job_age_secs).unwrap_or(i64::MAX);
-    let since = Timestamp(daemon_start.0.saturating_sub(shown_secs.saturating_mul(1_000_000)));
+    let shown_us = i64::try_from(shown.as_micros()).unwrap_or(i64::MAX);
+    let since = Timestamp(daemon_start.0.saturating_sub(shown_us));
     let mut jobs = store.load_live(since).map_err(unusable(paths))?;
     let numbers = job_dirs::numbers(&paths.jobs_dir())
         .map_err(failed(paths.jobs_dir().display().to_string()))?;
     if take_in_found(store, paths, &jobs, &numbers, daemon_start)? {
         jobs = store.load_live(since).map_err(unusable(paths))?;
     }
+    Ok(Queue { jobs, numbers, daemon_start })
+}
+
+/// Builds the core of them.
+///
+/// # Errors
+/// The database cannot be read, or holds what makes no sense.
+pub fn recover(
+    config: sched::Config,
+    queue: Queue,
+    store: &mut Store,
+    paths: &Paths,
+    last_commit: Option<Timestamp>,
+) -> Result<Recovered, DaemonError> {
+    let Queue { jobs, numbers, daemon_start } = queue;
     let next_id = next_number(store.next_job_id().map_err(unusable(paths))?, &numbers);
     let targets = sched::dependency_targets(
         jobs.iter()

@@ -1,8 +1,9 @@
 //! From the settings to a serving daemon, and down again.
 //!
-//! Start: lock the root, open the database, wait for launches of an earlier daemon to settle, find the GPUs, recover the
-//! queue, start the actors, adopt what runs, and only then open the socket. Jobs and their watchers outlive the
-//! daemon, so that going down is nothing but to stop.
+//! Start: lock the root, open the database, wait for launches of an earlier daemon to settle, open
+//! the socket, find the GPUs, recover the queue, start the actors, adopt what runs, and only then
+//! answer clients. Jobs and their watchers outlive the daemon, so that going down is nothing but to
+//! stop.
 
 use crate::actors::messages::ProbeGpus;
 use crate::actors::{GpuInventoryActor, Readers};
@@ -10,7 +11,7 @@ use crate::daemon::core_config::core_config;
 use crate::daemon::detached::{self, InsideJob};
 use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::reboot;
-use crate::daemon::recovery::{Recovered, recover};
+use crate::daemon::recovery::{self, Queue, Recovered};
 use crate::daemon::session::Hub;
 use crate::daemon::settings::{self, SettingError, Settings};
 use crate::daemon::site::SiteError;
@@ -24,8 +25,8 @@ use crate::model::Timestamp;
 use crate::model::partition::{Host, Machine};
 use crate::store::{Reader, Store, StoreError};
 use crate::sys::gpus::Places;
-use crate::sys::machine;
 use crate::sys::paths::Paths;
+use crate::sys::{aside, machine, memory};
 use actix::prelude::*;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -35,9 +36,10 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 /// Why the daemon did not start, or went down.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +61,8 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
-    /// The exit code: 78 (`EX_CONFIG` of sysexits.h) where another start with the same settings is in vain, for
-    /// `RestartPreventExitStatus=`.
+    /// The exit code: 78 (`EX_CONFIG` of sysexits.h) where another start with the same settings is
+    /// in vain, for `RestartPreventExitStatus=`.
     pub fn exit_code(&self) -> u8 {
         match self {
             DaemonError::Setting(_)
@@ -96,6 +98,7 @@ pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
 /// # Errors
 /// What kept it from starting.
 pub fn run(root: PathBuf, sources: Result<Sources, String>) -> Result<(), DaemonError> {
+    memory::return_large();
     let handed = listener::handed_over(&Paths::new(&root));
     // What a failing start leaves: its clients must hear why.
     let waiting = handed.as_ref().and_then(|listener| listener.try_clone().ok());
@@ -125,7 +128,7 @@ fn start(
     }
     let paths = Paths::new(settings.root.clone());
     detached::check_outside(&paths)?;
-    let _lock = listener::take_root(&paths).map_err(|e| match e.kind() {
+    let lock = listener::take_root(&paths).map_err(|e| match e.kind() {
         std::io::ErrorKind::TimedOut => DaemonError::AlreadyRunning(settings.root.clone()),
         _ => DaemonError::Start("the runtime root cannot be used".to_owned(), e.to_string()),
     })?;
@@ -141,70 +144,88 @@ fn start(
     // Started before this process grows: the launcher forks cheaply because it is small.
     adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;
     let runtime = runtime().map_err(failed("the runtime"))?;
-    System::with_tokio_rt(|| runtime).block_on(async {
+    let ended = System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
-        let hub = serve((settings, sources), &paths, (store, readers), last_commit, handed).await?;
+        let hub = serve(Opened { settings, sources, store, readers, last_commit }, &paths, handed)
+            .await?;
         if shutdown::is_under_way(&env).await {
             shutdown::end_jobs(&hub.scheduler, kill_wait).await;
         }
+        shutdown::close_store(&hub.scheduler, &hub.store).await;
+        aside::hung().iter().for_each(|hung| log::warn!("{hung}: it is left behind"));
         log::info!("slotd goes down; running jobs go on");
         Ok(())
-    })
+    });
+    // A thread that hangs in the kernel keeps the files of the process open.
+    lock.release();
+    ended
 }
 
-/// How long a program that tells of the GPUs may take: with a driver that has to wake up it needs a few seconds.
+/// How long a program that tells of the GPUs may take: with a driver that has to wake up it needs a
+/// few seconds.
 const GPU_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Threads for work that would hold up others: what waits for a disk, what takes long.
-const THREADS_ASIDE: usize = 4;
+/// How long the start of the daemon waits for it. After that the daemon serves, and jobs that need
+/// a GPU wait.
+const GPU_GRACE: Duration = Duration::from_secs(2);
 
-/// All threads for work aside are made now and stay: a host that can make no more threads does not take the daemon down
-/// with the next such work, which waits for one of these.
+/// The runtime of the actors. What blocks is done by [`aside`].
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder
-        .enable_all()
-        .max_blocking_threads(THREADS_ASIDE)
-        .thread_keep_alive(FOR_EVER)
-        .thread_name("aside")
-        .build()?;
-    // Each is given something to wait for, so that none can take what another is to be made for.
-    let gate = Arc::new(RwLock::new(()));
-    let closed = gate.write();
-    for _ in 0..THREADS_ASIDE {
-        let gate = Arc::clone(&gate);
-        runtime.spawn_blocking(move || drop(gate.read()));
-    }
-    drop(closed);
-    Ok(runtime)
+    aside::start()?;
+    tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()
+}
+
+/// What the start has found and opened, for those who serve.
+struct Opened {
+    settings: Settings,
+    sources: Sources,
+    store: Store,
+    readers: Vec<Reader>,
+    last_commit: Option<Timestamp>,
 }
 
 /// Serves until it is told to stop. The actors go on as long as what it returns lives.
 async fn serve(
-    (settings, sources): (Settings, Sources),
+    opened: Opened,
     paths: &Paths,
-    (mut store, readers): (Store, Vec<Reader>),
-    last_commit: Option<Timestamp>,
     handed: Option<UnixListener>,
 ) -> Result<Rc<Hub>, DaemonError> {
+    let is_handed = handed.is_some();
+    // First of all: clients wait in the socket until the queue is known, and are not told that
+    // nobody is there.
+    let socket = listener::bind(paths, handed).map_err(failed("the socket"))?;
+    let waiting = socket.try_clone();
+    let served = serve_at(socket, opened, paths).await;
+    // Those who connect from now on are told at once that nobody is there. In a socket that was
+    // handed over they wait for the next daemon.
+    if !is_handed {
+        let _ = std::fs::remove_file(paths.socket());
+    }
+    if let (Err(error), Ok(waiting)) = (&served, waiting) {
+        listener::turn_all_away(&waiting, &error.to_string());
+    }
+    served
+}
+
+async fn serve_at(
+    socket: UnixListener,
+    opened: Opened,
+    paths: &Paths,
+) -> Result<Rc<Hub>, DaemonError> {
+    let Opened { settings, sources, mut store, readers, last_commit } = opened;
     let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
     raise_descriptor_limit();
-    // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full disk, and no death.
+    // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full
+    // disk, and no death.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("signals"))?;
-    let places =
-        Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
-    let kept = places.kept();
-    let inventory = GpuInventoryActor::new(places, kept).start();
-    let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
-    let Machine { topology, mem_mb } =
-        machine::probe().map_err(failed("the CPUs and the memory of this machine"))?;
-    let known = Host { gpus, topology, machine_mem_mb: mem_mb, ..Host::default() };
-    let mut recovered = recover(core_config(&settings, known)?, &mut store, paths, last_commit)?;
+    let mut queue = recovery::load(&mut store, paths, settings.min_job_age)?;
+    let (inventory, host) = detect(&settings, paths, &mut queue).await?;
+    let mut recovered =
+        recovery::recover(core_config(&settings, host)?, queue, &mut store, paths, last_commit)?;
     let mark = LaunchMark::open(paths.root());
     if let Some(at_death) = mark.before() {
         log::error!("the daemon before this one died while it launched job {}", at_death.step);
-        recovered.core.launch_was_under_way(at_death);
+        recovered.core.node_mut().launch_was_under_way(at_death);
     }
     let cgroups = cgroup_base(&settings, &mut recovered);
     log_start(paths, &recovered);
@@ -221,27 +242,50 @@ async fn serve(
         recovered,
     };
     let hub = Rc::new(wiring::start(parts));
-    let is_handed = handed.is_some();
-    let listener = listener::listen(paths, handed).map_err(failed("the socket"))?;
-    actix::spawn(listener::serve(listener, Rc::clone(&hub)));
+    actix::spawn(listener::serve(
+        listener::listen(socket).map_err(failed("the socket"))?,
+        Rc::clone(&hub),
+    ));
     tell_manager(NotifyState::Ready);
     until_told(inventory, &hub.machine).await?;
     tell_manager(NotifyState::Stopping);
-    // Those who connect from now on are told at once that nobody is there. In a socket that was handed over they wait for
-    // the next daemon.
-    if !is_handed {
-        let _ = std::fs::remove_file(paths.socket());
-    }
     Ok(hub)
 }
 
-/// The base of the jobs' cgroups, made ready. One that cannot be used keeps the node from taking jobs.
+/// What this host has. A driver that does not answer soon is left to answer later.
+async fn detect(
+    settings: &Settings,
+    paths: &Paths,
+    queue: &mut Queue,
+) -> Result<(Addr<GpuInventoryActor>, Host), DaemonError> {
+    let places =
+        Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
+    // Those that are only counted have no names.
+    let kept = if places.count.is_none() { queue.known_gpus(places.kept()) } else { Vec::new() };
+    let inventory = GpuInventoryActor::new(places, kept.clone()).start();
+    let detection = timeout(GPU_GRACE, inventory.send(ProbeGpus)).await;
+    let detects_gpus = detection.is_err();
+    if detects_gpus {
+        log::warn!("the GPUs are still being detected: jobs that need one wait");
+    }
+    let gpus = detection.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+    let lost_gpus = if detects_gpus { kept } else { Vec::new() };
+    let Machine { topology, mem_mb } =
+        machine::probe().map_err(failed("the CPUs and the memory of this machine"))?;
+    Ok((
+        inventory,
+        Host { gpus, lost_gpus, detects_gpus, topology, machine_mem_mb: mem_mb, ..Host::default() },
+    ))
+}
+
+/// The base of the jobs' cgroups, made ready. One that cannot be used keeps the node from taking
+/// jobs.
 fn cgroup_base(settings: &Settings, recovered: &mut Recovered) -> Option<Arc<CgroupBase>> {
     let place = settings.cgroup_base.as_ref()?;
     let base = Arc::new(CgroupBase::new(place.clone(), settings.cgroup_rules));
     if let Err(e) = base.probe() {
         log::error!("SLOTD_CGROUP_BASE cannot be used, and no job is taken until it can: {e}");
-        recovered.core.set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);
+        recovered.core.node_mut().set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);
     } else if let Ok(root) = base.root() {
         log::info!("the cgroups of jobs are in {}", root.display());
         for text in base.lacks() {
@@ -264,7 +308,8 @@ fn log_start(paths: &Paths, recovered: &Recovered) {
     );
 }
 
-/// Tells the service manager, where `NOTIFY_SOCKET` names one: who waits for a start finds a daemon that answers.
+/// Tells the service manager, where `NOTIFY_SOCKET` names one: who waits for a start finds a daemon
+/// that answers.
 pub(super) fn tell_manager(state: NotifyState) {
     if let Err(e) = sd_notify::notify(std::slice::from_ref(&state)) {
         // Who waited for the start may be gone by the end.
@@ -274,8 +319,8 @@ pub(super) fn tell_manager(state: NotifyState) {
     }
 }
 
-/// Each client and each running step holds a descriptor: a thousand waiting ones must not keep others out. The launcher
-/// has the old limit already, and gives it to the jobs.
+/// Each client and each running step holds a descriptor: a thousand waiting ones must not keep
+/// others out. The launcher has the old limit already, and gives it to the jobs.
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }

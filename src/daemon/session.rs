@@ -1,12 +1,12 @@
 //! A client's connection: requests in, answers and news out.
 //!
-//! A session decides nothing: it forwards each request as a message and writes what comes back. A malformed request
-//! or a vanished client ends the session and nothing else.
+//! A session decides nothing: it forwards each request as a message and writes what comes back. A
+//! malformed request or a vanished client ends the session and nothing else.
 
 use crate::actors::feed::Feed;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
-use crate::actors::{GpuInventoryActor, Readers, SchedulerActor};
+use crate::actors::{GpuInventoryActor, Readers, SchedulerActor, StoreActor};
 use crate::daemon::answers::{Answers, Reply};
 use crate::daemon::history::History;
 use crate::daemon::host_watch::HostWatch;
@@ -25,8 +25,8 @@ use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{Request, StepLaunch};
 use crate::sched::EndedJob;
-use crate::sys::limits;
 use crate::sys::paths::Paths;
+use crate::sys::{aside, limits};
 use actix::Addr;
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -46,6 +46,7 @@ mod submit;
 /// What sessions talk to.
 pub struct Hub {
     pub scheduler: Addr<SchedulerActor>,
+    pub store: Addr<StoreActor>,
     pub inventory: Addr<GpuInventoryActor>,
     pub readers: Readers,
     pub paths: Paths,
@@ -81,6 +82,8 @@ struct Held {
     feed: Option<Feed>,
     /// It is asked for now.
     watches: bool,
+    /// Copies of work trees that it makes, by name, each with the descriptor that holds it.
+    copies: Vec<(String, OwnedFd)>,
 }
 
 impl Held {
@@ -148,7 +151,8 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     loop {
         let is_held = session.is_held();
         let written = tokio::select! {
-            // Answers go out before news that came later than the request: both wait in order of their making.
+            // Answers go out before news that came later than the request: both wait in order of
+            // their making.
             biased;
             Some(news) = incoming_news.recv() => {
                 session.note(&news);
@@ -203,10 +207,8 @@ impl Session {
     /// Whether something runs, or waits, that this client is told of.
     fn is_held(&self) -> bool {
         let held = &self.held;
-        held.allocation.is_some()
-            || held.watches
-            || !held.tickets.is_empty()
-            || self.news.strong_count() > 1
+        let waits = held.watches || !held.tickets.is_empty() || self.news.strong_count() > 1;
+        waits || held.allocation.is_some() || !held.copies.is_empty()
     }
 
     /// `None`: the answer comes as news.
@@ -247,9 +249,10 @@ impl Session {
                 return self.update_partition(name, settings).await;
             }
             Request::UpdateNode(order) => return self.update_node(order).await,
-            Request::Clean { before, dry_run } => match hub.history.clean(before, dry_run).await {
+            Request::HoldCopy { name } => return Ok(self.hold_copy(name, fds)),
+            Request::Clean(what) => match hub.history.clean(what).await {
                 Ok(cleaned) => plain(Answer::Cleaned(cleaned)),
-                Err(why) => refused(Refusal::Database(why)),
+                Err(why) => refused(Refusal::Database(why.to_string())),
             },
             Request::Diagnostics { reset } => return self.diagnostics(reset).await,
             Request::Control { jobs, action } => return self.control(jobs, action).await,
@@ -279,8 +282,8 @@ impl Session {
                 hub.scheduler.send(LeaveSteps { job, client, unused: Some(unused) }).await?;
                 plain(Answer::Recorded)
             }
-            Request::GiveBack { job, client, gift } => {
-                hub.scheduler.send(GiveBack { job, client, gift }).await?;
+            Request::GiveBack { job, client, given_back } => {
+                hub.scheduler.send(GiveBack { job, client, given_back }).await?;
                 None
             }
             Request::StepMeasured { ticket, usage, pids } => {
@@ -303,6 +306,7 @@ impl Session {
         answer.connections = connections.get();
         answer.requests = requests.kinds();
         answer.users = requests.users();
+        answer.hung = aside::hung().iter().map(ToString::to_string).collect();
         if reset {
             requests.reset();
         }
@@ -434,6 +438,11 @@ impl Session {
     }
 
     fn release(self) {
+        let history = Rc::clone(&self.hub.history);
+        for (name, lock) in self.held.copies {
+            let history = Rc::clone(&history);
+            drop(actix::spawn(async move { history.release_copy(name, lock).await }));
+        }
         for ticket in self.held.tickets {
             self.hub.scheduler.do_send(AbandonStep { ticket });
         }

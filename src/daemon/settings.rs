@@ -5,8 +5,8 @@ use crate::exec::cgroup::{MaxProcesses, Place, Rules};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::notice::{Audience, Event, Events};
 use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
-use crate::spec::capacity::{self, Capacity};
-use crate::spec::web_address::WebAddress;
+use crate::parse::capacity::{self, Capacity};
+use crate::parse::web_address::WebAddress;
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -35,12 +35,16 @@ const DEFAULT_OOM_SCORE_ADJ: u32 = 500;
 /// How many jobs that have ended are kept: with their directories less than 2 GB.
 const DEFAULT_KEEP_JOBS: u64 = 100_000;
 
+/// The differences of work trees that are kept, compressed, megabytes: some hundreds of large ones,
+/// or all that people make by hand.
+const DEFAULT_DIFFS_MB: u64 = 64;
+
 /// As many CPUs and megabytes as anybody may count.
 pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 30] = [
+pub const VARIABLES: [&str; 32] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -64,16 +68,19 @@ pub const VARIABLES: [&str; 30] = [
     "SLOTD_CPU_FOREIGN",
     "SLOTD_MEMORY_MB",
     "SLOTD_BATCH_TASKS",
+    "SLOTD_REQUEUE",
     MAX_TASKS_SETTING,
     "SLOTD_KILL_WAIT",
     "SLOTD_MIN_JOB_AGE",
     "SLOTD_KEEP_DAYS",
     "SLOTD_KEEP_JOBS",
     "SLOTD_GIT",
+    "SLOTD_DIFFS_MB",
     "SLOTD_LOG",
 ];
 
-/// Those that hold as soon as the configuration is read again; the others are for a daemon as long as it runs.
+/// Those that hold as soon as the configuration is read again; the others are for a daemon as long
+/// as it runs.
 pub const LIVE: [&str; 12] = [
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -109,7 +116,8 @@ pub struct Settings {
     pub sendmail: Sendmail,
     pub cgroup_base: Option<Place>,
     pub cgroup_rules: Rules,
-    /// What the kernel is told about a job's processes for the case that the host's memory is used up (`oom_score_adj`).
+    /// What the kernel is told about a job's processes for the case that the host's memory is used
+    /// up (`oom_score_adj`).
     pub oom_score_adj: u32,
     /// `None`: ask `nvidia-smi`.
     pub gpu_count: Option<u32>,
@@ -129,6 +137,9 @@ pub struct Settings {
     pub max_tasks: u32,
     /// What `-n N` means for a batch script.
     pub batch_tasks: BatchTasks,
+    /// `--requeue` has a job run once more after its own failure; otherwise only after one of the
+    /// node, as in Slurm.
+    pub reruns_failed: bool,
     pub kill_wait: Duration,
     pub min_job_age: Duration,
     /// How long a job is kept after its end, days. `None`: for ever.
@@ -137,6 +148,8 @@ pub struct Settings {
     pub keep_jobs: Option<u64>,
     /// git is asked about the work trees that jobs are submitted from.
     pub git: bool,
+    /// The differences of work trees that are kept, compressed, megabytes. `None`: all.
+    pub diffs_mb: Option<u64>,
     /// What is written to the log: this level and what is worse.
     pub log: Level,
 }
@@ -204,6 +217,7 @@ impl Settings {
                 .number(MAX_TASKS_SETTING, "a number of tasks", 1..=MOST_TASKS)?
                 .unwrap_or(DEFAULT_MAX_TASKS),
             batch_tasks: vars.batch_tasks()?,
+            reruns_failed: vars.word("SLOTD_REQUEUE", [("once", true), ("slurm", false)])?,
             kill_wait: vars.seconds("SLOTD_KILL_WAIT", 0)?.unwrap_or(DEFAULT_KILL_WAIT),
             min_job_age: vars.seconds("SLOTD_MIN_JOB_AGE", 0)?.unwrap_or(DEFAULT_MIN_JOB_AGE),
             keep_days: vars.bound(
@@ -219,6 +233,12 @@ impl Settings {
                 DEFAULT_KEEP_JOBS,
             )?,
             git: vars.word("SLOTD_GIT", [("on", true), ("off", false)])?,
+            diffs_mb: vars.bound(
+                "SLOTD_DIFFS_MB",
+                "a number of megabytes",
+                0..=MOST_MB,
+                DEFAULT_DIFFS_MB,
+            )?,
             log: vars.log()?,
         };
         settings.check_partitions()?;
@@ -468,14 +488,14 @@ pub fn check(env: &Environment) -> Result<(), SettingError> {
     Settings::read(PathBuf::new(), env).map(drop)
 }
 
-/// The variables that look like settings and are none, such as `SLOTD_CPU`: neither one for the commands nor what a hook
-/// is told.
+/// The variables that look like settings and are none, such as `SLOTD_CPU`: neither one for the
+/// commands nor what a hook is told.
 pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
     let is_for_tests = |name: &str| cfg!(debug_assertions) && name.starts_with("SLOTD_TEST_");
     let known = |name: &str| {
         let is_for_hooks = name.starts_with("SLOTD_JOB_") || name.starts_with("SLOTD_EVENT");
         VARIABLES.contains(&name)
-            || ["SLOTD_OUTPUT", "SLOTD_SNAPSHOT_DIR"].contains(&name)
+            || ["SLOTD_OUTPUT", "SLOTD_SNAPSHOT_DIR", "SLOTD_UID"].contains(&name)
             || is_for_hooks
             || is_for_tests(name)
     };
@@ -535,6 +555,7 @@ mod tests {
             ("SLOTD_GPU_PARTITIONS", ",", "separated by commas"),
             ("SLOTD_FEATURES", "a&b", "separated by commas"),
             ("SLOTD_BATCH_TASKS", "sometimes", "ranks, once or auto"),
+            ("SLOTD_REQUEUE", "twice", "once or slurm"),
             ("SLOTD_KILL_WAIT", "-1", "a number of seconds from 0 to 4294967295"),
             ("SLOTD_NOTIFY_TIMEOUT", "0", "a number of seconds from 1 to"),
             (
@@ -545,6 +566,11 @@ mod tests {
             ("SLOTD_MIN_JOB_AGE", "18446744073709551615", "a number of seconds"),
             ("SLOTD_KEEP_DAYS", "0", "a number of days from 1 to 1000000, or unlimited"),
             ("SLOTD_KEEP_JOBS", "never", "a number of jobs from 1 to 4294967295, or unlimited"),
+            (
+                "SLOTD_DIFFS_MB",
+                "64M",
+                "a number of megabytes from 0 to 1099511627776, or unlimited",
+            ),
             ("SLOTD_CPUS", "0", "a number of CPUs from 1 to 65536"),
             ("SLOTD_CPUS", "1001%", "a part of what there is (75%, at most 1000%)"),
             ("SLOTD_MEMORY_MB", "-0", "how many are kept back (-2)"),
@@ -579,7 +605,8 @@ mod tests {
 
     #[test]
     fn a_misspelled_variable_is_found() {
-        let names = ["SLOTD_CPU", "SLOTD_CPUS", "PATH", "SLOTD_OUTPUT"].map(OsString::from);
+        let names =
+            ["SLOTD_CPU", "SLOTD_CPUS", "PATH", "SLOTD_OUTPUT", "SLOTD_UID"].map(OsString::from);
         assert_eq!(unknown(names.iter()), ["SLOTD_CPU"]);
     }
 }

@@ -1,10 +1,11 @@
-//! The host goes down, or its user's manager does, and with it all jobs: they are told while there is time.
+//! The host goes down, or its user's manager does, and with it all jobs: they are told while there
+//! is time.
 //!
-//! The daemon gets the same SIGTERM as at `systemctl stop` and at an upgrade, after which jobs go on. So it asks the
-//! manager that stops it.
+//! The daemon gets the same SIGTERM as at `systemctl stop` and at an upgrade, after which jobs go
+//! on. So it asks the manager that stops it.
 
-use crate::actors::SchedulerActor;
-use crate::actors::messages::HostGoesDown;
+use crate::actors::messages::{CloseStore, HostGoesDown, SendCommits};
+use crate::actors::{SchedulerActor, StoreActor};
 use crate::daemon::run::tell_manager;
 use crate::daemon::settings::Environment;
 use actix::prelude::*;
@@ -18,11 +19,29 @@ use tokio::time::timeout;
 /// How long a manager may take to tell what it does.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most that jobs get, whatever `SLOTD_KILL_WAIT` says: systemd kills a user's manager after two minutes.
+/// The most that jobs get, whatever `SLOTD_KILL_WAIT` says: systemd kills a user's manager after
+/// two minutes.
 const LONGEST_GRACE: Duration = Duration::from_secs(90);
 
 /// For what follows SIGKILL: the ends are written down.
 const RECORDING: Duration = Duration::from_secs(10);
+
+/// How long the database may take to be closed. What is not in it by then is in its log.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Writes everything that was decided into the database, so that its log is empty.
+pub async fn close_store(scheduler: &Addr<SchedulerActor>, store: &Addr<StoreActor>) {
+    let close = async {
+        let _ = scheduler.send(SendCommits).await;
+        let _ = store.send(CloseStore).await;
+    };
+    if timeout(CLOSING, close).await.is_err() {
+        log::warn!(
+            "the database was not closed in {} s: the next daemon reads its log",
+            CLOSING.as_secs()
+        );
+    }
+}
 
 /// Whether the service manager of this daemon stops as a whole.
 pub async fn is_under_way(env: &Environment) -> bool {

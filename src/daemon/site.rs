@@ -1,14 +1,15 @@
 //! `slotd.toml`: what the owner of the host says about its capacity, its partitions, and limits.
 //!
-//! A file with anything wrong in it is refused as a whole, and the error names the line, the value and what would be
-//! understood.
+//! A file with anything wrong in it is refused as a whole, and the error names the line, the value
+//! and what would be understood.
 
 use crate::model::Partition;
 use crate::model::limit::Limit;
-use crate::spec::capacity::{self, Capacity};
-use crate::spec::partition::{self, PartitionError, Written};
+use crate::parse::capacity::{self, Capacity};
+use crate::parse::partition::{self, PartitionError, Written};
+use crate::sys::files::{self, MOST_SETTINGS};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -91,7 +92,7 @@ impl SiteFile {
     /// # Errors
     /// It cannot be read, is no TOML, or says what makes no sense.
     pub fn read(&self) -> Result<Site, SiteError> {
-        match std::fs::read_to_string(&self.path) {
+        match files::read_text(&self.path, MOST_SETTINGS) {
             Ok(text) => parse(&text).map_err(|(line, what)| SiteError {
                 path: self.path.clone(),
                 line,
@@ -119,7 +120,8 @@ type Entry = BTreeMap<Spanned<String>, Spanned<Value>>;
 type Wrong = (Option<usize>, String);
 
 fn parse(text: &str) -> Result<Site, Wrong> {
-    let line = |at: usize| Some(text.get(..at).unwrap_or(text).matches('\n').count() + 1);
+    let breaks: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |at: usize| Some(breaks.partition_point(|newline| *newline < at) + 1);
     let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().and_then(|span| line(span.start));
         (at, e.message().replace('\n', ", "))
@@ -138,13 +140,13 @@ fn parse(text: &str) -> Result<Site, Wrong> {
     }
     let cpus = capacity("cpus", "a number of CPUs", MOST_CPUS, file.cpus)?;
     let mem_mb = capacity("memory_mb", "a number of megabytes", MOST_MB, file.memory_mb)?;
-    let mut partitions: Vec<Partition> = Vec::new();
+    let (mut partitions, mut names) = (Vec::new(), HashSet::new());
     for entry in file.partition {
         let (at, entry) = (line(entry.span().start), entry.into_inner());
         let keys: Vec<_> =
             entry.keys().map(|key| (key.get_ref().clone(), line(key.span().start))).collect();
         let partition = read_partition(entry, at, &line)?;
-        if partitions.iter().any(|known| known.name == partition.name) {
+        if !names.insert(partition.name.clone()) {
             return Err((
                 at,
                 format!(
@@ -157,7 +159,7 @@ fn parse(text: &str) -> Result<Site, Wrong> {
         partitions.push(partition);
     }
     let defaults: Vec<&str> =
-        partitions.iter().filter(|p| p.is_default).map(|p| p.name.as_str()).collect();
+        partitions.iter().filter(|p: &&Partition| p.is_default).map(|p| p.name.as_str()).collect();
     if let [_, second, ..] = defaults[..] {
         let what =
             format!("one partition may be the default, and these are: {}", defaults.join(", "));

@@ -1,13 +1,16 @@
-//! Where the daemon's variables come from: its environment, and the file that its service or `slotd daemon start` names.
+//! Where the daemon's variables come from: its environment, and the file that its service or
+//! `slotd daemon start` names.
 //!
-//! Both of them put the variables of the file into the environment. What stands there at the start with the value that the
-//! file has is the file's, and what else stands there goes before it, whatever the file says then or later.
+//! Both of them put the variables of the file into the environment. What stands there at the start
+//! with the value that the file has is the file's, and what else stands there goes before it,
+//! whatever the file says then or later.
 
 use crate::daemon::settings::{self, Environment};
-use crate::spec::env_file::EnvFile;
+use crate::parse::env_file::EnvFile;
+use crate::sys::files::{self, MOST_SETTINGS};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 pub struct Sources {
     file: Option<PathBuf>,
@@ -45,7 +48,8 @@ impl Sources {
         Ok(env)
     }
 
-    /// What is to be told of these variables: settings that hold only after a restart, and what is no setting.
+    /// What is to be told of these variables: settings that hold only after a restart, and what is
+    /// no setting.
     pub fn remarks(&self, now: &Environment) -> Vec<String> {
         let Some(file) = &self.file else { return Vec::new() };
         let value = |env: &Environment, name: &str| {
@@ -67,7 +71,7 @@ impl Sources {
 
 /// The variables of a file; none where it is not there.
 fn read(file: &Path) -> Result<Environment, String> {
-    let text = match fs::read_to_string(file) {
+    let text = match files::read_text(file, MOST_SETTINGS) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(|e| format!("{}: {e}", file.display()))?,
     };
@@ -79,6 +83,7 @@ fn read(file: &Path) -> Result<Environment, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn env(pairs: &[(&str, &str)]) -> Environment {
         pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()

@@ -30,11 +30,12 @@ impl<'a> FrameReader<'a> {
         FrameReader { socket, decoder: Decoder::new(Header::REQUEST) }
     }
 
-    /// The next frame and its descriptors, at most [`MOST_FDS`]: a client that sends more loses the rest, as one does for
-    /// which this process has no descriptors left.
+    /// The next frame and its descriptors, at most [`MOST_FDS`]: a client that sends more loses the
+    /// rest, as one does for which this process has no descriptors left.
     ///
     /// # Errors
-    /// [`FrameError::Closed`] at a clean end; a malformed header or a length past the limit otherwise.
+    /// [`FrameError::Closed`] at a clean end; a malformed header or a length past the limit
+    /// otherwise.
     pub async fn next(&mut self) -> Result<(Frame, Vec<OwnedFd>), FrameError> {
         let mut fds = Vec::new();
         loop {

@@ -1,4 +1,5 @@
-//! The actors and who tells whom: one function an actor, and [`start`] in the order in which they come up.
+//! The actors and who tells whom: one function an actor, and [`start`] in the order in which they
+//! come up.
 //!
 //! ```text
 //! inventory ◄─► scheduler ─► store (its own thread) ─► scheduler
@@ -87,8 +88,10 @@ pub fn start(parts: Parts) -> Hub {
     let (alarm_set, alarm_next) = watch::channel(None);
     let (activity, host_activity) = watch::channel(Activity::default());
     let growth = Arc::new(Growth::default());
-    let (keep, is_git_asked) = (Keep::of(&settings), settings.git);
+    let keep = Keep::of(&settings);
+    let files = store.files().clone();
     let store = start_store(store, &scheduler, Arc::clone(&growth));
+    let work_trees = WorkTrees::new(&settings, paths.run_dir(), store.clone());
     // Those of earlier daemons are not known any more: the time in microseconds is beyond them all.
     let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
     let next_notice =
@@ -128,11 +131,8 @@ pub fn start(parts: Parts) -> Hub {
     let host = Rc::new(HostWatch::new(&paths));
     actix::spawn(Rc::clone(&host).follow(host_activity));
     let past_in_use = Arc::default();
-    let actors = history::Actors {
-        scheduler: scheduler.clone(),
-        store: store.clone(),
-        in_use: Arc::clone(&past_in_use),
-    };
+    let (removes, deletes, in_use) = (scheduler.clone(), store.clone(), Arc::clone(&past_in_use));
+    let actors = history::Actors { scheduler: removes, store: deletes, files, in_use };
     let history = Rc::new(History::new(paths.clone(), actors));
     actix::spawn(Rc::clone(&history).keep_within(keep, growth));
     Hub {
@@ -149,7 +149,8 @@ pub fn start(parts: Parts) -> Hub {
         answers: Answers::new(),
         requests: Requests::default(),
         history,
-        work_trees: Rc::new(WorkTrees::new(is_git_asked, store)),
+        work_trees: Rc::new(work_trees),
+        store,
         past_in_use,
         machine,
         host,
@@ -192,7 +193,8 @@ fn start_notifier(
     notifier.recipient()
 }
 
-/// Where the scheduler makes a runner for each job, on a thread of their own: starting a process takes a while.
+/// Where the scheduler makes a runner for each job, on a thread of their own: starting a process
+/// takes a while.
 fn runners(setup: RunnerSetup) -> RunnerSeed {
     runners_on(Arbiter::new().handle(), setup)
 }
@@ -211,8 +213,9 @@ fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {
     }
 }
 
-/// The readers of the database, on threads of their own: a long sacct delays no commit, and no short question. `open` are
-/// their connections: a daemon that serves has them, whatever the host lacks later.
+/// The readers of the database, on threads of their own: a long sacct delays no commit, and no
+/// short question. `open` are their connections: a daemon that serves has them, whatever the host
+/// lacks later.
 fn start_readers(
     open: Vec<Reader>,
     database: PathBuf,
@@ -246,7 +249,8 @@ const CLIENT_RETURN: Duration = Duration::from_secs(10);
 /// The client of an adopted allocation comes back, or dies; in the second case the allocation ends.
 async fn expect_client(scheduler: Addr<SchedulerActor>, job: JobId, client: ClientProcess) {
     let alive = client_watch::end_of(client);
-    // A living client comes back by itself (`Attach`), and its connection tells of its end from then on.
+    // A living client comes back by itself (`Attach`), and its connection tells of its end from
+    // then on.
     let _ = tokio::time::timeout(CLIENT_RETURN, alive).await;
     scheduler.do_send(ClientGone { job, client });
 }

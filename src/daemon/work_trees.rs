@@ -1,15 +1,18 @@
 //! Asks git about the work trees that jobs are submitted from, and has the store keep the answers.
 //!
-//! Nobody waits for it: a submission has been answered by then, with the commit that its client read. One question serves
-//! all submissions of a tree that came before it began, and between two of them the tree is left alone for a while. git is
-//! asked on a thread aside, behind all else that the machine has to do.
+//! Nobody waits for it: a submission has been answered by then, with the commit that its client
+//! read. One question serves all submissions of a tree that came before it began, and between two
+//! of them the tree is left alone for a while. git is asked on a thread aside, behind all else that
+//! the machine has to do.
 
 use crate::actors::StoreActor;
 use crate::actors::messages::PutSource;
+use crate::daemon::settings::Settings;
 use crate::model::source::{Source, WorkTree};
 use crate::model::{JobId, Timestamp};
-use crate::sys::git::Git;
-use crate::sys::{clock, work_tree};
+use crate::store::diffs::{PackedDiff, Packer};
+use crate::sys::git::Asking;
+use crate::sys::{aside, clock, work_tree};
 use actix::Addr;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,11 +21,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
 
-/// How long git may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long git may take: 5 s of work, where jobs use all CPUs.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// git takes at most so much of the time while submissions keep coming: one part in this many.
 const SHARE: u32 = 10;
+
+/// Trees that git is asked about side by side, so that a slow one does not hold up all others.
+/// Threads aside are few.
+const AT_ONCE: usize = 2;
 
 /// Between two questions about a tree, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -43,20 +50,26 @@ struct Submission {
 pub struct WorkTrees {
     /// False: nothing is looked at (`SLOTD_GIT=off`).
     pub is_on: bool,
+    /// Where git works, a directory of slotd's own.
+    place: PathBuf,
+    /// The bytes that the differences of all submissions may have together.
+    most_diffs: Option<u64>,
     store: Addr<StoreActor>,
     open: RefCell<HashMap<String, Open>>,
-    /// Threads aside are few.
     turn: Semaphore,
     settled: Notify,
 }
 
 impl WorkTrees {
-    pub fn new(is_on: bool, store: Addr<StoreActor>) -> WorkTrees {
+    pub fn new(settings: &Settings, place: PathBuf, store: Addr<StoreActor>) -> WorkTrees {
+        let most_diffs = settings.diffs_mb.map(|mb| mb << 20);
         WorkTrees {
-            is_on,
+            is_on: settings.git,
+            place,
+            most_diffs,
             store,
             open: RefCell::default(),
-            turn: Semaphore::new(1),
+            turn: Semaphore::new(AT_ONCE),
             settled: Notify::new(),
         }
     }
@@ -112,8 +125,11 @@ impl WorkTrees {
             jobs.extend(open.under_way.iter().map(|one| (one.commit.clone(), one.job)));
         }
         let began = Instant::now();
-        let top = PathBuf::from(root);
-        let found = tokio::task::spawn_blocking(move || look(&top)).await;
+        let (top, place) = (PathBuf::from(root), self.place.clone());
+        let found = aside::run(format!("git in {root}"), PATIENCE + aside::PATIENCE, move || {
+            look(&top, &place)
+        })
+        .await;
         let took = began.elapsed();
         let at = clock::now();
         let (source, diff) = found.unwrap_or_else(|why| (unknown(&None, why.to_string()), None));
@@ -140,8 +156,18 @@ impl WorkTrees {
         took
     }
 
-    async fn keep(&self, jobs: Vec<JobId>, at: Timestamp, source: Source, diff: Option<Vec<u8>>) {
-        let why = match self.store.send(PutSource { jobs, at, source, diff }).await {
+    async fn keep(
+        &self,
+        jobs: Vec<JobId>,
+        at: Timestamp,
+        source: Source,
+        diff: Option<PackedDiff>,
+    ) {
+        let why = match self
+            .store
+            .send(PutSource { jobs, at, source, diff, most_diffs: self.most_diffs })
+            .await
+        {
             Ok(Ok(())) => return,
             Ok(Err(why)) => why.to_string(),
             Err(why) => why.to_string(),
@@ -150,15 +176,20 @@ impl WorkTrees {
     }
 }
 
-fn look(top: &Path) -> (Source, Option<Vec<u8>>) {
-    let (source, diff) = Git::at(top, PATIENCE).behind_others().source();
+fn look(top: &Path, place: &Path) -> (Source, Option<PackedDiff>) {
+    let mut diff = Packer::default();
+    let asked = Asking::new(place, PATIENCE).and_then(|asking| {
+        let asking = asking.behind_others();
+        asking.at(top).map(|git| git.source(&mut diff))
+    });
+    let (source, has_diff) = asked.unwrap_or_else(|why| (unknown(&None, why.to_string()), false));
     // The differences are those of one commit, as long as HEAD stayed there.
     let now = work_tree::probe(top).and_then(|tree| tree.commit);
     match now {
         Some(now) if source.commit.as_ref().is_some_and(|commit| *commit != now) => {
             (unknown(&source.commit, "HEAD moved on meanwhile".to_owned()), None)
         }
-        _ => (source, diff),
+        _ => (source, has_diff.then_some(diff).and_then(|diff| diff.finish().ok())),
     }
 }
 

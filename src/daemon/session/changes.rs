@@ -51,7 +51,8 @@ impl Session {
         Ok(plain(Answer::Done(outcomes)))
     }
 
-    /// One outcome for each job, in order. A job that ended too long ago to be in memory is looked for in the database.
+    /// One outcome for each job, in order. A job that ended too long ago to be in memory is looked
+    /// for in the database.
     async fn change(
         &self,
         jobs: Vec<JobRef>,

@@ -1,8 +1,9 @@
-//! Answers about many jobs, some at a time: what memory knows of them, and what the database knows of those that are no
-//! longer there.
+//! Answers about many jobs, some at a time: what memory knows of them, and what the database knows
+//! of those that are no longer there.
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::SchedulerActor;
+use crate::actors::feed::Feed;
 use crate::actors::messages::*;
 use crate::exec::job_dirs;
 use crate::model::Refusal;
@@ -13,6 +14,7 @@ use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, StepId, StepKey};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::UsageAsk;
+use crate::sys::aside;
 use actix::Addr;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -52,7 +54,8 @@ impl Session {
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             };
             let Some(next) = parts.next() else { return Ok(plain(Answer::Jobs(list))) };
-            // While one part is written out and read by the client, the next one is read from the database.
+            // While one part is written out and read by the client, the next one is read from the
+            // database.
             let send = hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new());
             let (sent, read) = tokio::join!(send, read(next));
             if sent.is_err() {
@@ -62,11 +65,13 @@ impl Session {
         }
     }
 
-    /// What memory knows, and what the database knows of jobs that ended too long ago to be there: by number, some at a
-    /// time.
+    /// What memory knows, and what the database knows of jobs that ended too long ago to be there:
+    /// by number, some at a time.
     pub(super) async fn jobs(&self, query: JobQuery) -> Replied {
         let hub = &self.hub;
         let query = Arc::new(query);
+        // From before the first record is looked at.
+        let mut feed = if query.one_moment { Some(self.changes().await?) } else { None };
         let (live, mut unknown) = self.find(&query).await?;
         let mut gone = Vec::new();
         let past = self.past_query(&query, &live).await?.map(Arc::new);
@@ -86,8 +91,14 @@ impl Session {
                 .unwrap_or_default()
                 .iter()
                 .partition(|id| live.binary_search(id).is_ok());
-            let mut list =
-                hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
+            // A short answer is of one moment anyway.
+            let is_last_of_many = parts.len() == 0 && ids.len() > here.len() + gone.len();
+            let since = if is_last_of_many { feed.take() } else { None };
+            let since = since.map(|changes| Since { ids: live.clone(), changes });
+            let mut list = hub
+                .scheduler
+                .send(QueryJobs { query: Arc::clone(&query), ids: here, since })
+                .await?;
             if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
                 match hub
                     .readers
@@ -108,7 +119,17 @@ impl Session {
         }
     }
 
-    /// The records in memory that answer the question, by number, and the numbers that it names and nobody knows.
+    /// What changes from now on.
+    async fn changes(&self) -> Result<Feed, actix::MailboxError> {
+        let feed = Feed::new();
+        // It begins with everything.
+        feed.take();
+        self.hub.scheduler.send(WatchChanges(feed.sender())).await?;
+        Ok(feed)
+    }
+
+    /// The records in memory that answer the question, by number, and the numbers that it names and
+    /// nobody knows.
     async fn find(
         &self,
         query: &Arc<JobQuery>,
@@ -124,8 +145,8 @@ impl Session {
         Ok((all.ids, all.unknown))
     }
 
-    /// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those
-    /// that ended in a window. `None` where memory has it all.
+    /// What to ask the database for, where memory does not know everything: the named jobs that are
+    /// not there, or those that ended in a window. `None` where memory has it all.
     async fn past_query(
         &self,
         query: &Arc<JobQuery>,
@@ -145,7 +166,13 @@ impl Session {
         // Those that are named are few.
         let ids = live.to_vec();
         let brief = Arc::new(JobQuery { brief: true, ..JobQuery::default() });
-        let jobs = self.hub.scheduler.send(QueryJobs { query: brief, ids }).await?.whole().jobs;
+        let jobs = self
+            .hub
+            .scheduler
+            .send(QueryJobs { query: brief, ids, since: None })
+            .await?
+            .whole()
+            .jobs;
         Ok(missing(query, &jobs))
     }
 
@@ -163,8 +190,8 @@ impl Session {
         Ok(plain(Answer::Usage { list, processes }))
     }
 
-    /// What the steps of these jobs used over time: those that run as they are measured now, the others as the directory of
-    /// the job has it.
+    /// What the steps of these jobs used over time: those that run as they are measured now, the
+    /// others as the directory of the job has it.
     pub(super) async fn over_time(&self, named: Vec<JobRef>) -> Replied {
         let ask = UsageAsk { steps: named.clone(), all_steps: true };
         let (list, measured) = self.hub.scheduler.send(QueryUsage(ask)).await?;
@@ -195,10 +222,12 @@ impl Session {
             };
             of.into_iter().flat_map(of_job).collect::<Vec<_>>()
         };
-        let ended = tokio::task::spawn_blocking(read).await.unwrap_or_else(|why| {
-            log::error!("what steps used over time was not read: {why}");
-            Vec::new()
-        });
+        let ended = aside::run("reading what steps used over time", aside::PATIENCE, read)
+            .await
+            .unwrap_or_else(|why| {
+                log::error!("what steps used over time was not read: {why}");
+                Vec::new()
+            });
         // A step may have ended after it was measured.
         let is_new = |one: &StepSeries| !all.iter().any(|known| known.step == one.step);
         let ended: Vec<StepSeries> = ended.into_iter().filter(is_new).collect();
@@ -208,8 +237,8 @@ impl Session {
     }
 }
 
-/// Puts what memory knows in the place of records that are not over. A few at a time: whoever asks the scheduler for
-/// something meanwhile is served in between.
+/// Puts what memory knows in the place of records that are not over. A few at a time: whoever asks
+/// the scheduler for something meanwhile is served in between.
 async fn refreshed(
     scheduler: &Addr<SchedulerActor>,
     mut jobs: Vec<JobView>,

@@ -1,4 +1,5 @@
-//! What the owner of the host changes while the daemon runs: the file of partitions, a partition, the node.
+//! What the owner of the host changes while the daemon runs: the file of partitions, a partition,
+//! the node.
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::{ChangeSite, CheckParts, ProbeGpus, SiteChange};
@@ -11,13 +12,12 @@ use crate::model::node::{NodeOrder, NodeReason};
 use crate::model::partition::Host;
 use crate::protocol::answer::Answer;
 use crate::sched;
-use crate::sys::user;
+use crate::sys::{aside, user};
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 impl Session {
-    /// Reads the settings' file and `slotd.toml` again, and looks what the machine has. What is wrong with a file is told, and all
-    /// stays as it was.
+    /// Reads the settings' file and `slotd.toml` again, and looks what the machine has. What is
+    /// wrong with a file is told, and all stays as it was.
     pub(super) async fn reconfigure(&self) -> Replied {
         let hub = &self.hub;
         let gpus = hub.inventory.send(ProbeGpus).await?;
@@ -26,14 +26,15 @@ impl Session {
             Err(why) => return Ok(refused(Refusal::Configuration(why))),
         };
         let (settings, sources) = (Arc::clone(&hub.settings), Arc::clone(&hub.sources));
+        let read = move || configured(&settings, &sources, known);
+        let read = aside::run("reading the configuration", aside::PATIENCE, read);
         let Configured { settings, config, remarks } =
-            match spawn_blocking(move || configured(&settings, &sources, known)).await {
-                Ok(Ok(configured)) => configured,
-                Ok(Err(why)) => {
+            match read.await.unwrap_or_else(|e| Err(e.to_string())) {
+                Ok(configured) => configured,
+                Err(why) => {
                     log::error!("the configuration stays as it was: {why}");
                     return Ok(refused(Refusal::Configuration(why)));
                 }
-                Err(_) => return Ok(refused(Refusal::ShuttingDown)),
             };
         *hub.config.borrow_mut() = shown(&settings, &config);
         log::info!("the configuration was read again");
@@ -62,12 +63,15 @@ impl Session {
             let drains = node_order::read(&paths).after(order, because);
             node_order::write(&paths, &drains).map(|()| drains)
         };
-        match spawn_blocking(change).await {
-            Ok(Ok(drains)) => self.change_site(SiteChange::Drains(drains), Vec::new()).await,
-            Ok(Err(e)) => Ok(refused(Refusal::Configuration(format!(
+        let changed = aside::run("writing the state of the node", aside::PATIENCE, change).await;
+        match changed
+            .map_err(|e| e.to_string())
+            .and_then(|drains| drains.map_err(|e| e.to_string()))
+        {
+            Ok(drains) => self.change_site(SiteChange::Drains(drains), Vec::new()).await,
+            Err(e) => Ok(refused(Refusal::Configuration(format!(
                 "the state of the node cannot be written: {e}"
             )))),
-            Err(_) => Ok(refused(Refusal::ShuttingDown)),
         }
     }
 

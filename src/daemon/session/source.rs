@@ -7,6 +7,7 @@ use crate::exec::snapshots;
 use crate::model::source::{JobSource, Kept, WorkTree};
 use crate::model::{JobRef, Refusal};
 use crate::protocol::answer::Answer;
+use crate::sys::aside;
 
 impl Session {
     /// Waits for git, should it be asked about the job's work tree just now.
@@ -18,14 +19,16 @@ impl Session {
         let Some(record) = records.first() else { return Ok(refused(Refusal::UnknownJob)) };
         if let Some(snapshot) = record.request.snapshot.clone() {
             let dir = self.hub.paths.snapshots_dir();
-            let kept = tokio::task::spawn_blocking(move || snapshots::source(&dir, &snapshot))
-                .await
-                .unwrap_or(None);
+            let what = format!("reading the copy {}", snapshot.name);
+            let kept =
+                aside::run(what, aside::PATIENCE, move || snapshots::source(&dir, &snapshot))
+                    .await
+                    .unwrap_or(None);
             return Ok(told(record.request.tree.clone(), kept, with_diff));
         }
         let submission = record.array_job_id().unwrap_or(record.id);
         self.hub.work_trees.settled(submission).await;
-        match self.hub.readers.facts().send(ReadSource(submission)).await? {
+        match self.hub.readers.facts().send(ReadSource { submission, with_diff }).await? {
             Ok(kept) => Ok(told(record.request.tree.clone(), kept, with_diff)),
             Err(e) => Ok(refused(Refusal::Database(e.0))),
         }

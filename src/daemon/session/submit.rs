@@ -7,12 +7,13 @@ use crate::exec::{self, snapshots};
 use crate::model::change::LaunchTexts;
 use crate::model::job::Client;
 use crate::model::request::JobKind;
-use crate::model::source::WorkTree;
+use crate::model::source::{Snapshot, WorkTree};
 use crate::model::{JobId, JobRef, JobRequest, Refusal};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{OneOfMany, Submit, SubmitMany};
 use crate::sched::{Submission, Submitted, dependency_targets};
-use crate::sys::break_point;
+use crate::sys::{aside, break_point, limits};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What the bytes of a request are refused with that are fewer than it says.
@@ -30,12 +31,13 @@ impl Session {
         let env = raw.split_off(submit.script_len);
         // What it waits for, or is like, must not be removed before the job is durable.
         let request = &submit.request;
-        let _in_use = match request.dependency.is_empty()
+        let _in_use = if request.dependency.is_empty()
             && submit.texts_of.is_none()
             && request.snapshot.is_none()
         {
-            true => None,
-            false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
+            None
+        } else {
+            Some(Arc::clone(&self.hub.past_in_use).read_owned().await)
         };
         if let Some(gone) = self.missing_copy(&submit.request).await {
             return Ok(refused(gone));
@@ -87,9 +89,25 @@ impl Session {
     async fn missing_copy(&self, request: &JobRequest) -> Option<Refusal> {
         let snapshot = request.snapshot.as_ref()?;
         let files = snapshots::tree_of(&self.hub.paths.snapshots_dir(), snapshot);
-        let is_there = tokio::task::spawn_blocking(move || files.is_dir()).await.unwrap_or(false);
+        let what = format!("looking for the copy {}", snapshot.name);
+        let is_there =
+            aside::run(what, aside::PATIENCE, move || files.is_dir()).await.unwrap_or(false);
         let is_kept = snapshot.is_sound() && is_there;
         (!is_kept).then(|| Refusal::SnapshotGone(snapshot.name.clone()))
+    }
+
+    /// Holds a copy that this client makes.
+    pub(super) fn hold_copy(&mut self, name: String, fds: Vec<OwnedFd>) -> Option<Reply> {
+        let is_sound = Snapshot { name: name.clone(), ..Snapshot::default() }.is_sound();
+        match fds.into_iter().next() {
+            Some(lock) if is_sound => {
+                self.held.copies.push((name, lock));
+                plain(Answer::Recorded)
+            }
+            Some(_) => refused(Refusal::SnapshotGone(name)),
+            // The kernel drops those that there is no room for.
+            None => refused(Refusal::NoDescriptors(limits::descriptors().unwrap_or_default())),
+        }
     }
 
     /// Leaves the work tree out where the owner does not want to know of it.
@@ -120,12 +138,16 @@ impl Session {
         })
     }
 
-    /// Puts the script of a job that is durable into the job's directory. The job runs without that file, too.
+    /// Puts the script of a job that is durable into the job's directory. The job runs without that
+    /// file, too.
     async fn store_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
+        let what = format!("writing the script of job {job}");
         let stored =
-            tokio::task::spawn_blocking(move || exec::store_script(&job_dir, &script)).await;
-        if let Ok(Err(why)) = stored {
+            aside::run(what, aside::PATIENCE, move || exec::store_script(&job_dir, &script)).await;
+        if let Err(why) =
+            stored.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()))
+        {
             log::warn!("job {job}: {why}");
         }
     }
@@ -133,14 +155,19 @@ impl Session {
     /// The same for another script of a job that waits.
     pub(super) async fn replace_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
+        let what = format!("writing the script of job {job}");
         let stored =
-            tokio::task::spawn_blocking(move || exec::replace_script(&job_dir, &script)).await;
-        if let Ok(Err(why)) = stored {
+            aside::run(what, aside::PATIENCE, move || exec::replace_script(&job_dir, &script))
+                .await;
+        if let Err(why) =
+            stored.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()))
+        {
             log::warn!("job {job}: {why}");
         }
     }
 
-    /// Each is decided by itself, all are committed together. Their scripts are in the database alone until they start.
+    /// Each is decided by itself, all are committed together. Their scripts are in the database
+    /// alone until they start.
     pub(super) async fn submit_many(&mut self, many: SubmitMany, raw: Vec<u8>) -> Replied {
         let SubmitMany { jobs, env_len, client } = many;
         let announced = jobs.iter().fold(env_len, |sum, job| sum.saturating_add(job.script_len));
@@ -149,9 +176,10 @@ impl Session {
         }
         let is_alone =
             |job: &OneOfMany| job.request.dependency.is_empty() && job.request.snapshot.is_none();
-        let _in_use = match jobs.iter().all(is_alone) {
-            true => None,
-            false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
+        let _in_use = if jobs.iter().all(is_alone) {
+            None
+        } else {
+            Some(Arc::clone(&self.hub.past_in_use).read_owned().await)
         };
         let client = Some(Client { process: client, ..Client::default() });
         let (env, mut scripts) = raw.split_at(env_len);
