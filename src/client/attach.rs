@@ -1,5 +1,5 @@
-//! Joining a step that runs already (sattach): as a guest of its client where the streams pass through that, otherwise
-//! as a reader of the files that the tasks write to.
+//! Joining a step that runs already (sattach): as a guest of its client where the streams pass
+//! through that, otherwise as a reader of the files that the tasks write to.
 
 use crate::client::relay::{self, Relay};
 use crate::client::share::{self, MAX_DATA, Message, next_message};
@@ -14,7 +14,7 @@ use nix::unistd::read;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,8 @@ pub enum JoinError {
     NotShared,
     /// `--pty`, and the step has no terminal; or this process has none.
     NoTerminal,
-    /// The tasks write to the file that this process writes to: it would show its own output for ever.
+    /// The tasks write to the file that this process writes to: it would show its own output for
+    /// ever.
     OwnOutput(PathBuf),
     Io(io::Error),
 }
@@ -120,17 +121,19 @@ impl Screen {
         let unbuffered = label.is_none();
         let relay =
             self.relays.entry((task, is_stderr)).or_insert_with(|| Relay::new(label, unbuffered));
-        match is_stderr {
-            true => relay.push(data, &mut io::stderr()),
-            false => relay.push(data, &mut io::stdout().lock()),
+        if is_stderr {
+            relay.push(data, &mut io::stderr())
+        } else {
+            relay.push(data, &mut io::stdout().lock())
         }
     }
 
     fn finish(&mut self) -> io::Result<()> {
         for ((_, is_stderr), relay) in &mut self.relays {
-            match is_stderr {
-                true => relay.finish(&mut io::stderr())?,
-                false => relay.finish(&mut io::stdout().lock())?,
+            if *is_stderr {
+                relay.finish(&mut io::stderr())?;
+            } else {
+                relay.finish(&mut io::stdout().lock())?;
             }
         }
         Ok(())
@@ -167,7 +170,8 @@ fn guest(
         if from_user {
             let mut chunk = [0; 4096];
             match read(stdin.as_fd(), &mut chunk) {
-                // The end of our input is not the end of the tasks': their own client has a say in that.
+                // The end of our input is not the end of the tasks': their own client has a say in
+                // that.
                 Ok(0) => is_typing = false,
                 Ok(n) => {
                     let input = Message::Input { task: joining.input_task };
@@ -241,9 +245,14 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
             if is_ours(&link) {
                 return Err(JoinError::OwnOutput(target));
             }
-            let mut file = File::open(&link)?;
+            let mut file = match File::open(&link) {
+                // It was closed just now, or its process has ended.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
             file.seek(SeekFrom::End(0))?;
-            watch.add_watch(&link, AddWatchFlags::IN_MODIFY).map_err(io::Error::from)?;
+            let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+            watch.add_watch(own.as_str(), AddWatchFlags::IN_MODIFY).map_err(io::Error::from)?;
             seen.push(target);
             followed.push(Followed { task, is_stderr, file });
         }
@@ -280,7 +289,8 @@ fn is_ours(file: &Path) -> bool {
     ours.into_iter().flatten().any(|own| (own.st_dev, own.st_ino) == (theirs.dev(), theirs.ino()))
 }
 
-/// The first process of each rank: processes come parents first, and children inherit their rank's name.
+/// The first process of each rank: processes come parents first, and children inherit their rank's
+/// name.
 fn tasks_among(pids: &[i32]) -> BTreeMap<u32, i32> {
     let mut tasks = BTreeMap::new();
     for &pid in pids {
@@ -297,7 +307,8 @@ fn rank_of(environment: &[u8]) -> Option<u32> {
 /// A descriptor that becomes readable when the process ends.
 fn open_process(pid: i32) -> Option<OwnedFd> {
     let fd = proc::pidfd(pid).ok()?;
-    // The number may have gone to another process before the descriptor was open: that one has no such environment.
+    // The number may have gone to another process before the descriptor was open: that one has no
+    // such environment.
     proc::stat(pid).is_some_and(|stat| stat.state != b'Z').then_some(fd)
 }
 

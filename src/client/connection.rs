@@ -5,7 +5,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
 use crate::protocol::request::{Request, Submit};
 use crate::sys::paths::Paths;
-use crate::sys::socket;
+use crate::sys::{socket, user};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::io::{self, Read};
@@ -27,6 +27,14 @@ pub enum ClientError {
         .socket.display()
     )]
     NoDaemon { socket: PathBuf, source: io::Error },
+    /// The daemon is another user's, and what would run there is not for that user: it was not
+    /// sent.
+    #[error(
+        "the daemon at {} belongs to user {owner}: no script and no environment was sent to it\nuse --uid={owner} or \
+         SLOTD_UID={owner} to submit to that user's queue, where the job runs as {owner}, or choose another SLOTD_ROOT",
+        .socket.display()
+    )]
+    Withheld { socket: PathBuf, owner: String },
     /// Somebody else listens there: nothing was sent.
     #[error(
         "{} is served by user {owner}, not by you: nothing was sent\nremove it, or choose another SLOTD_ROOT",
@@ -74,9 +82,17 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// Whether this user may be told what `user` has in the environment.
+/// Whether this user talks to a daemon of `owner`: their own, or root's. Root may look at any queue
+/// and steer it.
 fn is_trusted(owner: u32, user: u32) -> bool {
     owner == user || owner == 0 || user == 0
+}
+
+/// Whether what starts something for a user may be sent by `sender` to a daemon of `owner`, who
+/// gets to read the script and the environment, and runs it as `owner`. Users may send theirs to
+/// root.
+fn may_receive(owner: u32, submitted_for: u32, sender: u32) -> bool {
+    owner == submitted_for || (owner == 0 && submitted_for == sender)
 }
 
 /// A connection to the daemon.
@@ -86,14 +102,20 @@ pub struct Connection {
     decoder: Decoder,
     /// What is read goes here first.
     chunk: Vec<u8>,
+    /// Where the daemon listens, and the user that it runs as.
+    path: PathBuf,
+    owner: u32,
 }
 
-/// How many bytes are read at once: most answers are short, and each page of memory that is touched costs time.
+/// How many bytes are read at once: most answers are short, and each page of memory that is touched
+/// costs time.
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 256 << 10;
 
 impl Connection {
-    /// Connects to the daemon of this root, which is this user's own or root's. To root, anybody's.
+    /// Connects to the daemon of this root, which is this user's own or root's. Root connects to
+    /// any user's daemon, which gets no script and no environment from it that is not for that
+    /// user: see [`Connection::send`].
     ///
     /// # Errors
     /// [`ClientError::NoDaemon`], [`ClientError::Foreign`].
@@ -105,13 +127,24 @@ impl Connection {
         if !is_trusted(owner, nix::unistd::getuid().as_raw()) {
             return Err(ClientError::Foreign { socket: path, owner });
         }
-        Ok(Connection { socket, decoder: Decoder::new(Header::ANSWER), chunk: Vec::new() })
+        Ok(Connection {
+            socket,
+            decoder: Decoder::new(Header::ANSWER),
+            chunk: Vec::new(),
+            path,
+            owner,
+        })
+    }
+
+    /// The user that the daemon runs as.
+    pub fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Sends a request with its raw part.
     ///
     /// # Errors
-    /// [`ClientError::Broken`].
+    /// [`ClientError::Broken`], [`ClientError::Withheld`].
     pub fn send(&mut self, request: &Request, raw: &[u8]) -> Result<(), ClientError> {
         self.send_with_fds(request, raw, &[])
     }
@@ -119,13 +152,20 @@ impl Connection {
     /// Sends a request together with open descriptors.
     ///
     /// # Errors
-    /// [`ClientError::Broken`].
+    /// As of [`Self::send`].
     pub fn send_with_fds(
         &mut self,
         request: &Request,
         raw: &[u8],
         fds: &[RawFd],
     ) -> Result<(), ClientError> {
+        let sender = nix::unistd::getuid().as_raw();
+        if !request.submits_only_for(|user| may_receive(self.owner, user, sender)) {
+            return Err(ClientError::Withheld {
+                socket: self.path.clone(),
+                owner: user::user_name(self.owner),
+            });
+        }
         match socket::send_all(&self.socket, &Frame::encode(request, raw)?, fds) {
             // The daemon may have answered why before it closed: let the next read tell.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -195,14 +235,16 @@ impl AsFd for Connection {
     }
 }
 
-/// Waits for the daemon to come back without asking again and again: the kernel tells when the socket is made.
+/// Waits for the daemon to come back without asking again and again: the kernel tells when the
+/// socket is made.
 #[derive(Debug)]
 pub struct SocketWatch {
     inotify: Inotify,
 }
 
 impl SocketWatch {
-    /// Begins to watch the directory of the socket. Try to connect once after this: it may be there already.
+    /// Begins to watch the directory of the socket. Try to connect once after this: it may be there
+    /// already.
     ///
     /// # Errors
     /// The directory cannot be watched.
@@ -220,7 +262,8 @@ impl SocketWatch {
     }
 }
 
-/// Waits until the daemon of this root is back, and connects to it. `timeout`: how long; `None` for ever.
+/// Waits until the daemon of this root is back, and connects to it. `timeout`: how long; `None` for
+/// ever.
 ///
 /// # Errors
 /// Its directory cannot be watched, or it did not come back in time.
@@ -246,8 +289,9 @@ pub fn reopen(paths: &Paths, timeout: Option<Duration>) -> Result<Connection, Cl
     }
 }
 
-/// Hands a submission to the daemon. One that goes away before it answered is waited for and asked again: the submission
-/// is known by the process that makes it, so that it counts once. `lost` is called when that happens.
+/// Hands a submission to the daemon. One that goes away before it answered is waited for and asked
+/// again: the submission is known by the process that makes it, so that it counts once. `lost` is
+/// called when that happens.
 ///
 /// # Errors
 /// No daemon is there, or it did not come back in time.
@@ -264,7 +308,8 @@ pub fn submit(
             Err(error @ ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => error,
             other => return other.map(|(answer, _)| (conn, answer)),
         };
-        // More than once: a daemon that dies takes connections for a moment after it has closed this one.
+        // More than once: a daemon that dies takes connections for a moment after it has closed
+        // this one.
         let left = match lost_at {
             Some(at) => RECONNECT_TIMEOUT.checked_sub(at.elapsed()).ok_or(error)?,
             None => {
@@ -296,6 +341,14 @@ mod tests {
     fn a_daemon_of_another_user_is_told_nothing() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000) && is_trusted(1000, 0));
         assert!(!is_trusted(1001, 1000));
+        assert!(may_receive(1000, 1000, 1000) && may_receive(0, 0, 0), "one's own daemon");
+        assert!(may_receive(0, 1000, 1000), "root's daemon");
+        assert!(!may_receive(1000, 0, 0), "root's environment stays with root");
+        assert!(
+            may_receive(1000, 1000, 0) && !may_receive(1001, 1000, 0),
+            "--uid names the owner, or another user"
+        );
+        assert!(!may_receive(0, 1000, 0), "root's daemon runs nothing as somebody else");
     }
 
     #[test]

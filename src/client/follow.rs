@@ -2,7 +2,7 @@
 
 use crate::client::connection::{ClientError, Connection, SocketWatch};
 use crate::model::changed::Changed;
-use crate::model::{ExitCode, Job, JobId, JobState};
+use crate::model::{End, ExitCode, Job, JobId, JobState, Progress};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
@@ -64,8 +64,8 @@ impl Follower {
         }
     }
 
-    /// One that hears of changes no more often than this, of all that were meanwhile together. [`Self::rest`] and
-    /// [`Self::go_on`] are its user's business then.
+    /// One that hears of changes no more often than this, of all that were meanwhile together.
+    /// [`Self::rest`] and [`Self::go_on`] are its user's business then.
     #[must_use]
     pub fn with_pause(self, pause: Duration) -> Follower {
         Follower { pause, ..self }
@@ -93,7 +93,8 @@ impl Follower {
         }
     }
 
-    /// How long it is until [`Self::go_on`] has something to do; `None`: nothing, until something is heard.
+    /// How long it is until [`Self::go_on`] has something to do; `None`: nothing, until something
+    /// is heard.
     pub fn rest(&self) -> Option<Duration> {
         let told = self.told.filter(|_| self.conn.is_some() && !self.is_asked)?;
         Some(self.pause.saturating_sub(told.elapsed()))
@@ -109,8 +110,8 @@ impl Follower {
         }
     }
 
-    /// Asks something else on the same connection: its answer is heard. One question at a time. One that the daemon cannot be
-    /// asked is lost with it.
+    /// Asks something else on the same connection: its answer is heard. One question at a time. One
+    /// that the daemon cannot be asked is lost with it.
     pub fn ask(&mut self, question: &Request) {
         if let Some(conn) = &mut self.conn {
             let _ = conn.send(question, &[]);
@@ -193,30 +194,20 @@ pub struct Standing {
 
 impl Standing {
     pub fn of(job: &Job) -> Standing {
-        let tasks = job.compact_tasks().map_or(1, |tasks| tasks.len());
-        Standing { tasks, state: job.run.state, exit: job.run.exit }
+        Standing { tasks: job.weight(), state: job.run.state, exit: job.run.exit }
     }
 
-    /// What a shell shows for its end: its exit code, or 128 and the signal; 1 where it ended otherwise than well with
-    /// none.
+    /// What a shell shows for its end: its exit code, or 128 and the signal; 1 where it ended
+    /// otherwise than well with none.
     pub fn as_shell(&self) -> u8 {
         let code = u8::try_from(self.exit.as_shell()).unwrap_or(1);
-        if self.state.is_terminal() && self.state != JobState::Completed { code.max(1) } else { 0 }
+        if self.state.end().is_some_and(|end| end != End::Completed) { code.max(1) } else { 0 }
     }
 }
 
 /// Jobs as far as they are known, by record.
 #[derive(Debug, Clone, Default)]
 pub struct Known(BTreeMap<JobId, Standing>);
-
-/// How far jobs are. Each array task counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
-    pub all: usize,
-    pub over: usize,
-    pub failed: usize,
-    pub running: usize,
-}
 
 impl Known {
     /// Takes note of a record as it is now; the state that it was in before.
@@ -231,13 +222,7 @@ impl Known {
     pub fn progress(&self) -> Progress {
         let mut sum = Progress::default();
         for job in self.0.values() {
-            sum.all += job.tasks;
-            if job.state.is_terminal() {
-                sum.over += job.tasks;
-                sum.failed += if job.state.is_failure() { job.tasks } else { 0 };
-            } else if job.state.is_active() {
-                sum.running += job.tasks;
-            }
+            sum += Progress::of_tasks(job.state, job.tasks);
         }
         sum
     }
@@ -265,20 +250,30 @@ mod tests {
     fn each_task_counts_and_the_worst_exit_code_is_kept() {
         let mut known = Known::default();
         known.note(JobId(1), standing(8, JobState::Pending, 0));
-        let others =
-            [JobState::Completed, JobState::Failed, JobState::Running, JobState::Cancelled];
+        let others = [
+            JobState::Ended(End::Completed),
+            JobState::Ended(End::Failed),
+            JobState::Running,
+            JobState::Ended(End::Cancelled),
+        ];
         for (id, state) in (2..).zip(others) {
-            known
-                .note(JobId(id), standing(1, state, if state == JobState::Failed { 3 } else { 0 }));
+            known.note(
+                JobId(id),
+                standing(1, state, if state == JobState::Ended(End::Failed) { 3 } else { 0 }),
+            );
         }
-        assert_eq!(known.progress(), Progress { all: 12, over: 3, failed: 1, running: 1 });
+        assert_eq!(
+            known.progress(),
+            Progress { total: 0, waiting: 8, running: 1, over: 3, failed: 1 }
+        );
+        assert_eq!(known.progress().all(), 12);
         assert_eq!((known.worst(), known.is_over()), (3, false));
         assert_eq!(
-            known.note(JobId(1), standing(1, JobState::Timeout, 0)),
+            known.note(JobId(1), standing(1, JobState::Ended(End::Timeout), 0)),
             Some(JobState::Pending)
         );
         assert_eq!(
-            known.note(JobId(4), standing(1, JobState::Completed, 0)),
+            known.note(JobId(4), standing(1, JobState::Ended(End::Completed), 0)),
             Some(JobState::Running)
         );
         assert!(known.is_over());

@@ -1,4 +1,5 @@
-//! Output files of jobs, shown from a place on and followed as they are written, truncated or replaced.
+//! Output files of jobs, shown from a place on and followed as they are written, truncated or
+//! replaced.
 //!
 //! The kernel tells of changes; nothing is looked at in between.
 
@@ -6,6 +7,7 @@ use crate::client::relay::Relay;
 use crate::client::tail;
 use crate::model::Timestamp;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::stat::fstat;
 use nix::time::ClockId;
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -87,16 +89,16 @@ impl Log {
 
     /// False where there is nothing to read yet.
     fn reopen(&mut self) -> io::Result<bool> {
-        let meta = match std::fs::metadata(&self.path) {
-            Ok(meta) => meta,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(e),
-        };
-        // A FIFO or a device has nothing for us.
-        if !meta.is_file() || self.since.is_some_and(|since| is_older(&meta, since)) {
+        let Some(mut file) = tail::open_output(&self.path)? else { return Ok(false) };
+        let meta = file.metadata()?;
+        if self.since.is_some_and(|since| is_older(&meta, since)) {
             return Ok(false);
         }
-        let mut file = File::open(&self.path)?;
+        // It would never come to an end.
+        if is_written_to(self.to_stderr, &meta) {
+            let text = format!("{}: it is also where it would be shown", self.path.display());
+            return Err(io::Error::other(text));
+        }
         let at = self.last.map_or(Ok(0), |lines| tail::start_of_last(&mut file, lines))?;
         self.open = Some(Open { file, place: place(&meta), at });
         Ok(true)
@@ -129,18 +131,26 @@ impl Log {
     /// As of [`Self::show`].
     pub fn finish(mut self) -> io::Result<()> {
         self.show()?;
-        match self.to_stderr {
-            true => self.relay.finish(&mut io::stderr()),
-            false => self.relay.finish(&mut io::stdout().lock()),
+        if self.to_stderr {
+            self.relay.finish(&mut io::stderr())
+        } else {
+            self.relay.finish(&mut io::stdout().lock())
         }
     }
 }
 
 fn push(relay: &mut Relay, to_stderr: bool, bytes: &[u8]) -> io::Result<()> {
-    match to_stderr {
-        true => relay.push(bytes, &mut io::stderr()),
-        false => relay.push(bytes, &mut io::stdout().lock()),
+    if to_stderr {
+        relay.push(bytes, &mut io::stderr())
+    } else {
+        relay.push(bytes, &mut io::stdout().lock())
     }
+}
+
+/// Whether what is shown would be written to this file.
+fn is_written_to(to_stderr: bool, meta: &Metadata) -> bool {
+    let own = if to_stderr { fstat(io::stderr()) } else { fstat(io::stdout()) };
+    own.is_ok_and(|own| (own.st_dev, own.st_ino) == place(meta))
 }
 
 fn place(meta: &Metadata) -> (u64, u64) {
@@ -174,7 +184,8 @@ impl FileWatch {
         Ok(FileWatch { inotify, known: BTreeSet::new() })
     }
 
-    /// Watches a file, and for one of its name in its directory: in the nearest one above that is there.
+    /// Watches a file, and for one of its name in its directory: in the nearest one above that is
+    /// there.
     pub fn add(&mut self, log: &Log) {
         let in_dir = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         for dir in log.path.ancestors().skip(1) {

@@ -1,5 +1,5 @@
-//! Forwarding of task output: by lines, so that tasks do not cut into each other's, or as it comes; with or without
-//! the task's number before each line (srun man page, `--label`, `--unbuffered`).
+//! Forwarding of task output: by lines, so that tasks do not cut into each other's, or as it comes;
+//! with or without the task's number before each line (srun man page, `--label`, `--unbuffered`).
 
 use std::io::{self, Write};
 
@@ -50,7 +50,8 @@ impl Relay {
         Ok(())
     }
 
-    /// The stream is over: what is left goes out, with the newline that it lacks where lines are labelled.
+    /// The stream is over: what is left goes out, with the newline that it lacks where lines are
+    /// labelled.
     ///
     /// # Errors
     /// What `out` says.

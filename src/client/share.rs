@@ -1,8 +1,10 @@
-//! A step in the foreground, shared with `sattach`: guests get a copy of what the tasks write, and may write to them.
+//! A step in the foreground, shared with `sattach`: guests get a copy of what the tasks write, and
+//! may write to them.
 //!
-//! The step's own client is the host, since it holds the ends of the tasks' streams. It listens beside the step's record,
-//! in a directory that is its user's alone. A guest never holds the step up: one that does not read is sent away. Streams
-//! that the tasks have for themselves, a pipe or a file, do not pass through here (`attach`).
+//! The step's own client is the host, since it holds the ends of the tasks' streams. It listens
+//! beside the step's record, in a directory that is its user's alone. A guest never holds the step
+//! up: one that does not read is sent away. Streams that the tasks have for themselves, a pipe or a
+//! file, do not pass through here (`attach`).
 
 use crate::model::StepId;
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};

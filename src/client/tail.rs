@@ -1,38 +1,73 @@
-//! The end of a file, found from behind: a log may have gigabytes.
+//! The end of a file, found from behind: a log may have gigabytes, and holes of terabytes.
 
-use std::fs::File;
+use crate::sys::extents;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens an output file of a job for reading. `None`: nothing is there that can be read. A FIFO or a
+/// device has nothing for others, and below /dev and /proc the same path may lead each process to
+/// another file, such as its own standard output.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_output(path: &Path) -> io::Result<Option<File>> {
+    if ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir)) && !path.starts_with("/dev/shm") {
+        return Ok(None);
+    }
+    // A FIFO is not even opened: its writer would find a reader who is gone at once.
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Ok(None);
+    }
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        // A socket cannot be opened.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
 
 /// What is read at once.
 const CHUNK: u64 = 64 << 10;
 
-/// Where the last `lines` lines of a file begin. What stands behind the last line end counts as a line.
+/// Where the last `lines` lines of a file begin. What stands behind the last line end counts as a
+/// line.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
     let len = file.metadata()?.len();
-    let (mut end, mut ends_seen) = (len, 0);
-    let mut chunk = Vec::new();
     if lines == 0 {
         return Ok(len);
     }
-    while end > 0 {
-        let begin = end.saturating_sub(CHUNK);
-        file.seek(SeekFrom::Start(begin))?;
-        chunk.clear();
-        file.take(end - begin).read_to_end(&mut chunk)?;
-        for (at, _) in chunk.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
-            let at = begin + at as u64;
-            // The end of the last line begins no other.
-            if at + 1 < len {
-                ends_seen += 1;
+    let mut with_data = Vec::new();
+    let mut from = 0;
+    while let Some(extent) = extents::next(file, from, len)? {
+        from = extent.end;
+        with_data.push(extent);
+    }
+    let mut ends_seen = 0;
+    let mut chunk = Vec::new();
+    for extent in with_data.into_iter().rev() {
+        let mut end = extent.end;
+        while end > extent.start {
+            let begin = end.saturating_sub(CHUNK).max(extent.start);
+            file.seek(SeekFrom::Start(begin))?;
+            chunk.clear();
+            file.take(end - begin).read_to_end(&mut chunk)?;
+            for at in memchr::memrchr_iter(b'\n', &chunk).map(|at| begin + at as u64) {
+                // The end of the last line begins no other.
+                if at + 1 < len {
+                    ends_seen += 1;
+                }
+                if ends_seen == lines {
+                    return Ok(at + 1);
+                }
             }
-            if ends_seen == lines {
-                return Ok(at + 1);
-            }
+            end = begin;
         }
-        end = begin;
     }
     Ok(0)
 }
@@ -69,6 +104,36 @@ mod tests {
         let start = start_of_last(&mut all, 50_000).unwrap() as usize;
         assert!(text[start..].starts_with("line 50000\n"), "{}", &text[start..start + 20]);
         assert_eq!(start_of_last(&mut all, 100_001).unwrap(), 0);
+    }
+
+    #[test]
+    fn only_regular_files_of_the_host_are_outputs() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "a").unwrap();
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        assert!(open_output(&at("file")).unwrap().is_some());
+        for nothing in ["fifo", "socket", "missing"] {
+            assert!(open_output(&at(nothing)).unwrap().is_none(), "{nothing}");
+        }
+        let own = File::open(at("file")).unwrap();
+        let by_descriptor = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
+        for own in [by_descriptor.as_str(), "/dev/stdin", "/dev/zero"] {
+            assert!(open_output(Path::new(own)).unwrap().is_none(), "{own}");
+        }
+    }
+
+    #[test]
+    fn lines_on_both_sides_of_a_hole_are_found() {
+        const FAR: u64 = 1 << 42;
+        let mut sparse = file(b"a\nb\n");
+        sparse.seek(SeekFrom::Start(FAR)).unwrap();
+        sparse.write_all(b"\nc\n").unwrap();
+        assert_eq!(start_of_last(&mut sparse, 1).unwrap(), FAR + 1);
+        assert_eq!(start_of_last(&mut sparse, 2).unwrap(), 4);
+        assert_eq!(start_of_last(&mut sparse, 3).unwrap(), 2);
+        assert_eq!(start_of_last(&mut sparse, 9).unwrap(), 0);
     }
 
     #[test]

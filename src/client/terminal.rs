@@ -1,4 +1,5 @@
-//! The user's terminal: raw while a pseudo-terminal's program has it, and restored whatever happens.
+//! The user's terminal: raw while a pseudo-terminal's program has it, and restored whatever
+//! happens.
 
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::termios::{self, SetArg, Termios};

@@ -4,7 +4,7 @@ use super::keyboard::Keyboard;
 use super::streams::{ClientStreams, Input, Output};
 use crate::client::relay::{self, Relay};
 use crate::client::terminal;
-use crate::exec::tie::Tie;
+use crate::exec::client_line::ClientLine;
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
 use crate::sys::limits;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -20,7 +20,8 @@ pub struct StepOptions {
     pub unbuffered: bool,
     /// A pseudo-terminal for task 0, relayed to this client's terminal.
     pub pty: bool,
-    /// The program gets this client's streams as they are, terminals included (salloc without a pseudo-terminal).
+    /// The program gets this client's streams as they are, terminals included (salloc without a
+    /// pseudo-terminal).
     pub as_is: bool,
     pub stdin: StreamTasks,
     pub stdout: StreamTasks,
@@ -81,10 +82,11 @@ pub(super) fn connect(
     options: &StepOptions,
 ) -> io::Result<(ClientStreams, Vec<OwnedFd>)> {
     let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
-    // Of hundreds of tasks: both ends of three pipes for each. The launch has the limit of the tasks already.
+    // Of hundreds of tasks: both ends of three pipes for each. The launch has the limit of the
+    // tasks already.
     let _ = limits::raise_descriptors();
-    let (tie, theirs) = Tie::pair()?;
-    launch.tie = Some(0);
+    let (client_line, theirs) = ClientLine::pair()?;
+    launch.client_line = Some(0);
     let streams = ClientStreams {
         inputs: Vec::new(),
         outputs: Vec::new(),
@@ -92,7 +94,7 @@ pub(super) fn connect(
         share: None,
         stdin_open: true,
         keyboard: Keyboard::default(),
-        tie: Some(tie),
+        client_line: Some(client_line),
     };
     let mut connector = Connector { options, tasks, streams, send: vec![theirs], own: [None; 3] };
     if options.pty {
@@ -196,7 +198,8 @@ impl Connector<'_> {
         let (ours, theirs) = pipe()?;
         nonblocking(&ours)?;
         if self.tasks <= FEW_TASKS {
-            // So that a task seldom waits for us, nor we for it. What a user may have of such memory is limited.
+            // So that a task seldom waits for us, nor we for it. What a user may have of such
+            // memory is limited.
             let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE));
         }
         let label = label.then(|| relay::label(task, self.tasks));

@@ -4,14 +4,14 @@ use super::Caller;
 use super::signals::{Signals, ends_client, is_typed_interrupt};
 use crate::client::connection::{ClientError, Connection, SocketWatch};
 use crate::model::view::JobView;
-use crate::model::{JobId, JobState};
+use crate::model::{End, JobId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What became of the wait for an allocation.
 #[derive(Debug)]
@@ -24,15 +24,21 @@ pub enum Grant {
     Interrupted {
         /// By Ctrl-C at the terminal.
         typed: bool,
-        /// A daemon is there to end the request now. The next one does it otherwise: this client is gone by then.
+        /// A daemon is there to end the request now. The next one does it otherwise: this client is
+        /// gone by then.
         is_withdrawn: bool,
     },
 }
 
-/// How long a grant may take before the user is told that the job waits.
+/// How long a job waits before its user is told. The command before it is often still giving its
+/// resources back.
 const QUIET_WAIT: Duration = Duration::from_millis(60);
 
-/// Waits until an allocation runs. `queued` is called once, if that is not at once.
+/// poll(2) counts in milliseconds.
+const LEAST_POLL: Duration = Duration::from_millis(1);
+
+/// Waits until an allocation runs. `queued` is called once, if it has to wait for more than a
+/// moment.
 ///
 /// # Errors
 /// The connection carries something that makes no sense.
@@ -43,10 +49,16 @@ pub fn wait_for_grant(
     queued: &mut dyn FnMut(),
 ) -> Result<Grant, ClientError> {
     let signals = Signals::take()?;
-    let mut told = false;
+    let mut announced = false;
+    // When to announce that the job waits, once the daemon has said so.
+    let mut announce_at: Option<Instant> = None;
     let mut back: Option<SocketWatch> = None;
     loop {
-        if let Some(grant) = told_grant(conn)? {
+        if let Some(grant) = decision(conn, &mut announce_at)? {
+            // A job that ended before it started did wait, however short that was.
+            if !announced && matches!(&grant, Grant::Ended(view) if view.run.start.is_none()) {
+                queued();
+            }
             return Ok(grant);
         }
         let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
@@ -54,17 +66,19 @@ pub fn wait_for_grant(
             PollFd::new(daemon, PollFlags::POLLIN),
             PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN),
         ];
-        let timeout = if told {
-            PollTimeout::NONE
-        } else {
-            PollTimeout::try_from(QUIET_WAIT).unwrap_or(PollTimeout::MAX)
-        };
+        let left = announce_at
+            .filter(|_| !announced)
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            announced = true;
+            queued();
+            continue;
+        }
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left.max(LEAST_POLL)).unwrap_or(PollTimeout::MAX)
+        });
         match poll(&mut fds, timeout) {
-            Ok(0) => {
-                told = true;
-                queued();
-                continue;
-            }
+            Ok(0) => continue,
             Err(Errno::EINTR) => continue,
             Err(e) => return Err(io::Error::from(e).into()),
             Ok(_) => {}
@@ -86,6 +100,7 @@ pub fn wait_for_grant(
             None => !matches!(conn.fill(), Ok(true)),
         };
         if is_lost {
+            announce_at.get_or_insert_with(|| Instant::now() + QUIET_WAIT);
             if back.is_none() {
                 back = Some(SocketWatch::new(&caller.paths)?);
             }
@@ -101,19 +116,19 @@ pub fn wait_for_grant(
     }
 }
 
-/// Waits until an allocation that was given back is over. `None` where the daemon is gone, or a signal ends the wait: a
-/// daemon may stand still.
+/// Waits until an allocation that was given back is over. `None` where the daemon is gone, or a
+/// signal ends the wait: a daemon may stand still.
 ///
 /// # Errors
 /// The connection carries something that makes no sense.
-pub fn wait_for_release(conn: &mut Connection) -> Result<Option<JobState>, ClientError> {
+pub fn wait_for_release(conn: &mut Connection) -> Result<Option<End>, ClientError> {
     let signals = Signals::take()?;
     // What came until now was for the command.
     while let Ok(Some(_)) = signals.fd.read_signal() {}
     loop {
         while let Some(answer) = conn.next_whole()? {
             if let Answer::Ended { view } = answer {
-                return Ok(Some(view.run.state));
+                return Ok(view.run.state.end());
             }
         }
         let mut fds = [
@@ -134,8 +149,12 @@ pub fn wait_for_release(conn: &mut Connection) -> Result<Option<JobState>, Clien
     }
 }
 
-/// What has come in about the allocation, if it decides.
-fn told_grant(conn: &mut Connection) -> Result<Option<Grant>, ClientError> {
+/// The decision about the allocation, if it has come in. Sets `announce_at` when the daemon says
+/// that the job waits.
+fn decision(
+    conn: &mut Connection,
+    announce_at: &mut Option<Instant>,
+) -> Result<Option<Grant>, ClientError> {
     while let Some(answer) = conn.next_whole()? {
         match answer {
             Answer::Granted { view } if view.run.state.is_terminal() => {
@@ -145,6 +164,9 @@ fn told_grant(conn: &mut Connection) -> Result<Option<Grant>, ClientError> {
                 return Ok(Some(Grant::Granted(view)));
             }
             Answer::Ended { view } => return Ok(Some(Grant::Ended(view))),
+            Answer::Waits => {
+                announce_at.get_or_insert_with(|| Instant::now() + QUIET_WAIT);
+            }
             Answer::Refused(why) => return Err(ClientError::Refused(why)),
             _ => {}
         }

@@ -5,8 +5,9 @@ use nix::unistd::{getpgrp, tcgetpgrp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Standard input to wait for. In the background of a terminal what is typed is for somebody else: to read it would
-/// stop this process and what it relays, and to wait for it would wake up again and again. Then only new input wakes.
+/// Standard input to wait for. In the background of a terminal what is typed is for somebody else:
+/// to read it would stop this process and what it relays, and to wait for it would wake up again
+/// and again. Then only new input wakes.
 #[derive(Debug, Default)]
 pub(super) struct Keyboard {
     /// Tells of new input alone, while this process is in the background.
@@ -19,7 +20,8 @@ impl Keyboard {
         self.resting.as_ref().map_or(stdin, |epoll| epoll.0.as_fd())
     }
 
-    /// Whether standard input may be read now. To be asked when the source is readable, and after SIGCONT.
+    /// Whether standard input may be read now. To be asked when the source is readable, and after
+    /// SIGCONT.
     ///
     /// # Errors
     /// The kernel has no descriptor left.

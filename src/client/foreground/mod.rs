@@ -1,10 +1,11 @@
 //! Tasks in the foreground: their streams, their signals and their end, until the step is over.
 //!
-//! The tasks are started by the daemon's side and are inside the job's cgroup. What they read and write is handed over
-//! as open descriptors: this client's own where that is right (one task, no terminal: full speed, no copy), pipes or a
-//! pseudo-terminal that this client relays otherwise. One more descriptor tells the step's watcher of the client's death: when the
-//! client dies, however, the step's watcher sees it and ends the step, daemon or not. When the daemon dies, the client
-//! waits for the next one and comes back to its step.
+//! The tasks are started by the daemon's side and are inside the job's cgroup. What they read and
+//! write is handed over as open descriptors: this client's own where that is right (one task, no
+//! terminal: full speed, no copy), pipes or a pseudo-terminal that this client relays otherwise.
+//! One more descriptor tells the step's watcher of the client's death: when the client dies,
+//! however, the step's watcher sees it and ends the step, daemon or not. When the daemon dies, the
+//! client waits for the next one and comes back to its step.
 
 mod connect;
 mod grant;

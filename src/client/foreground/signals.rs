@@ -27,8 +27,8 @@ pub(super) fn is_typed_interrupt(info: &siginfo) -> bool {
     info.ssi_signo as i32 == libc::SIGINT && info.ssi_code == libc::SI_KERNEL
 }
 
-/// Ends this process as an interrupt ends others: the shell that started it stops its script or loop then, which it
-/// does not for an exit code of 130.
+/// Ends this process as an interrupt ends others: the shell that started it stops its script or
+/// loop then, which it does not for an exit code of 130.
 pub fn end_by_interrupt() -> ! {
     // SAFETY: no handler is set.
     let _ = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
@@ -37,8 +37,8 @@ pub fn end_by_interrupt() -> ! {
     std::process::exit(128 + libc::SIGINT)
 }
 
-/// Keeps the signals for [`SignalFd`] as long as it lives, and has a write to a pipe that nobody reads fail rather than
-/// end this process: a task may close its input.
+/// Keeps the signals for [`SignalFd`] as long as it lives, and has a write to a pipe that nobody
+/// reads fail rather than end this process: a task may close its input.
 pub(super) struct Signals {
     pub fd: SignalFd,
     before: SigSet,
@@ -56,7 +56,8 @@ impl Signals {
         Ok(Signals { fd, before, keep: false })
     }
 
-    /// The tasks are over, and only their end is left to be told: what comes now changes it no more.
+    /// The tasks are over, and only their end is left to be told: what comes now changes it no
+    /// more.
     pub fn keep_blocked(&mut self) {
         self.keep = true;
     }
@@ -83,7 +84,8 @@ impl Drop for Signals {
 mod tests {
     use super::*;
 
-    /// Queues an interrupt for this thread, as the terminal would (a process may say so of its own signals alone).
+    /// Queues an interrupt for this thread, as the terminal would (a process may say so of its own
+    /// signals alone).
     fn queue_interrupt(code: i32) {
         // SAFETY: all zeros is a value of siginfo, and the call reads what it is given.
         let done = unsafe {

@@ -68,7 +68,8 @@ pub fn run_step(
     let outcome = step.ask(false).and_then(|()| step.run(observer));
     step.launch = None;
     step.streams.drain();
-    // A key press that came together with the end counts: the tasks may have died of it, through another client.
+    // A key press that came together with the end counts: the tasks may have died of it, through
+    // another client.
     let typed = step.signals.typed_interrupt_waits();
     step.signals.keep_blocked();
     let died_of_it = matches!(&outcome, Ok(StepOutcome::Ended { record, .. }) if record.exit.signal == libc::SIGINT);
@@ -80,7 +81,8 @@ pub fn run_step(
     outcome
 }
 
-/// What the daemon was asked for, until the step is known to run: a daemon that dies before is asked again.
+/// What the daemon was asked for, until the step is known to run: a daemon that dies before is
+/// asked again.
 struct Launch<'a> {
     request: StepLaunch,
     env: &'a [u8],
@@ -102,9 +104,11 @@ struct Foreground<'a> {
     away: Option<SocketWatch>,
     /// Its tasks have started.
     runs: bool,
-    /// A signal came after the end of the watcher: a daemon that does not tell how the step ended is not waited for.
+    /// A signal came after the end of the watcher: a daemon that does not tell how the step ended
+    /// is not waited for.
     gave_up: bool,
-    /// News of the step's watcher. The daemon tells the same when it is written down, and has its turn while it is there.
+    /// News of the step's watcher. The daemon tells the same when it is written down, and has its
+    /// turn while it is there.
     unheard: VecDeque<StepEvent>,
     interrupted: Option<Instant>,
     first_end: Option<Instant>,
@@ -191,7 +195,8 @@ impl Foreground<'_> {
                 return Ok(Some(StepOutcome::Ended { step: self.step, record, stopped }));
             }
             Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
-            // The end of the step itself may still be on its way: it was told first if it was known first.
+            // The end of the step itself may still be on its way: it was told first if it was known
+            // first.
             Answer::Ended { view } => return Ok(Some(StepOutcome::JobEnded(view))),
             Answer::Granted { view } if view.run.state.is_terminal() => {
                 return Ok(Some(StepOutcome::JobEnded(view)));
@@ -225,11 +230,12 @@ impl Foreground<'_> {
     }
 
     fn watcher_ready(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
-        let Some(tie) = &mut self.streams.tie else { return Ok(()) };
-        let (events, is_there) = tie.hear();
-        // After its last word it is gone, though somebody who stands still may hold its end of the line open.
+        let Some(client_line) = &mut self.streams.client_line else { return Ok(()) };
+        let (events, is_there) = client_line.hear();
+        // After its last word it is gone, though somebody who stands still may hold its end of the
+        // line open.
         if !is_there || events.iter().any(|event| matches!(event, StepEvent::Ended(_))) {
-            self.streams.tie = None;
+            self.streams.client_line = None;
         }
         for event in events {
             if matches!(event, StepEvent::Started { .. }) {
@@ -239,7 +245,7 @@ impl Foreground<'_> {
                 self.unheard.push_back(event);
             }
         }
-        let is_alone = self.away.is_some() && self.streams.tie.is_none();
+        let is_alone = self.away.is_some() && self.streams.client_line.is_none();
         if is_alone && !self.runs && !self.has_ended() { self.end_if_asked() } else { Ok(()) }
     }
 
@@ -293,8 +299,8 @@ impl Foreground<'_> {
             (daemon, PollFlags::POLLIN, Event::Daemon),
             (self.signals.fd.as_fd(), PollFlags::POLLIN, Event::Signals),
         ];
-        if let Some(tie) = &self.streams.tie {
-            entries.push((tie.as_fd(), PollFlags::POLLIN, Event::Watcher));
+        if let Some(client_line) = &self.streams.client_line {
+            entries.push((client_line.as_fd(), PollFlags::POLLIN, Event::Watcher));
         }
         let streams = self.streams.poll_entries(stdin.as_fd(), self.runs);
         entries.extend(
@@ -314,7 +320,8 @@ impl Foreground<'_> {
                 return Err(io::Error::from(e).into());
             }
         }
-        // From the back: a stream that has ended is taken out of its list. Signals before the daemon's news.
+        // From the back: a stream that has ended is taken out of its list. Signals before the
+        // daemon's news.
         let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !r.is_empty());
         let ready = entries
             .iter()
@@ -363,7 +370,11 @@ impl Foreground<'_> {
                 step: self.step,
                 holds,
             };
-            fresh.send(&attach, &[])?;
+            match fresh.send(&attach, &[]) {
+                // It is gone again: the next one is waited for.
+                Err(ClientError::Broken(FrameError::Io(_))) => return Ok(()),
+                other => other?,
+            }
         }
         *self.conn = fresh;
         self.away = None;
@@ -419,10 +430,11 @@ impl Foreground<'_> {
         self.tell_watcher(&StepCommand::Signal { signal, target: SignalScope::Tasks }, signal)
     }
 
-    /// Tells the watcher of a step that runs. Where it is gone the step has ended, and a signal that ends clients ends
-    /// the wait for the daemon's word about it.
+    /// Tells the watcher of a step that runs. Where it is gone the step has ended, and a signal
+    /// that ends clients ends the wait for the daemon's word about it.
     fn tell_watcher(&mut self, command: &StepCommand, signal: i32) -> Result<(), ClientError> {
-        let is_told = self.streams.tie.as_mut().is_some_and(|tie| tie.tell(command));
+        let is_told =
+            self.streams.client_line.as_mut().is_some_and(|client_line| client_line.tell(command));
         if is_told || !(ends_client(signal) || signal == libc::SIGKILL) {
             return Ok(());
         }
@@ -455,8 +467,9 @@ impl Foreground<'_> {
         Ok(())
     }
 
-    /// A signal before the step is known to run. While it is being started its tasks may run already: they get the
-    /// signal as soon as they can be named. Where it waits, or the daemon is away, nothing runs.
+    /// A signal before the step is known to run. While it is being started its tasks may run
+    /// already: they get the signal as soon as they can be named. Where it waits, or the daemon is
+    /// away, nothing runs.
     fn signalled_early(&mut self, signal: i32) -> Result<(), ClientError> {
         let is_second =
             ends_client(signal) && self.early_signals.iter().any(|early| ends_client(*early));
@@ -467,18 +480,19 @@ impl Foreground<'_> {
         if self.away.is_some() { self.ask_no_more() } else { Ok(()) }
     }
 
-    /// To be called where no daemon is there to tell whether the step runs. After a signal that ends clients it is not
-    /// asked for again. Its watcher may be about to say that it has started, and gets the signal then; where it has
-    /// none, the line to it ends, now that this end of it is closed here.
+    /// To be called where no daemon is there to tell whether the step runs. After a signal that
+    /// ends clients it is not asked for again. Its watcher may be about to say that it has started,
+    /// and gets the signal then; where it has none, the line to it ends, now that this end of it is
+    /// closed here.
     fn ask_no_more(&mut self) -> Result<(), ClientError> {
         if self.early_signals.iter().any(|early| ends_client(*early)) {
             self.launch = None;
         }
-        if self.streams.tie.is_none() { self.end_if_asked() } else { Ok(()) }
+        if self.streams.client_line.is_none() { self.end_if_asked() } else { Ok(()) }
     }
 
-    /// To be called where nothing of the step runs: ends this client where a signal asked for it, and with its
-    /// connection the request. Other signals have nobody to go to.
+    /// To be called where nothing of the step runs: ends this client where a signal asked for it,
+    /// and with its connection the request. Other signals have nobody to go to.
     fn end_if_asked(&mut self) -> Result<(), ClientError> {
         let early = std::mem::take(&mut self.early_signals);
         early
@@ -513,6 +527,7 @@ mod tests {
     use crate::protocol::frame::{Decoder, Frame, Header};
     use crate::sys::paths::Paths;
     use crate::sys::socket::receive;
+    use nix::sys::socket::{Shutdown, shutdown};
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::os::unix::thread::JoinHandleExt;
@@ -561,6 +576,7 @@ mod tests {
                 let launch = StepLaunch {
                     job: JobId(1),
                     client,
+                    uid: nix::unistd::getuid().as_raw(),
                     again: false,
                     request: Default::default(),
                     argv: Vec::new(),
@@ -569,12 +585,15 @@ mod tests {
                     rlimits: Default::default(),
                     streams: Vec::new(),
                     pty: false,
-                    tie: None,
+                    client_line: None,
                     label: false,
                 };
                 run_step(&mut conn, &caller, launch, &[], &options, &mut Silent)
             });
             let socket = listener.accept().unwrap().0;
+            // Not by drop: a process that another test forks may hold it a moment longer, and the
+            // client would take it for the next daemon.
+            shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
             let requests = Decoder::new(Header::REQUEST);
             let mut daemon = Daemon { socket, requests, fds: Vec::new(), client, _root: root };
             assert!(matches!(daemon.request(), Request::LaunchStep(_)));
@@ -734,7 +753,8 @@ mod tests {
         }
     }
 
-    /// A client whose daemon died while the step was being started, and the watcher that may have it.
+    /// A client whose daemon died while the step was being started, and the watcher that may have
+    /// it.
     fn unstarted() -> (Orphan, Watcher) {
         let mut daemon = Daemon::of_a_launch();
         let watcher = daemon.watcher();

@@ -1,10 +1,11 @@
-//! Relaying the tasks' streams: from and to this client's own, its terminal, and those who joined with sattach.
+//! Relaying the tasks' streams: from and to this client's own, its terminal, and those who joined
+//! with sattach.
 
 use super::keyboard::Keyboard;
 use crate::client::relay::Relay;
 use crate::client::share::Share;
 use crate::client::terminal;
-use crate::exec::tie::Tie;
+use crate::exec::client_line::ClientLine;
 use crate::model::StepId;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -41,8 +42,9 @@ pub(super) struct ClientStreams {
     /// Our standard input has not ended.
     pub stdin_open: bool,
     pub keyboard: Keyboard,
-    /// To the watcher of the step, which goes on while this is open; `None` once the watcher is gone.
-    pub tie: Option<Tie>,
+    /// To the watcher of the step, which goes on while this is open; `None` once the watcher is
+    /// gone.
+    pub client_line: Option<ClientLine>,
 }
 
 /// A stream that something can be done with.
@@ -94,7 +96,8 @@ impl ClientStreams {
         entries
     }
 
-    /// To be called for each event of a round, from the last to the first: a stream that has ended is taken out.
+    /// To be called for each event of a round, from the last to the first: a stream that has ended
+    /// is taken out.
     ///
     /// # Errors
     /// The kernel has no descriptor left.
@@ -155,7 +158,8 @@ impl ClientStreams {
         }
     }
 
-    /// Where the tasks' streams pass through here, others may join. Without a socket for them nothing else is lost.
+    /// Where the tasks' streams pass through here, others may join. Without a socket for them
+    /// nothing else is lost.
     pub fn open_share(&mut self, job_dir: &Path, step: StepId, tasks: u32) {
         let is_relayed =
             !self.outputs.is_empty() || !self.inputs.is_empty() || self.master.is_some();
@@ -188,7 +192,8 @@ impl ClientStreams {
         }
     }
 
-    /// The step is over and with it all its processes: what they have written is there, and nothing more comes.
+    /// The step is over and with it all its processes: what they have written is there, and nothing
+    /// more comes.
     pub fn drain(&mut self) {
         for output in &mut self.outputs {
             while forward(output, &mut self.share) {
@@ -204,8 +209,8 @@ impl ClientStreams {
     }
 }
 
-/// Writes what a task can take now. A task that closed its input gets nothing more; neither does one whose pipe has
-/// something to say though nothing waits for it.
+/// Writes what a task can take now. A task that closed its input gets nothing more; neither does
+/// one whose pipe has something to say though nothing waits for it.
 fn write_pending(input: &mut Input) {
     if input.pending.is_empty() {
         input.is_closed = true;
