@@ -1,23 +1,26 @@
 //! The options of a command from all the places where they can be said, in one list.
 //!
-//! Directives come first, then the environment, then the command line, and the last one of a name wins: that is the
-//! precedence of Slurm. All three go through the same clap definition. Each option remembers where it
-//! came from, so that an error can say so.
+//! Directives come first, then the environment, then the command line, and the last one of a name
+//! wins: that is the precedence of Slurm. All three go through the same clap definition. Each
+//! option remembers where it came from, so that an error can say so.
 
 use crate::args::error::{CliError, Mark};
 use crate::args::extra::{self, Extra};
 use crate::args::getopt::{Given, Grammar, Operand, Operands, Takes};
-use crate::args::groups::{self, Group};
+use crate::args::headings;
 use crate::args::origin::Origin;
 use crate::args::value::{BadValue, Why};
-use crate::spec::directive::Directive;
-use crate::spec::error::shown;
-use crate::spec::{self, SpecError};
+use crate::args::variables::Variable;
+use crate::parse::directive::Directive;
+use crate::parse::error::shown;
+use crate::parse::{self, SpecError};
 use clap::{ArgMatches, Args, Command};
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::ffi::OsString;
 
-/// What `--version` prints. Clients look for `slurm` followed by a version; the end names the real program.
+/// What `--version` prints. Clients look for `slurm` followed by a version; the end names the real
+/// program.
 pub const VERSION: &str = concat!("slurm-wlm 22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
 
 /// What is particular to one command.
@@ -32,11 +35,9 @@ pub struct Applet {
     pub points_to_help: bool,
     pub extras: &'static [&'static [Extra]],
     /// Variables of the environment and the options they stand for.
-    pub variables: &'static [(&'static str, &'static str)],
+    pub variables: fn() -> Vec<Variable>,
     /// What comes before the text of a refused submission: `Batch job submission failed`.
     pub submission: &'static str,
-    /// The headings under which help lists the options; none: in one list.
-    pub groups: &'static [Group],
     /// Command lines to learn from, each with what it does.
     pub examples: &'static [(&'static str, &'static str)],
 }
@@ -70,7 +71,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// The precedence of the place: what is said in a higher one replaces what is said in a lower one.
+    /// The precedence of the place: what is said in a higher one replaces what is said in a lower
+    /// one.
     pub fn layer(self) -> u8 {
         match self {
             Source::Directive(_) => 0,
@@ -100,18 +102,29 @@ pub struct Choice {
 pub struct Choices {
     applet: Applet,
     list: Vec<Choice>,
-    /// Options without effect: only told by `-v`, so that none of them can come to have one unnoticed.
+    /// Options without effect: only told by `-v`, so that none of them can come to have one
+    /// unnoticed.
     idle: Vec<Choice>,
     pub operands: Vec<Operand>,
+    /// The options whose value is a list, given with values that have no element.
+    empty_lists: Vec<String>,
 }
 
 impl Choices {
+    /// The lists that were given without an element, such as `--name=` or `-j ,`, by the names of
+    /// their options. Slurm's listings match no job then, as opposed to a list that was not given
+    /// at all.
+    pub fn empty_lists(&self) -> &[String] {
+        &self.empty_lists
+    }
+
     /// The choice that counts for this option.
     pub fn of(&self, name: &str) -> Option<&Choice> {
         self.list.iter().rev().find(|choice| choice.given.name == name)
     }
 
-    /// The last of these options that was given: of two that exclude each other, the one that counts.
+    /// The last of these options that was given: of two that exclude each other, the one that
+    /// counts.
     pub fn last_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         self.list
             .iter()
@@ -170,14 +183,15 @@ impl Choices {
         Ok(())
     }
 
-    /// What programs in the job look for of the options without effect, as variables: Slurm sets them, too.
+    /// What programs in the job look for of the options without effect, as variables: Slurm sets
+    /// them, too.
     pub fn told(&self) -> Vec<(&'static str, String)> {
         let value = |name| {
             self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref()
         };
         let [frequency, profile] = [
-            value("cpu-freq").and_then(|text| spec::cpu_freq::parse(text).ok()),
-            value("profile").and_then(|text| spec::profile::parse(text).ok()),
+            value("cpu-freq").and_then(|text| parse::cpu_freq::parse(text).ok()),
+            value("profile").and_then(|text| parse::profile::parse(text).ok()),
         ];
         let all = [("SLURM_CPU_FREQ_REQ", frequency), ("SLURM_PROFILE", profile)];
         all.into_iter()
@@ -200,22 +214,19 @@ impl Choices {
 
     /// The options by name with their values, as `-v` lists them.
     pub fn defined(&self) -> Vec<(String, String)> {
-        let mut named: Vec<(String, String)> = Vec::new();
-        for choice in self.list.iter().chain(&self.idle) {
-            let count =
-                self.list.iter().filter(|other| other.given.name == choice.given.name).count();
-            let value = match (&choice.given.value, choice.given.name.as_str()) {
+        let mut named: BTreeMap<&str, (String, u64)> = BTreeMap::new();
+        let live = self.list.iter().map(|choice| (choice, ""));
+        let idle = self.idle.iter().map(|choice| (choice, " (without effect on one host)"));
+        for (choice, note) in live.chain(idle) {
+            let (value, count) = named.entry(&choice.given.name).or_default();
+            *count += 1;
+            *value = match (&choice.given.value, choice.given.name.as_str()) {
                 (_, "verbose") => count.to_string(),
                 (Some(value), _) => value.clone(),
                 (None, _) => "set".to_owned(),
-            };
-            named.retain(|(name, _)| *name != choice.given.name);
-            let note =
-                if self.idle.contains(choice) { " (without effect on one host)" } else { "" };
-            named.push((choice.given.name.clone(), value + note));
+            } + note;
         }
-        named.sort();
-        named
+        named.into_iter().map(|(name, (value, _))| (name.to_owned(), value)).collect()
     }
 }
 
@@ -230,10 +241,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes the words apart; `argv[0]` is the command. `--help`, `--usage` and `--version` end here.
+    /// Takes the words apart; `argv[0]` is the command. `--help`, `--usage` and `--version` end
+    /// here.
     ///
     /// # Errors
-    /// An unknown or ambiguous option, a missing value, a word that is not UTF-8; the text of `--help` and its like.
+    /// An unknown or ambiguous option, a missing value, a word that is not UTF-8; the text of
+    /// `--help` and its like.
     pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Reader, CliError> {
         let command = T::augment_args(bare_command(applet));
         let mut grammar = Grammar::of(&command);
@@ -288,8 +301,23 @@ impl Reader {
         self.line.iter().any(|choice| choice.given.name == name)
     }
 
-    /// Reads a flag's letter with a word right after it as another option with that value: `sacct -p cpu`,
-    /// where Slurm's `-p` takes none and the word would count for nothing.
+    /// Refuses `:` between the components of a heterogeneous job: before a script or a command, and
+    /// `anywhere` in srun's command, where Slurm looks for it too.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn refuse_components(&self, anywhere: bool) -> Result<(), CliError> {
+        let looked_at = if anywhere { self.operands.len() } else { 1 };
+        if !self.operands.iter().take(looked_at).any(|operand| operand.text == ":") {
+            return Ok(());
+        }
+        let text = format!("{}: :", parse::directive::NO_COMPONENTS);
+        Err(CliError::error(1, text)
+            .hint("submit a job for each component, and name one in the --dependency of another"))
+    }
+
+    /// Reads a flag's letter with a word right after it as another option with that value:
+    /// `sacct -p cpu`, where Slurm's `-p` takes none and the word would count for nothing.
     pub fn letter_takes_next(&mut self, flag: &str, option: &str) {
         let line = &mut self.line;
         self.operands.retain(|operand| {
@@ -313,8 +341,8 @@ impl Reader {
         }));
     }
 
-    /// Gives the operands to the first of these options that has no value on the command line: `squeue -j 12`, where
-    /// getopt takes the value of `-j` only where it is attached.
+    /// Gives the operands to the first of these options that has no value on the command line:
+    /// `squeue -j 12`, where getopt takes the value of `-j` only where it is attached.
     pub fn give_operands(&mut self, options: &[&str]) {
         let wants =
             |name: &str| self.line.iter().any(|c| c.given.name == name && c.given.value.is_none());
@@ -337,7 +365,7 @@ impl Reader {
             return Err(CliError::error(self.applet.usage_exit, text));
         }
         let mut list = self.directives(directives)?;
-        list.extend(environment(&self.grammar, self.applet.variables, origin));
+        list.extend(environment(&self.grammar, (self.applet.variables)(), origin));
         list.append(&mut self.line);
         let is_extra = |choice: &Choice| self.applet.extra(&choice.given.name).is_some();
         let (idle, list): (Vec<_>, Vec<_>) =
@@ -348,7 +376,9 @@ impl Reader {
         if let Some(refusal) = idle.iter().find_map(refusal) {
             return Err(refusal);
         }
-        let choices = Choices { applet: self.applet, list, idle, operands: self.operands };
+        let empty_lists = empty_lists(&self.grammar, &list);
+        let choices =
+            Choices { applet: self.applet, list, idle, operands: self.operands, empty_lists };
         choices.check_idle()?;
         let mut matches = fill(self.command, &self.grammar, &choices)?;
         let options =
@@ -385,7 +415,7 @@ impl Reader {
 /// The clap definition of a command: the one source for parsing, help, man pages and completions.
 pub fn definition<T: Args>(applet: Applet) -> Command {
     let command = T::augment_args(bare_command(applet));
-    let command = groups::arrange(command, || bare_command(applet), applet.groups);
+    let command = headings::arrange(command, || bare_command(applet));
     // A flattened struct of options puts its own description in place of the command's.
     let command = applet
         .extras
@@ -414,15 +444,11 @@ fn bare_command(applet: Applet) -> Command {
         .term_width(100)
 }
 
-/// What the environment says, in the order of the table. An empty variable says nothing, but where the option needs no
-/// value it is there by its name alone, as in Slurm: `SBATCH_EXCLUSIVE=`.
-fn environment(
-    grammar: &Grammar,
-    variables: &'static [(&'static str, &'static str)],
-    origin: &Origin,
-) -> Vec<Choice> {
+/// What the environment says, in the order of the table. An empty variable says nothing, but where
+/// the option needs no value it is there by its name alone, as in Slurm: `SBATCH_EXCLUSIVE=`.
+fn environment(grammar: &Grammar, variables: Vec<Variable>, origin: &Origin) -> Vec<Choice> {
     let mut list = Vec::new();
-    for &(variable, option) in variables {
+    for (variable, option) in variables {
         let (Some(value), Some(takes)) = (origin.var(variable), grammar.takes(option)) else {
             continue;
         };
@@ -446,26 +472,47 @@ fn environment(
     list
 }
 
-/// Drops what a later word of the same option replaces.
+/// Drops what a later word of the same option replaces. `list` has the places in their order of
+/// precedence.
 fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
-    let keep: Vec<bool> = list
-        .iter()
-        .enumerate()
-        .map(|(i, choice)| {
-            let later =
-                list.iter().skip(i + 1).filter(|later| later.given.name == choice.given.name);
-            if grammar.adds_up(&choice.given.name) {
-                // Within one place they add up; a higher place replaces a lower one.
-                later.clone().all(|later| later.source.layer() == choice.source.layer())
-            } else {
-                later.count() == 0
+    // The highest place that says something of each option: scripts and tools may give very many
+    // words.
+    let mut last: HashMap<&str, u8> = HashMap::new();
+    let keeps = list.iter().rev().map(|choice| {
+        let (name, layer) = (choice.given.name.as_str(), choice.source.layer());
+        match last.get(name) {
+            None => {
+                last.insert(name, layer);
+                true
             }
-        })
-        .collect();
-    list.into_iter().zip(keep).filter_map(|(choice, keep)| keep.then_some(choice)).collect()
+            // Within one place they add up; a higher place replaces a lower one.
+            Some(highest) => *highest == layer && grammar.adds_up(name),
+        }
+    });
+    let keep: Vec<bool> = keeps.collect();
+    list.into_iter()
+        .zip(keep.into_iter().rev())
+        .filter_map(|(choice, keep)| keep.then_some(choice))
+        .collect()
 }
 
-/// Reads the words that count with clap, which is quicker without the definitions of options without effect.
+/// The list options that were given with a value, and whose values have no element.
+fn empty_lists(grammar: &Grammar, list: &[Choice]) -> Vec<String> {
+    let mut names: Vec<&str> = list.iter().map(|choice| choice.given.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_empty = |name: &&str| {
+        let mut values =
+            list.iter().map(|choice| &choice.given).filter(|given| given.name == **name);
+        grammar.is_list(name)
+            && values.clone().any(|given| given.value.is_some())
+            && values.all(|given| given.elements().is_empty())
+    };
+    names.into_iter().filter(is_empty).map(str::to_owned).collect()
+}
+
+/// Reads the words that count with clap, which is quicker without the definitions of options
+/// without effect.
 fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMatches, CliError> {
     let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
     words.push(choices.applet.name.to_owned());
@@ -481,8 +528,8 @@ fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMat
     command.try_get_matches_from(words).map_err(|error| clap_error(choices, &error))
 }
 
-/// What clap still finds: a value that its parser refuses, or a line that contradicts itself in a way that only the
-/// definition knows.
+/// What clap still finds: a value that its parser refuses, or a line that contradicts itself in a
+/// way that only the definition knows.
 fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
     if let Some(bad) = error.source().and_then(|source| source.downcast_ref::<BadValue>()) {
         return choices.refuse_value(bad);
@@ -492,7 +539,8 @@ fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
     CliError::error(choices.applet.usage_exit, first.strip_prefix("error: ").unwrap_or(first))
 }
 
-/// Reads the command line of a command without a script: what [`Reader::scan`] and [`Reader::finish`] do.
+/// Reads the command line of a command without a script: what [`Reader::scan`] and
+/// [`Reader::finish`] do.
 ///
 /// # Errors
 /// As they do.

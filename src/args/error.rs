@@ -17,7 +17,8 @@ pub enum Mark {
     Bare,
 }
 
-/// The early end of a command: a refusal, or a text that was asked for in place of what the command does.
+/// The early end of a command: a refusal, or a text that was asked for in place of what the command
+/// does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CliError {
     /// For standard error, in order.

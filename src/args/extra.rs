@@ -1,11 +1,12 @@
-//! Options of Slurm's man pages that mean nothing on one host: kept and harmless, or refused by name.
+//! Options of Slurm's man pages that mean nothing on one host: kept and harmless, or refused by
+//! name.
 //!
-//! They are part of the clap definitions, so that prefixes, help and completions know them, but no command reads them.
-//! Options with a meaning here stand in the `Opts` structs of the commands.
+//! They are part of the clap definitions, so that prefixes, help and completions know them, but no
+//! command reads them. Options with a meaning here stand in the `Opts` structs of the commands.
 
 use crate::args::error::CliError;
 use crate::args::getopt::Takes;
-use crate::spec::{self, SpecError};
+use crate::parse::{self, SpecError};
 use clap::{Arg, ArgAction, Command};
 
 /// One option without a meaning here.
@@ -17,8 +18,8 @@ pub struct Extra {
     pub help: &'static str,
     /// Why it is refused. `None`: kept.
     pub refusal: Option<&'static str>,
-    /// What reads its value (the second argument is the option's spelling): nonsense is refused, also where a value
-    /// that makes sense would have no effect.
+    /// What reads its value (the second argument is the option's spelling): nonsense is refused,
+    /// also where a value that makes sense would have no effect.
     pub check: Option<Check>,
 }
 
@@ -51,11 +52,11 @@ use Takes::{Maybe, Nothing, Value};
 /// Of every command that asks or steers.
 const CLUSTERS: Extra =
     checked("clusters", Some('M'), "Clusters to ask, of which there is one", |text, _| {
-        spec::cluster::parse(text).map(drop)
+        parse::cluster::parse(text).map(drop)
     });
 
 fn count(text: &str, option: &str) -> Result<(), SpecError> {
-    spec::count::parse_or_zero(text, option).map(drop)
+    parse::count::parse_or_zero(text, option).map(drop)
 }
 
 /// `COUNT[@TIME]`
@@ -63,7 +64,7 @@ fn switches(text: &str, option: &str) -> Result<(), SpecError> {
     let (switches, time) =
         text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
     count(switches, option)?;
-    time.map_or(Ok(()), |time| spec::time::parse_limit_for(time, option).map(drop))
+    time.map_or(Ok(()), |time| parse::time::parse_limit_for(time, option).map(drop))
 }
 
 /// Shared by sbatch, srun and salloc.
@@ -74,10 +75,9 @@ pub const SUBMIT: &[Extra] = &[
     kept("consolidate-segments", None, Nothing, "Place segments of nodes together"),
     kept("container", None, Value, "OCI container bundle"),
     kept("container-id", None, Value, "OCI container name"),
-    kept("contiguous", None, Nothing, "Ask for neighbouring nodes"),
     checked("core-spec", Some('S'), "Cores kept for the system", count),
     checked("cpu-freq", None, "Frequency of the CPUs", |text, _| {
-        spec::cpu_freq::parse(text).map(drop)
+        parse::cpu_freq::parse(text).map(drop)
     }),
     kept("delay-boot", None, Value, "Delay the reboot of nodes"),
     kept("get-user-env", None, Maybe, "Take the login environment"),
@@ -87,9 +87,8 @@ pub const SUBMIT: &[Extra] = &[
     kept("network", None, Value, "What the network must have"),
     kept("no-kill", Some('k'), Maybe, "Go on when a node fails"),
     kept("power", None, Value, "Power management"),
-    kept("prefer", None, Value, "Features that would be nice to have"),
     checked("profile", None, "What the accounting samples", |text, _| {
-        spec::profile::parse(text).map(drop)
+        parse::profile::parse(text).map(drop)
     }),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
     kept("segment", None, Value, "Size of the segments of nodes"),
@@ -98,7 +97,7 @@ pub const SUBMIT: &[Extra] = &[
     checked("switches", None, "Network switches at most", switches),
     checked("thread-spec", None, "Threads kept for the system", count),
     checked("tmp", None, "Temporary disk space", |text, option| {
-        spec::mem::parse_mb_for(text, option).map(drop)
+        parse::mem::parse_mb_for(text, option).map(drop)
     }),
     kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
     kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
@@ -110,7 +109,9 @@ pub const SUBMIT: &[Extra] = &[
 /// Of sbatch alone.
 pub const SBATCH: &[Extra] = &[
     kept("batch", None, Value, "Features of the node that runs the script"),
-    kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
+    checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
+        parse::gpu_bind::parse(text).map(drop)
+    }),
     kept("ignore-pbs", None, Nothing, "Do not read #PBS lines, which slotd never does"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
     kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
@@ -119,7 +120,9 @@ pub const SBATCH: &[Extra] = &[
 
 /// Of salloc alone.
 pub const SALLOC: &[Extra] = &[
-    kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
+    checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
+        parse::gpu_bind::parse(text).map(drop)
+    }),
     kept(
         "kill-command",
         Some('K'),
@@ -132,6 +135,7 @@ pub const SALLOC: &[Extra] = &[
 
 /// Of srun alone.
 pub const SRUN: &[Extra] = &[
+    kept("msg-timeout", None, Value, "How long to wait for messages of the nodes"),
     kept("accel-bind", None, Value, "Bind tasks to accelerators"),
     kept("async", None, Nothing, "Submit the step in the background"),
     kept("bcast", None, Maybe, "Copy the program to the nodes, which is there already"),
@@ -229,7 +233,6 @@ pub const SINFO: &[Extra] = &[
     kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
     kept("local", None, Nothing, "Ask the local cluster only"),
     kept("responding", Some('r'), Nothing, "Only nodes that respond, as the one does"),
-    refused("reservation", Some('T'), Nothing, "there are no reservations"),
 ];
 
 /// Of scancel.

@@ -1,19 +1,21 @@
 //! The manners of GNU `getopt_long`, which every Slurm client relies on, in front of clap.
 //!
-//! clap knows the options; this module reads the words. It resolves unique prefixes (`--job` for `--jobs`), attached
-//! and joined short options (`-uroot`, `-nu USER`), values in the next word whatever they look like, and operands before
-//! options, and gives each option by its full name. What comes out is spelled in the one way in which clap and getopt
-//! agree (`--name=value`, operands after `--`). Meanings and values are not its business.
+//! clap knows the options; this module reads the words. It resolves unique prefixes (`--job` for
+//! `--jobs`), attached and joined short options (`-uroot`, `-nu USER`), values in the next word
+//! whatever they look like, and operands before options, and gives each option by its full name.
+//! What comes out is spelled in the one way in which clap and getopt agree (`--name=value`,
+//! operands after `--`). Meanings and values are not its business.
 
 use crate::args::error::{CliError, Mark};
-use crate::spec::ids::split_outside_brackets;
-use crate::spec::suggest;
+use crate::parse::ids::split_outside_brackets;
+use crate::parse::suggest;
 use clap::{ArgAction, Command};
 
 /// Whether options may follow operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operands {
-    /// The first operand ends the options: sbatch, srun and salloc, whose operands are a command with options of its own.
+    /// The first operand ends the options: sbatch, srun and salloc, whose operands are a command
+    /// with options of its own.
     EndOptions,
     /// Options and operands in any order, until `--`.
     Anywhere,
@@ -63,8 +65,8 @@ impl Given {
         }
     }
 
-    /// The option once for each element of its value, a list with commas. Commas in brackets belong to an element; an
-    /// empty list has none.
+    /// The option once for each element of its value, a list with commas. Commas in brackets belong
+    /// to an element; an empty list has none.
     pub fn elements(&self) -> Vec<Given> {
         split_outside_brackets(self.value.as_deref().unwrap_or_default(), |c| c == ',')
             .into_iter()
@@ -125,7 +127,8 @@ impl std::fmt::Display for GetoptError {
 }
 
 impl GetoptError {
-    /// As the command prints it, with the nearest option and the pointer to `--help`. `place` tells where it was said.
+    /// As the command prints it, with the nearest option and the pointer to `--help`. `place` tells
+    /// where it was said.
     pub fn refuse(&self, mark: Mark, place: &str, command: &str, exit: i32) -> CliError {
         let refusal = CliError::new(mark, exit, format!("{place}{self}"));
         let refusal = match self {
@@ -142,7 +145,8 @@ impl GetoptError {
 #[derive(Debug, Clone)]
 pub struct Grammar {
     known: Vec<Known>,
-    /// `--flag=` counts as `--flag`: tools that write directives from tables leave such words behind.
+    /// `--flag=` counts as `--flag`: tools that write directives from tables leave such words
+    /// behind.
     pub lenient_flags: bool,
 }
 
@@ -199,7 +203,8 @@ impl Grammar {
         self.known.iter().any(|known| known.name == name && known.adds_up)
     }
 
-    /// Whether the option may be repeated and its value is a list: clap gets each element as an occurrence of its own.
+    /// Whether the option may be repeated and its value is a list: clap gets each element as an
+    /// occurrence of its own.
     pub fn is_list(&self, name: &str) -> bool {
         self.known.iter().any(|known| known.name == name && known.list)
     }

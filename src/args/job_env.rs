@@ -3,16 +3,19 @@
 //! `SLURM_*` variables of the job itself are added later, where the job is launched.
 
 use crate::args::origin::Origin;
+use crate::model::binding::CPU_BIND_VARIABLES;
 use crate::model::request::ExportSpec;
-use crate::spec::{self, SpecError};
+use crate::parse::{self, SpecError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// What is kept without `ALL`: enough for a login-like session. Slurm asks the node for the login environment here; on
-/// one host that is the submitter's, and its PATH is where the commands of Slurm were found.
+/// What is kept without `ALL`: enough for a login-like session. Slurm asks the node for the login
+/// environment here; on one host that is the submitter's, and its PATH is where the commands of
+/// Slurm were found.
 const BASICS: [&str; 7] = ["HOME", "PATH", "SHELL", "USER", "LOGNAME", "TMPDIR", "SLOTD_ROOT"];
 
-/// Variables that describe a task of the job in which sbatch was called. The new job is another one.
+/// Variables that describe a task of the job in which sbatch was called. The new job is another
+/// one.
 const OF_A_TASK: [&str; 11] = [
     "SLURM_ARRAY_",
     "SLURM_STEP",
@@ -63,7 +66,7 @@ pub struct ExportOption {
 /// # Errors
 /// Quotes that do not end, or a value without a name.
 pub fn export(text: &str) -> Result<ExportOption, SpecError> {
-    Ok(ExportOption { spec: spec::export::parse(text)?, written: text.to_owned() })
+    Ok(ExportOption { spec: parse::export::parse(text)?, written: text.to_owned() })
 }
 
 /// What of the environment is passed on.
@@ -80,14 +83,19 @@ pub struct Export<'a> {
 impl Export<'_> {
     /// The environment block: `KEY=VALUE` entries, each ended by a zero byte.
     ///
-    /// The file's entries replace the submitter's, and pairs of `--export` replace both. `own` is what the command tells of its own options, in place of what the submitter has.
+    /// The file's entries replace the submitter's, and pairs of `--export` replace both. `own` is
+    /// what the command tells of its own options, in place of what the submitter has.
     pub fn block(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
         let mut vars = Vars::default();
         let all = self.option.is_none_or(|option| option.spec.all);
         let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
+        let has_binding = origin.binding_of_step().is_some();
         for (name, value) in &origin.env {
             let text = name.to_string_lossy();
-            let stale = fresh && OF_A_TASK.iter().any(|prefix| text.starts_with(prefix));
+            let is_of_task = OF_A_TASK.iter().any(|prefix| text.starts_with(prefix));
+            let is_binding =
+                has_binding && CPU_BIND_VARIABLES.iter().any(|of_step| text == *of_step);
+            let stale = fresh && (is_of_task || is_binding);
             let slurms = text.starts_with("SLURM_") || text.starts_with("SPANK_");
             let basic = BASICS.iter().any(|basic| text == *basic);
             if !stale && (all || slurms || basic) {
@@ -200,5 +208,17 @@ mod tests {
             ("SLURM_NTASKS", "77"),
         ];
         assert_eq!(exported(&env, "ALL", &[]), ["SLURM_JOB_ID=1", "SLURM_NTASKS=77"]);
+        let bound = [
+            ("SLURM_CPU_BIND_VERBOSE", "quiet"),
+            ("SLURM_CPU_BIND_TYPE", "none"),
+            ("SLURM_STEP_ID", "0"),
+        ];
+        let with =
+            |all| exported(&[&env[..], &bound, &[("SLURM_CPU_BIND", all)]].concat(), "ALL", &[]);
+        assert_eq!(with("quiet,none"), ["SLURM_JOB_ID=1", "SLURM_NTASKS=77"]);
+        assert!(
+            with("cores").contains(&"SLURM_CPU_BIND=cores".to_owned()),
+            "the user has changed it"
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! Values of options that sbatch, srun and salloc share and that have no grammar in `spec`: words and numbers.
+//! Values of options that sbatch, srun and salloc share and that have no grammar in `parse`: words
+//! and numbers.
 
+use crate::args::error::CliError;
+use crate::args::value::{Maybe, Why};
 use crate::model::mail;
 use crate::model::placement::Hint;
 use crate::model::request::{OpenMode, Sharing};
-use crate::spec::error::shown;
-use crate::spec::gres::{GpuAsk, GresAsk};
-use crate::spec::{self, SpecError, suggest};
+use crate::parse::error::shown;
+use crate::parse::gres::{GpuAsk, GresAsk};
+use crate::parse::{self, SpecError, suggest};
 
 /// The resource limits that `--propagate` names.
 pub type Limits = Vec<&'static str>;
@@ -20,7 +23,8 @@ pub fn invalid(option: &str, value: &str) -> SpecError {
     SpecError::usage(format!("Invalid {option} specification: {}", shown(value)))
 }
 
-/// `append` or `truncate`, or a beginning of one. Slurm looks at the first letter alone, and so takes any slip.
+/// `append` or `truncate`, or a beginning of one. Slurm looks at the first letter alone, and so
+/// takes any slip.
 pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
     let word = text.to_ascii_lowercase();
     let modes = [("append", OpenMode::Append), ("truncate", OpenMode::Truncate)];
@@ -29,7 +33,8 @@ pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
     meant.map(|(_, mode)| mode).ok_or_else(|| invalid("--open-mode", text).with_hint(forms()))
 }
 
-/// A kind of `--exclusive`. One that only shuts out other users or labels shuts out nobody on a host with one user.
+/// A kind of `--exclusive`. One that only shuts out other users or labels shuts out nobody on a
+/// host with one user.
 ///
 /// # Errors
 /// Another word.
@@ -49,9 +54,10 @@ pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
 }
 
 /// # Errors
-/// No number, or one that is out of range.
+/// One that is out of range. Slurm reads a number as far as it goes: `None`, which scripts are made
+/// with, is 0.
 pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
-    match text.parse::<i64>() {
+    match leading_number(text).parse::<i64>() {
         Ok(nice) if (-MAX_NICE..=MAX_NICE).contains(&nice) => Ok(nice),
         Ok(nice) => {
             let range = format!(
@@ -63,36 +69,75 @@ pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
     }
 }
 
+/// The number that a text begins with, or 0, as C's `strtol` reads it.
+fn leading_number(text: &str) -> &str {
+    let text = text.trim_start();
+    let sign = usize::from(text.starts_with(['+', '-']));
+    let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 { "0" } else { &text[..sign + digits] }
+}
+
 /// What `--nice` takes, in words.
 pub fn nice_forms() -> String {
     format!("a whole number from -{MAX_NICE} to {MAX_NICE}")
 }
 
-/// A priority, or `TOP`.
+/// A priority, or `TOP`. A word without a number at its beginning is no priority, as in Slurm:
+/// `None`.
 ///
 /// # Errors
-/// Anything else.
-pub fn priority(text: &str, option: &str) -> Result<u32, SpecError> {
+/// A negative number, in Slurm's words.
+pub fn priority(text: &str, _: &str) -> Result<Maybe<u32>, SpecError> {
     if text.eq_ignore_ascii_case("top") {
-        return Ok(TOP_PRIORITY);
+        return Ok(Some(TOP_PRIORITY));
     }
-    match text.parse::<u64>() {
-        Ok(priority) => Ok(u32::try_from(priority).unwrap_or(u32::MAX).min(TOP_PRIORITY)),
-        Err(_) => {
-            let forms = format!("a whole number from 0 to {TOP_PRIORITY}, or TOP");
-            Err(invalid(option, text).with_hint(suggest::hint(&forms, text, ["TOP"])))
-        }
+    if !text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) {
+        return Ok(None);
+    }
+    match leading_number(text).parse::<i128>() {
+        Ok(..0) => Err(SpecError::usage("Priority must be >= 0")),
+        Ok(priority) => Ok(Some(u32::try_from(priority).unwrap_or(u32::MAX).min(TOP_PRIORITY))),
+        // More digits than anything has.
+        Err(_) => Ok(Some(TOP_PRIORITY)),
     }
 }
 
+/// `--gres`. Slurm takes `none` for no resources, and nothing for a mistake.
+///
 /// # Errors
-/// No hint, in Slurm's words with exit code 1.
-pub fn hint(text: &str) -> Result<Hint, SpecError> {
+/// Nothing was named, or something that is no GPU; the text of `help`.
+pub fn gres(text: &str) -> Result<Maybe<GresAsk>, Why> {
+    match text {
+        "" => Err(SpecError::submission("Invalid Trackable RESource (TRES) specification").into()),
+        "help" => Err(CliError::output(GRES_HELP).into()),
+        text => Ok(parse::gres::parse(text)?),
+    }
+}
+
+/// What `--gres=help` prints.
+const GRES_HELP: &str = "Valid gres options are:\ngpu[[:type]:count]\ngpumem:size\nshard:count\n";
+
+/// What `--hint=help` prints.
+const HINT_HELP: &str = "Application hint options:
+    --hint=             Bind tasks according to application hints
+        compute_bound   use all cores in each socket
+        memory_bound    use only one core in each socket
+        [no]multithread [don't] use extra threads with in-core multi-threading
+        help            show this help message
+";
+
+/// # Errors
+/// No hint, in Slurm's words with exit code 1; the text of `help`, with which Slurm's commands end
+/// so too.
+pub fn hint(text: &str) -> Result<Hint, Why> {
+    if text == "help" {
+        return Err(CliError::output(HINT_HELP).with_exit(1).into());
+    }
     let found = Hint::ALL.into_iter().find(|(name, _)| *name == text);
     found.map(|(_, hint)| hint).ok_or_else(|| {
         let names = Hint::ALL.map(|(name, _)| name);
         let unknown = format!("unrecognized --hint argument \"{}\", see --hint=help", shown(text));
-        SpecError::value(unknown).with_hint(suggest::hint(&names.join(", "), text, names))
+        SpecError::value(unknown).with_hint(suggest::hint(&names.join(", "), text, names)).into()
     })
 }
 
@@ -118,7 +163,7 @@ pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
         let least = part.split_once('-').map_or(part, |(least, _)| least);
         numbers[nth] = match least {
             "*" => None,
-            number => Some(spec::count::parse(number, &format!("{place} arg of -B"))?),
+            number => Some(parse::count::parse(number, &format!("{place} arg of -B"))?),
         };
     }
     let [sockets, cores, threads] = numbers;
@@ -137,6 +182,18 @@ pub fn mail_type(text: &str) -> Result<String, SpecError> {
             let forms = suggest::one_of("events, separated by commas", word, mail::NAMES);
             Err(invalid("--mail-type", text).with_hint(forms))
         }
+    }
+}
+
+/// The user or the address of `--mail-user`.
+///
+/// # Errors
+/// It holds control characters, and could add lines to the header of a mail.
+pub fn mail_user(text: &str) -> Result<String, SpecError> {
+    if text.chars().any(char::is_control) {
+        Err(invalid("--mail-user", text).with_hint("a user, or an address in one line"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -167,10 +224,10 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
     for item in text.split(',') {
         if let Some(count) = item.strip_prefix("cpu").and_then(|rest| rest.strip_prefix([':', '=']))
         {
-            let cpus = spec::count::parse(count, "--tres-per-task").map_err(|_| bad())?;
+            let cpus = parse::count::parse(count, "--tres-per-task").map_err(|_| bad())?;
             each.cpus.get_or_insert(cpus);
         } else if let Some(gpu) = item.strip_prefix("gres/") {
-            let ask = spec::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
+            let ask = parse::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
             match ask {
                 GresAsk { gpus: Some(ask), mem_mb: None, .. } => each.gpus.get_or_insert(ask),
                 _ => return Err(bad()),
@@ -187,5 +244,5 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
 /// # Errors
 /// No number.
 pub fn immediate(text: &str) -> Result<u64, SpecError> {
-    spec::count::parse_or_zero(text, "immediate").map(u64::from)
+    parse::count::parse_or_zero(text, "immediate").map(u64::from)
 }

@@ -1,5 +1,6 @@
-//! What the command lines have in common: the manners of getopt, the order of precedence between the command line, the
-//! environment and a script's directives, and the options that sbatch, srun and salloc share.
+//! What the command lines have in common: the manners of getopt, the order of precedence between
+//! the command line, the environment and a script's directives, and the options that sbatch, srun
+//! and salloc share.
 //!
 //! Nothing here talks to the daemon or prints.
 
@@ -7,9 +8,10 @@ pub mod choices;
 pub mod error;
 pub mod extra;
 pub mod getopt;
-pub mod groups;
+pub mod headings;
 pub mod job_env;
 pub mod job_values;
+pub mod kept;
 pub mod options;
 pub mod origin;
 pub mod submit;

@@ -1,15 +1,27 @@
-//! Where and by whom a command is run: all that the command lines need to know of the process around them.
+//! Where and by whom a command is run: all that the command lines need to know of the process
+//! around them.
 //!
-//! Gathered once by the caller and handed in, so that everything in `args` that reads a command line is a function of
-//! its arguments. What costs files to read is found out when it is first looked at: most commands need none of it.
+//! Gathered once by the caller and handed in, so that everything in `args` that reads a command
+//! line is a function of its arguments. What costs files to read is found out when it is first
+//! looked at: most commands need none of it.
 
 use crate::args::job_values::Limits;
 use crate::model::Timestamp;
+use crate::model::binding::CPU_BIND_VARIABLES;
 use crate::model::rlimits::{Rlimit, Rlimits};
 use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
+
+/// A user with the group that the system's list of users names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub user: String,
+    pub uid: u32,
+    pub group: String,
+    pub gid: u32,
+}
 
 #[derive(Debug)]
 pub struct Origin {
@@ -18,6 +30,8 @@ pub struct Origin {
     pub uid: u32,
     pub group: LazyCell<String>,
     pub gid: u32,
+    /// Looks another user up, by name or number: for `--uid`, which only root has a use for.
+    pub account: fn(&str) -> Option<Account>,
     /// The user's home directory.
     pub home: LazyCell<String>,
     /// The user's login shell.
@@ -49,19 +63,29 @@ impl Origin {
         self.var(name).filter(|value| !value.is_empty())
     }
 
+    /// The kind of binding that the step has which this command runs in: as slotd wrote it, unless
+    /// the user has changed it.
+    pub fn binding_of_step(&self) -> Option<&str> {
+        let [all, list, kind, said] =
+            CPU_BIND_VARIABLES.map(|name| self.var(name).unwrap_or_default());
+        let is_untouched = all == format!("{said},{kind}{list}");
+        (self.var("SLURM_STEP_ID").is_some() && is_untouched).then_some(kind)
+    }
+
     /// The exit code that a variable (`SLURM_EXIT_ERROR`) gives a failure: 1 without it.
     pub fn exit_code(&self, variable: &str) -> i32 {
         self.nonempty(variable).and_then(|code| code.parse().ok()).unwrap_or(1)
     }
 
-    /// The resource limits of this process that its job gets: those that `--propagate` names, or all.
+    /// The resource limits of this process that its job gets: those that `--propagate` names, or
+    /// all.
     pub fn propagated(&self, names: Option<&Limits>) -> Rlimits {
         let is_meant = |name: &&'static str| names.is_none_or(|names| names.contains(name));
         self.limits.iter().filter(|(name, _)| is_meant(name)).map(|(_, limit)| *limit).collect()
     }
 
-    /// A path as seen from the working directory, without `.` components. `..` stays, since what it means depends on
-    /// symbolic links.
+    /// A path as seen from the working directory, without `.` components. `..` stays, since what it
+    /// means depends on symbolic links.
     pub fn absolute(&self, path: &str) -> String {
         let mut whole = PathBuf::new();
         for part in self.cwd.join(Path::new(path)).components() {
@@ -85,6 +109,11 @@ pub(crate) mod tests {
             uid: 1001,
             group: LazyCell::new(|| "lab".into()),
             gid: 1001,
+            account: |name| {
+                let known =
+                    Account { user: "alice".into(), uid: 1002, group: "users".into(), gid: 100 };
+                [known.user.as_str(), "1002"].contains(&name).then_some(known)
+            },
             home: LazyCell::new(|| "/home/lab".into()),
             shell: LazyCell::new(|| "/bin/bash".into()),
             host: "vm".into(),

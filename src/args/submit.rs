@@ -1,19 +1,19 @@
 //! What the shared options of sbatch, srun and salloc mean: from `JobOpts` to `JobRequest`.
 //!
-//! Checks what can be checked without knowing the host; whether the host has what is asked for, and whether a
-//! partition or a job exists, is the daemon's business.
+//! Checks what can be checked without knowing the host; whether the host has what is asked for, and
+//! whether a partition or a job exists, is the daemon's business.
 
 use crate::args::choices::{Choice, Choices, Source};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::JobOpts;
-use crate::args::origin::Origin;
+use crate::args::origin::{Account, Origin};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::placement::{Distribution, Placement, Spread};
 use crate::model::request::{GpuRequest, JobKind, MemRequest, Sharing};
 use crate::model::{JobRequest, Timestamp};
-use crate::spec::error::shown;
-use crate::spec::gres::GpuAsk;
-use crate::spec::{self, SpecError};
+use crate::parse::error::shown;
+use crate::parse::gres::GpuAsk;
+use crate::parse::{self, SpecError};
 use std::ffi::{OsStr, OsString};
 
 /// The options that ask for GPUs.
@@ -28,7 +28,8 @@ pub struct Submission<'a> {
     pub origin: &'a Origin,
 }
 
-/// The words of a command line, as `SubmitLine` shows them: quoted where a shell needs it, so that it can be pasted.
+/// The words of a command line, as `SubmitLine` shows them: quoted where a shell needs it, so that
+/// it can be pasted.
 pub fn submit_line(argv: &[impl AsRef<OsStr>]) -> String {
     // No word holds a zero byte: it came as an argument of a process.
     let quoted = |word: &_| {
@@ -58,7 +59,8 @@ pub fn base_name(path: &str) -> &str {
 }
 
 impl Submission<'_> {
-    /// The request of a job of this kind, which is called `default_name` unless the options name it.
+    /// The request of a job of this kind, which is called `default_name` unless the options name
+    /// it.
     ///
     /// # Errors
     /// The first value that cannot be read or does not go with another one, in Slurm's words.
@@ -69,10 +71,10 @@ impl Submission<'_> {
         argv: &[OsString],
     ) -> Result<JobRequest, CliError> {
         let Submission { job, choices, origin } = *self;
-        self.check_identity()?;
+        let Account { user, uid, group, gid } = self.identity()?;
         let moment = |name: &'static str, value: &Option<String>| {
             choices.read(name, value.as_ref(), |text| {
-                spec::begin::parse_for(text, &format!("--{name}"), origin.now, &origin.tz)
+                parse::begin::parse_for(text, &format!("--{name}"), origin.now, &origin.tz)
             })
         };
         let (begin, deadline) = (moment("begin", &job.begin)?, moment("deadline", &job.deadline)?);
@@ -80,51 +82,26 @@ impl Submission<'_> {
         let mut request = JobRequest {
             kind,
             name: given(&job.job_name).unwrap_or_else(|| default_name.to_owned()),
-            user: origin.user.to_string(),
-            uid: origin.uid,
-            group: origin.group.to_string(),
-            gid: origin.gid,
+            user,
+            uid,
+            group,
+            gid,
             partition: self.partition()?,
-            ntasks: job.ntasks,
-            ntasks_per_node: job.ntasks_per_node,
-            cpus_per_task: job.cpus_per_task,
-            nodes: job.nodes,
-            overcommit: job.overcommit,
-            mincpus: job.mincpus,
             mem: self.mem()?,
             gpu: self.gpu()?,
             sharing: self.sharing(),
-            time_limit_secs: job.time.flatten(),
-            time_min_secs: job.time_min.flatten(),
             begin,
             deadline,
-            dependency: job.dependency.clone().unwrap_or_default(),
-            // A priority of 0 is a hold.
-            hold: job.hold || job.priority == Some(0),
-            priority: job.priority.filter(|priority| *priority > 0),
             nice: self.nice()?,
-            constraint: job.constraint.clone().flatten(),
-            nodelist: job.nodelist.clone().unwrap_or_default(),
-            exclude: job.exclude.clone().unwrap_or_default(),
             work_dir: self.work_dir(),
             submit_dir: origin.absolute(""),
             placement: self.placement()?,
-            signal: job.signal,
-            kill_on_invalid_dep: job.kill_on_invalid_dep.unwrap_or(false),
             submit_line: submit_line(argv),
             submit_host: origin.host.clone(),
             umask: Some(*origin.umask),
-            account: given(&job.account),
-            qos: given(&job.qos),
-            comment: given(&job.comment),
-            extra: given(&job.extra),
-            wckey: given(&job.wckey),
-            reservation: given(&job.reservation),
-            licenses: given(&job.licenses),
-            mail_type: job.mail_type.clone().flatten(),
-            mail_user: given(&job.mail_user),
             ..JobRequest::default()
         };
+        job.write(&mut request);
         self.per_task_resources(&mut request);
         self.tasks_per_gpu(&mut request)?;
         Ok(request)
@@ -135,7 +112,8 @@ impl Submission<'_> {
         self.origin.absolute(self.job.chdir.as_deref().unwrap_or(""))
     }
 
-    /// The memory option of the place that counts most: one on the command line replaces another one in the script.
+    /// The memory option of the place that counts most: one on the command line replaces another
+    /// one in the script.
     ///
     /// # Errors
     /// Two of the three in one place.
@@ -164,8 +142,9 @@ impl Submission<'_> {
         })
     }
 
-    /// The spellings by which GPUs are asked for here, and not only told of the job around this command: those of the
-    /// command line, else those of the environment that slotd did not set for that job.
+    /// The spellings by which GPUs are asked for here, and not only told of the job around this
+    /// command: those of the command line, else those of the environment that slotd did not set for
+    /// that job.
     pub fn own_gpus(&self) -> Vec<&'static str> {
         let said = |is_it: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
             SPELLINGS_OF_GPUS.into_iter().filter(|name| is_it(name)).collect()
@@ -174,8 +153,8 @@ impl Submission<'_> {
         if on_line.is_empty() { said(&|name| self.is_users_variable(name)) } else { on_line }
     }
 
-    /// Whether the option comes from a variable that the user has set inside a job. A count of all GPUs of the job is
-    /// taken for slotd's own word.
+    /// Whether the option comes from a variable that the user has set inside a job. A count of all
+    /// GPUs of the job is taken for slotd's own word.
     fn is_users_variable(&self, name: &str) -> bool {
         let Some(Choice { given, source: Source::Environment(variable) }) = self.choices.of(name)
         else {
@@ -191,7 +170,7 @@ impl Submission<'_> {
         let asked = given
             .value
             .as_deref()
-            .and_then(|text| spec::gres::parse_gpus(text).ok())
+            .and_then(|text| parse::gres::parse_gpus(text).ok())
             .map(|ask| ask.count);
         let is_per_task = *variable == "SLURM_GPUS_PER_TASK";
         !is_per_task
@@ -237,7 +216,7 @@ impl Submission<'_> {
         if shared.shards.is_some() && asks.iter().any(|ask| ask.is_some()) {
             let error =
                 SpecError::value("Invalid generic resource (gres) specification: GPUs and shards");
-            return Err(choices.refuse("gres", &error.with_hint(spec::gres::NOT_BOTH)));
+            return Err(choices.refuse("gres", &error.with_hint(parse::gres::NOT_BOTH)));
         }
         let count = |ask: &Option<GpuAsk>| ask.as_ref().map(|ask| ask.count);
         Ok(GpuRequest {
@@ -300,6 +279,29 @@ impl Submission<'_> {
         }
     }
 
+    /// Refuses what names a share of GPUs without saying how many GPUs there are (Slurm's own check
+    /// of a new job).
+    ///
+    /// # Errors
+    /// `--gpus-per-task` without tasks or `--gpus`, `--mem-per-gpu` without GPUs.
+    pub fn check_gpus(&self, request: &JobRequest) -> Result<(), CliError> {
+        let gpu = &request.gpu;
+        let has_tasks = request.ntasks.is_some() || request.ntasks_per_node.is_some();
+        let is_per_task = self.job.gpus_per_task.as_ref().is_some_and(|ask| ask.count > 0);
+        let fault = if is_per_task && gpu.total.is_none() && !has_tasks {
+            "Failed to validate job spec. --gpus-per-task used without either --gpus or -n/--ntasks is not allowed."
+                .to_owned()
+        } else if let MemRequest::PerGpu(mb) = request.mem
+            && *gpu == (GpuRequest { cpus_per_gpu: gpu.cpus_per_gpu, ..GpuRequest::default() })
+        {
+            format!("Requested mem_per_tres=gres:gpu:{mb} but did not request any GPU.")
+        } else {
+            return Ok(());
+        };
+        Err(CliError::error(1, fault)
+            .and(Mark::Error, "Invalid generic resource (gres) specification"))
+    }
+
     /// `--ntasks-per-gpu`: with GPUs it gives the tasks, with tasks the GPUs (sbatch man page).
     fn tasks_per_gpu(&self, request: &mut JobRequest) -> Result<(), CliError> {
         let Some(each) = self.job.ntasks_per_gpu else { return Ok(()) };
@@ -347,7 +349,6 @@ impl Submission<'_> {
         }
     }
 
-    /// `--uid` and `--gid` may name oneself; anyone else is for Slurm's root.
     /// Refuses a deadline that no job can keep.
     fn check_deadline(
         &self,
@@ -372,20 +373,33 @@ impl Submission<'_> {
         Ok(())
     }
 
-    fn check_identity(&self) -> Result<(), CliError> {
+    /// For whom the job is. `--uid` and `--gid` name oneself; root's `--uid` names the user whose
+    /// daemon gets the job.
+    fn identity(&self) -> Result<Account, CliError> {
         let Submission { job, choices, origin } = *self;
         let is = |asked: &str, name: &str, id: u32| asked == name || asked.parse() == Ok(id);
-        if job.uid.as_deref().is_some_and(|asked| !is(asked, &origin.user, origin.uid)) {
-            return Err(
-                choices.refuse("uid", &SpecError::usage("--uid only permitted by root user"))
-            );
-        }
-        if job.gid.as_deref().is_some_and(|asked| !is(asked, &origin.group, origin.gid)) {
+        let account =
+            match job.uid.as_deref().filter(|asked| !is(asked, &origin.user, origin.uid)) {
+                None => Account {
+                    user: origin.user.to_string(),
+                    uid: origin.uid,
+                    group: origin.group.to_string(),
+                    gid: origin.gid,
+                },
+                Some(_) if origin.uid != 0 => {
+                    return Err(choices
+                        .refuse("uid", &SpecError::usage("--uid only permitted by root user")));
+                }
+                Some(asked) => (origin.account)(asked).ok_or_else(|| {
+                    choices.refuse("uid", &SpecError::usage("Invalid --uid specification"))
+                })?,
+            };
+        if job.gid.as_deref().is_some_and(|asked| !is(asked, &account.group, account.gid)) {
             return Err(
                 choices.refuse("gid", &SpecError::usage("--gid only permitted by root user"))
             );
         }
-        Ok(())
+        Ok(account)
     }
 }
 

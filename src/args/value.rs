@@ -1,12 +1,12 @@
 //! Value parsers of options: a grammar, with the name of the option that it is read for.
 //!
-//! clap calls them with the words that count. What they refuse comes out as [`BadValue`], which knows the option, so
-//! that the refusal can say where the option was given.
+//! clap calls them with the words that count. What they refuse comes out as [`BadValue`], which
+//! knows the option, so that the refusal can say where the option was given.
 
 use crate::args::error::CliError;
 use crate::model::JobRef;
-use crate::spec::error::shown;
-use crate::spec::{self, SpecError};
+use crate::parse::error::shown;
+use crate::parse::{self, SpecError};
 use clap::builder::TypedValueParser;
 use clap::{Arg, Command};
 use std::ffi::OsStr;
@@ -104,7 +104,7 @@ impl From<CliError> for Why {
 /// # Errors
 /// `Invalid job id: abc`.
 pub fn job(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text)
+    parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
@@ -113,7 +113,7 @@ pub fn job(text: &str) -> Result<JobRef, CliError> {
 /// # Errors
 /// `Bad job/step specified: abc`, which is fatal there.
 pub fn job_or_step(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text)
+    parse::ids::parse_job(text)
         .map_err(|_| CliError::fatal(1, format!("Bad job/step specified: {}", shown(text))))
 }
 
@@ -133,5 +133,5 @@ pub fn names(text: &str) -> Result<Names, SpecError> {
 /// # Errors
 /// A list that cannot be read.
 pub fn hosts(text: &str) -> Result<Names, SpecError> {
-    if text.is_empty() { Ok(Names::new()) } else { spec::hostlist::expand(text) }
+    if text.is_empty() { Ok(Names::new()) } else { parse::hostlist::expand(text) }
 }

@@ -1,17 +1,19 @@
-//! The variables of the environment that stand for options of sbatch, salloc and srun (their man pages, "INPUT
-//! ENVIRONMENT VARIABLES").
+//! The variables of the environment that stand for options of sbatch, salloc and srun (their man
+//! pages, "INPUT ENVIRONMENT VARIABLES").
 //!
-//! Of two variables for one option the later one wins. Beside Slurm's there are SBATCH_ARRAY, SBATCH_BEGIN, SBATCH_CHDIR,
-//! SBATCH_CPUS_PER_TASK, SBATCH_DEPENDENCY, SBATCH_EXPORT_FILE, SBATCH_MEM, SBATCH_NTASKS, SBATCH_PARSABLE and
-//! SBATCH_TIME: slotd gives its main options a variable each.
+//! Of two variables for one option the later one wins. Beside Slurm's there are SBATCH_ARRAY,
+//! SBATCH_BEGIN, SBATCH_CHDIR, SBATCH_CPUS_PER_TASK, SBATCH_DEPENDENCY, SBATCH_EXPORT_FILE,
+//! SBATCH_MEM, SBATCH_NTASKS, SBATCH_PARSABLE and SBATCH_TIME: slotd gives its main options a
+//! variable each. Those of the texts that are kept with a job stand at [`kept::OPTIONS`].
+
+use crate::args::kept;
 
 /// A variable and the long name of its option.
-type Variable = (&'static str, &'static str);
+pub type Variable = (&'static str, &'static str);
 
-/// An option and its variable for sbatch, salloc and srun; empty where the command has none. SLURM_CPUS_PER_TASK is not
-/// among srun's, as in Slurm since 22.05: it describes the job.
+/// An option and its variable for sbatch, salloc and srun; empty where the command has none.
+/// SLURM_CPUS_PER_TASK is not among srun's, as in Slurm since 22.05: it describes the job.
 const ROWS: &[(&str, [&str; 3])] = &[
-    ("account", ["SBATCH_ACCOUNT", "SALLOC_ACCOUNT", "SLURM_ACCOUNT"]),
     ("acctg-freq", ["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
     ("array", ["SBATCH_ARRAY_INX", "", ""]),
     ("array", ["SBATCH_ARRAY", "", ""]),
@@ -99,9 +101,7 @@ const ROWS: &[(&str, [&str; 3])] = &[
     ("partition", ["SBATCH_PARTITION", "SALLOC_PARTITION", "SLURM_PARTITION"]),
     ("power", ["SBATCH_POWER", "SALLOC_POWER", "SLURM_POWER"]),
     ("profile", ["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"]),
-    ("qos", ["SBATCH_QOS", "SALLOC_QOS", "SLURM_QOS"]),
     ("requeue", ["SBATCH_REQUEUE", "", ""]),
-    ("reservation", ["SBATCH_RESERVATION", "SALLOC_RESERVATION", "SLURM_RESERVATION"]),
     ("resv-ports", ["", "", "SLURM_RESV_PORTS"]),
     ("send-libs", ["", "", "SLURM_SEND_LIBS"]),
     ("signal", ["SBATCH_SIGNAL", "SALLOC_SIGNAL", "SLURM_SIGNAL"]),
@@ -122,35 +122,25 @@ const ROWS: &[(&str, [&str; 3])] = &[
     ("verbose", ["SBATCH_DEBUG", "SALLOC_DEBUG", "SLURM_DEBUG"]),
     ("wait", ["SBATCH_WAIT", "", "SLURM_WAIT"]),
     ("wait-all-nodes", ["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES", ""]),
-    ("wckey", ["SBATCH_WCKEY", "SALLOC_WCKEY", "SLURM_WCKEY"]),
+    ("uid", ["SLOTD_UID", "SLOTD_UID", "SLOTD_UID"]),
     ("whole", ["", "", "SLURM_WHOLE"]),
 ];
 
-pub const SBATCH: &[Variable] = &column::<{ count(0) }>(0);
-pub const SALLOC: &[Variable] = &column::<{ count(1) }>(1);
-pub const SRUN: &[Variable] = &column::<{ count(2) }>(2);
-
-/// How many variables a command has.
-const fn count(command: usize) -> usize {
-    let (mut row, mut found) = (0, 0);
-    while row < ROWS.len() {
-        found += !ROWS[row].1[command].is_empty() as usize;
-        row += 1;
-    }
-    found
+pub fn sbatch() -> Vec<Variable> {
+    of_command(0)
 }
 
-/// The variables of one command, of which there are `N`.
-const fn column<const N: usize>(command: usize) -> [Variable; N] {
-    let mut variables = [("", ""); N];
-    let (mut row, mut at) = (0, 0);
-    while row < ROWS.len() {
-        let (option, names) = ROWS[row];
-        if !names[command].is_empty() {
-            variables[at] = (names[command], option);
-            at += 1;
-        }
-        row += 1;
-    }
-    variables
+pub fn salloc() -> Vec<Variable> {
+    of_command(1)
+}
+
+pub fn srun() -> Vec<Variable> {
+    of_command(2)
+}
+
+fn of_command(command: usize) -> Vec<Variable> {
+    let kept = kept::OPTIONS.iter().map(|row| (row.long, row.variables));
+    let all = ROWS.iter().copied().chain(kept);
+    let named = all.map(|(option, variables)| (variables[command], option));
+    named.filter(|(variable, _)| !variable.is_empty()).collect()
 }

@@ -1,0 +1,168 @@
+//! The options whose text is kept with the job and shown: a row each. Parser, help, man pages,
+//! completions, directives, the environment and `slotd edit` read this table; the fields of the
+//! request and the names of `scontrol update` stand at [`KeptText`].
+
+use crate::args::headings::{NEWS, RUNS, WHERE};
+use crate::args::job_values;
+use crate::args::value::{Maybe, unless_empty};
+use crate::model::JobRequest;
+use crate::model::request::KeptText;
+use crate::parse::SpecError;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+/// An option of sbatch, srun and salloc.
+pub struct KeptOption {
+    pub text: KeptText,
+    pub long: &'static str,
+    short: Option<char>,
+    value_name: &'static str,
+    help: &'static str,
+    heading: &'static str,
+    /// Its variables for sbatch, salloc and srun; empty where the command has none.
+    pub variables: [&'static str; 3],
+    /// Refuses what makes no sense.
+    read: fn(&str) -> Result<String, SpecError>,
+}
+
+/// In the order of the help.
+pub const OPTIONS: &[KeptOption] = &[
+    KeptOption {
+        text: KeptText::Comment,
+        long: "comment",
+        short: None,
+        value_name: "TEXT",
+        help: "Free text kept with the job",
+        heading: RUNS,
+        variables: ["", "", ""],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::Extra,
+        long: "extra",
+        short: None,
+        value_name: "TEXT",
+        help: "Free text beside the comment; kept and shown",
+        heading: RUNS,
+        variables: ["", "", ""],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::Licenses,
+        long: "licenses",
+        short: Some('L'),
+        value_name: "NAMES",
+        help: "Licenses, of which there are none",
+        heading: WHERE,
+        variables: ["", "", ""],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::Reservation,
+        long: "reservation",
+        short: None,
+        value_name: "NAME",
+        help: "Reservation, of which there are none",
+        heading: WHERE,
+        variables: ["SBATCH_RESERVATION", "SALLOC_RESERVATION", "SLURM_RESERVATION"],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::Account,
+        long: "account",
+        short: Some('A'),
+        value_name: "NAME",
+        help: "Account to name the job's use for; kept and shown",
+        heading: WHERE,
+        variables: ["SBATCH_ACCOUNT", "SALLOC_ACCOUNT", "SLURM_ACCOUNT"],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::Qos,
+        long: "qos",
+        short: Some('q'),
+        value_name: "NAME",
+        help: "Quality of service; kept and shown",
+        heading: WHERE,
+        variables: ["SBATCH_QOS", "SALLOC_QOS", "SLURM_QOS"],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::WcKey,
+        long: "wckey",
+        short: None,
+        value_name: "KEY",
+        help: "Workload characterization key; kept and shown",
+        heading: WHERE,
+        variables: ["SBATCH_WCKEY", "SALLOC_WCKEY", "SLURM_WCKEY"],
+        read: any,
+    },
+    KeptOption {
+        text: KeptText::MailType,
+        long: "mail-type",
+        short: None,
+        value_name: "EVENTS",
+        help: "When mail is sent, by the host's sendmail",
+        heading: NEWS,
+        variables: ["", "", ""],
+        read: job_values::mail_type,
+    },
+    KeptOption {
+        text: KeptText::MailUser,
+        long: "mail-user",
+        short: None,
+        value_name: "USER",
+        help: "Who gets mail; the submitting user by default",
+        heading: NEWS,
+        variables: ["", "", ""],
+        read: job_values::mail_user,
+    },
+];
+
+fn any(text: &str) -> Result<String, SpecError> {
+    Ok(text.to_owned())
+}
+
+/// The texts that were given.
+#[derive(Debug, Clone, Default)]
+pub struct KeptOpts(Vec<(KeptText, String)>);
+
+impl KeptOpts {
+    pub fn write(&self, request: &mut JobRequest) {
+        for (text, value) in &self.0 {
+            *text.of_mut(request) = Some(value.clone());
+        }
+    }
+}
+
+impl Args for KeptOpts {
+    fn augment_args(command: Command) -> Command {
+        command.args(OPTIONS.iter().map(|row| {
+            let arg = Arg::new(row.long).long(row.long).value_name(row.value_name).help(row.help);
+            let arg = arg.action(ArgAction::Set).value_parser(unless_empty(row.read));
+            let arg = arg.help_heading(row.heading);
+            match row.short {
+                Some(short) => arg.short(short),
+                None => arg,
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for KeptOpts {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |row: &KeptOption| {
+            let value = matches.try_get_one::<Maybe<String>>(row.long).ok()??.clone()?;
+            Some((row.text, value))
+        };
+        Ok(KeptOpts(OPTIONS.iter().filter_map(value).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
