@@ -1,8 +1,10 @@
-//! Tells cargo that new SQL files change the program, which `embed_migrations!` alone does not notice, and links the
-//! program statically where the C library's archive is installed: it starts in half the time then.
+//! Tells cargo that new SQL files change the program, which `embed_migrations!` alone does not
+//! notice, and links the program statically where the C library's archive is installed: it starts
+//! in half the time then.
 //!
-//! Rust's own flag for it, `target-feature=+crt-static`, is of no use here: cargo gives it to the procedural macros too,
-//! which cannot be built with it, unless the target is named and lies in another directory.
+//! Rust's own flag for it, `target-feature=+crt-static`, is of no use here: cargo gives it to the
+//! procedural macros too, which cannot be built with it, unless the target is named and lies in
+//! another directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +42,8 @@ fn archive(name: &str) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// Before glibc 2.34 threads had an archive of their own, of which a static program gets too little. It is empty since.
+/// Before glibc 2.34 threads had an archive of their own, of which a static program gets too
+/// little. It is empty since.
 fn has_threads_in_libc() -> bool {
     const EMPTY: u64 = 8;
     archive("libpthread.a")

@@ -1,22 +1,23 @@
 //! slotd: Slurm for one machine.
 //!
-//! A pure scheduling core decides, thin actix actors carry its decisions out, diesel remembers, and the command line
-//! asks over a Unix socket and prints. This page is the map of the house.
+//! A pure scheduling core decides, thin actix actors carry its decisions out, diesel remembers, and
+//! the command line asks over a Unix socket and prints. This page is the map of the house.
 //!
 //! # Layers
 //!
-//! Each folder of `src` is a layer. A layer uses only those that the table names, and `tests/architecture.rs` holds the
-//! source against it. The pure layers compute: no file, process, socket, environment variable or clock. The time, the
-//! settings and the facts about the host are arguments there.
+//! Each folder of `src` is a layer. A layer uses only those that the table names, and
+//! `tests/it/architecture.rs` holds the source against it. The pure layers compute: no file,
+//! process, socket, environment variable or clock. The time, the settings and the facts about the
+//! host are arguments there.
 //!
 //! | module | what it is | pure |
 //! |---|---|---|
 //! | `model` | the words: job, run state, step, update, query, refusal, states, reasons, trackable resources (TRES) | yes |
-//! | `spec` | text that a user writes, to those values: one grammar a file | yes |
+//! | `parse` | text that a user writes, to those values: one grammar a file | yes |
 //! | `sched` | decisions: who is admitted, who runs now, who waits and why, how a job ends | yes |
 //! | `jobmgr` | the step manager's decisions: its language, who waits for whom, which step starts next | yes |
 //! | `render` | those values to text: one layout, one table of fields a command, records, JSON | yes |
-//! | `screen` | what `slotd top` shows: its state, what keys do to it, how it is drawn | yes |
+//! | `tui` | what `slotd top` shows: its state, what keys do to it, how it is drawn | yes |
 //! | `protocol` | requests and answers, and the frames that carry them | yes |
 //! | `store` | the database: migrations, rows, commits, questions about the past | |
 //! | `sys` | this machine: /proc, clocks, users, paths, CPUs, memory, GPUs, sockets with descriptors | |
@@ -45,9 +46,10 @@
 //!                                                   └──Notify──► NotifierActor (SLOTD_NOTIFY_CMD, mail, posts)
 //! ```
 //!
-//! Commands are imperative (`SubmitJob`) and have an answer. Facts are in the past tense (`JobEnded`) and have none. All
-//! of them stand in `actors/messages.rs`, by receiver. The launcher is a small process of its own that forks a watcher
-//! for a step that finds none waiting. A watcher outlives the daemon and writes down how its tasks ended; the next daemon adopts it.
+//! Commands are imperative (`SubmitJob`) and have an answer. Facts are in the past tense
+//! (`JobEnded`) and have none. All of them stand in `actors/messages.rs`, by receiver. The launcher
+//! is a small process of its own that forks a watcher for a step that finds none waiting. A watcher
+//! outlives the daemon and writes down how its tasks ended; the next daemon adopts it.
 //!
 //! # Life of a job
 //!
@@ -63,37 +65,42 @@
 //!                           └─── requeue of an ended job ─┘
 //! ```
 //!
-//! The table of transitions is `model::JobState::can_become`; the one place where a state changes is
-//! `sched::core`. Why a pending job waits is worked out when it is asked for, one predicate a reason (`sched::blockers`).
+//! The table of transitions is `model::JobState::can_become`; the one place where a state changes
+//! is `sched::core`. Why a pending job waits is worked out when it is asked for, one predicate a
+//! reason (`sched::blockers`).
 //!
 //! # Order of effects
 //!
-//! A decision is a list of changes and a list of effects. The changes are committed first. Then come the launches, then the
-//! answers, then the notify hook. What ends or signals running processes acts at once and is recorded after, so that a
-//! full disk never protects the job that fills it; a job that is stopped before its launch never starts
-//! (`actors::scheduler::in_flight`). So a job is RUNNING in the database before its process exists, its end
-//! is there before the next one with its resources has a process, and `sbatch` prints a number only when the job is durable.
-//! What a round decides is committed with what asked for it: a job that starts at once is one write to the disk, and its end
-//! is another, which starts the next.
+//! A decision is a list of changes and a list of effects. The changes are committed first. Then
+//! come the launches, then the answers, then the notify hook. What ends or signals running
+//! processes acts at once and is recorded after, so that a full disk never protects the job that
+//! fills it; a job that is stopped before its launch never starts (`actors::scheduler::in_flight`).
+//! So a job is RUNNING in the database before its process exists, its end is there before the next
+//! one with its resources has a process, and `sbatch` prints a number only when the job is durable.
+//! What a round decides is committed with what asked for it: a job that starts at once is one write
+//! to the disk, and its end is another, which starts the next.
 //!
-//! Whoever keeps a picture of the queue (`Request::Watch`) is told of each decision as it is made: where to look again, and
-//! not what is there. What changes before the client asks again is told in one message of bounded length.
+//! Whoever keeps a picture of the queue (`Request::Watch`) is told of each decision as it is made:
+//! where to look again, and not what is there. What changes before the client asks again is told in
+//! one message of bounded length.
 //!
-//! Nothing polls. Each fact asks for one scheduling round, and any number of facts share one. There is one timer, set for
-//! what is due next; an idle daemon does not wake up.
+//! Nothing polls. Each fact asks for one scheduling round, and any number of facts share one. There
+//! is one timer, set for what is due next; an idle daemon does not wake up.
 //!
 //! # Where do I add …
 //!
 //! | what | where |
 //! |---|---|
-//! | a job option | the option in `args/options.rs` (or the command's own file), the field in `model/request.rs`, the line that copies it in `args/submit.rs`, its row in `render/job_texts.rs` (a text that is kept and shown) or a line in each output of `render` that tells of it. Its variable, if Slurm has one: `args/variables.rs`. Then record the help texts anew (`tests/README.md`) |
+//! | a text that is kept with a job | its field and its line in `kept_texts!` of `model/request.rs`, its row in `args/kept.rs`, its row in `render/job_facts.rs`. Then record the help texts anew (`tests/README.md`) |
+//! | another job option | the field in `model/request.rs`; the option with its heading and the line that copies it in `args/options.rs` (or the command's own file), its variables in `args/variables.rs`; its row in `render/job_facts.rs`. If it can be changed: a variant of `model::Update` with when and how (`model/update.rs`, the compiler names the places), its row in `commands/changes.rs`. Then record the help texts anew |
 //! | a fact about a run | `model::RunState`, where it becomes known (`sched/lifecycle.rs`), its row in `render` |
-//! | a key of `scontrol update` | of a text that is kept: a variant of `model::request::KeptText`; else a variant of `model::Update`, its spelling in `commands/scontrol`, its effect in `sched/update.rs` |
+//! | what `scontrol update` and `slotd edit` can change | of a text that is kept: a variant of `model::request::KeptText`; else a variant of `model::Update` with when it is done and what comes of it (the compiler names both places), its row in `commands/changes.rs` |
 //! | a filter of squeue, sacct, scancel | a field of `model::JobQuery` and its line in the matcher, the option of the command |
-//! | a job state | a line in `model/state.rs` (away from `ABSENT` in `spec/states.rs`), the cause that leads to it (`sched::EndCause`, `Ending` in `sched/lifecycle.rs`); the compiler names the rest. `is_over` in `tests/kit` |
+//! | an end state | a line in the table of `model/state.rs`, with how well the job ended (and no longer in `ABSENT` of `parse/states.rs`: a test says so); the compiler names the rest: from where it may come, `slotd why`, `slotd report`, `salloc`, whether `--requeue` runs the job again. Then the cause that leads to it: `sched::EndCause`, `Ending` in `sched/lifecycle.rs` |
+//! | a state of a job that is not over | a line in the same table; the compiler names the rest. `is_over` in `tests/kit` |
 //! | what keeps the node from taking jobs | `sched/node.rs`; whether a failed launch is the host's fault: `exec/error.rs` |
 //! | a reason | a line in `model/reason.rs`, a predicate in `sched/blockers.rs` |
-//! | a grammar | a file in `spec` with `parse`, and `parse(print(x)) == x` as its property test |
+//! | a grammar | a file in `parse` with `parse`, and `parse(print(x)) == x` as its property test |
 //! | a refusal | a variant of `model::Refusal` with its text |
 //! | a command | a file in `commands`, a line in its table |
 //! | a setting | `daemon/settings.rs`, the table in README.md, the list in `commands/pages/texts.rs` |
@@ -115,13 +122,13 @@ mod exec;
 mod jobmgr;
 mod manager;
 mod model;
+mod parse;
 mod protocol;
 mod render;
 mod sched;
-mod screen;
-mod spec;
 mod store;
 mod sys;
+mod tui;
 
 /// What `tests/fuzz` calls.
 #[cfg(fuzzing)]
@@ -133,7 +140,8 @@ pub const CLUSTER: &str = "slotd";
 /// The version of Slurm whose command lines and output slotd follows.
 pub const SLURM_VERSION: &str = "22.05.8";
 
-/// Runs the process to its end: the daemon, the launcher, or a command by the name that it is called by.
+/// Runs the process to its end: the daemon, the launcher, or a command by the name that it is
+/// called by.
 pub fn main() -> ! {
     std::process::exit(commands::main().into())
 }

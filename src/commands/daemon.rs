@@ -1,16 +1,18 @@
 //! `slotd daemon`: serves in the foreground, or starts, stops and finds a daemon beside its caller.
 //!
-//! The root is the one that every command uses: `SLOTD_ROOT`, else the one that the environment file names. All other
-//! settings of a daemon that is started here come from that file, so that it is the same whoever starts it.
+//! The root is the one that every command uses: `SLOTD_ROOT`, else the one that the environment
+//! file names. All other settings of a daemon that is started here come from that file, so that it
+//! is the same whoever starts it.
 
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::Done;
 use crate::daemon::detached::{self, DetachedError};
 use crate::daemon::{self, SETTINGS, Sources, VERSION_KEY};
+use crate::parse::env_file::EnvFile;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::spec::env_file::EnvFile;
+use crate::sys::files;
 use crate::sys::paths::Paths;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -21,8 +23,8 @@ use std::time::Duration;
 pub struct DaemonArgs {
     /// What to do with a daemon beside this shell; without it the daemon serves in the foreground
     action: Option<Action>,
-    /// Its settings, as systemd reads them [default: ~/.config/slotd/slotd.env]. In the foreground there is no default, and
-    /// the variables of the environment go before it
+    /// Its settings, as systemd reads them [default: ~/.config/slotd/slotd.env]. In the foreground
+    /// there is no default, and the variables of the environment go before it
     #[arg(long, value_name = "PATH")]
     env_file: Option<PathBuf>,
     /// The daemon leaves its caller's session
@@ -32,13 +34,15 @@ pub struct DaemonArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Action {
-    /// Start it where none serves the root, and wait until it does; its log is run/slotd.log below the root
+    /// Start it where none serves the root, and wait until it does; its log is run/slotd.log below
+    /// the root
     Start,
     /// Stop it; running jobs go on, and the next daemon takes them over
     Stop,
     /// Stop it where one runs, and start it
     Restart,
-    /// Tell whether one serves the root: exit code 0; 3 where none does, 4 where one does not answer
+    /// Tell whether one serves the root: exit code 0; 3 where none does, 4 where one does not
+    /// answer
     Status,
 }
 
@@ -61,8 +65,8 @@ pub fn run(args: &DaemonArgs) -> Done {
             say(0, "stopped; running jobs go on")
         }
         (Action::Start, Some(pid)) if serves(&paths) => runs_already(&paths, pid),
-        // One that has the lock and does not answer starts or ends: the new one waits for the lock, and who has it then
-        // is known.
+        // One that has the lock and does not answer starts or ends: the new one waits for the lock,
+        // and who has it then is known.
         (Action::Start, _) | (Action::Restart, None) => start(&paths, file.as_ref()),
         (Action::Restart, Some(pid)) => {
             // Before one is stopped that could not be started again.
@@ -203,7 +207,7 @@ fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError>
 /// # Errors
 /// The file cannot be read, or a line makes no sense.
 pub fn read_settings(path: &Path) -> Result<EnvFile, CliError> {
-    let text = std::fs::read_to_string(path)
+    let text = files::read_text(path, files::MOST_SETTINGS)
         .map_err(|e| CliError::error(1, format!("{}: {e}", path.display())))?;
     EnvFile::parse(&text).map_err(|e| {
         CliError::error(1, format!("{}:{e}: correct or remove the line", path.display()))

@@ -2,7 +2,7 @@
 
 use crate::args::error::CliError;
 use crate::commands::{Done, paths};
-use crate::daemon::database;
+use crate::daemon::database::{self, DatabaseError};
 use crate::render::size::{Units, kib};
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn size(bytes: u64) -> String {
 
 pub fn run(verb: &DbVerb) -> Done {
     let paths = paths()?;
-    let failed = |why: String| CliError::error(1, why);
+    let failed = |why: DatabaseError| CliError::error(1, why.to_string());
     match verb {
         DbVerb::Check => {
             let (contents, wrong) = database::check(&paths).map_err(failed)?;
@@ -38,7 +38,8 @@ pub fn run(verb: &DbVerb) -> Done {
                 println!("{line}");
             }
             if !wrong.is_empty() {
-                return Err(failed(database::advice(&paths, "the database is damaged")));
+                let why = database::advice(&paths, "the database is damaged");
+                return Err(CliError::error(1, why));
             }
             println!(
                 "{} is sound: {} jobs, {}",

@@ -1,20 +1,23 @@
 //! `slotd doctor`: looks for the troubles that the README lists, and says the mend of each.
 
 use super::daemon::read_settings;
-use super::{Done, ask, origin, unexpected};
+use super::{Done, ask, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
 use crate::daemon::{
     Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
 };
+use crate::exec::job_dirs;
 use crate::model::job::Hold;
 use crate::model::query::JobQuery;
 use crate::model::view::NodeView;
+use crate::parse::env_file::EnvFile;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::spec::env_file::EnvFile;
-use crate::sys::{ownership, paths::Paths};
+use crate::render::seff::ENFORCES;
+use crate::sys::{ownership, paths::Paths, root_dirs, user};
 use nix::sys::statvfs::statvfs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -38,14 +41,16 @@ pub fn run() -> Done {
     let paths = super::paths()?;
     let settings = settings_file();
     let mut findings = vec![root(&paths, settings.as_ref().ok()), disk(&paths)];
+    findings.extend(own_dirs(&paths));
     findings.extend(settings_make_sense(&settings));
     findings.extend(shells());
     let daemon = daemon(&paths);
     let serves = matches!(daemon, Well(_));
     findings.push(daemon);
     if serves {
-        findings.extend(database()?);
+        findings.extend(disks()?);
         findings.extend(mail()?);
+        findings.push(memory());
         findings.extend(node()?);
         findings.extend(held_jobs()?);
     }
@@ -93,12 +98,27 @@ fn root(paths: &Paths, file: Option<&SettingsFile>) -> Finding {
         _ => match ownership::check_dir(paths.root()) {
             Ok(()) => Well(format!("the runtime root is {root}")),
             Err(e) if paths.root().exists() => {
-                trouble(format!("{root}: {e}"), format!("chown and chmod 700 {root}"))
+                trouble(format!("{root}: {e}"), mend_root(paths.root()))
             }
             // The daemon makes it.
             Err(_) => Well(format!("the runtime root is {root}, which is not there yet")),
         },
     }
+}
+
+/// Nobody takes over the directory of another user, who may be another slotd's.
+fn mend_root(root: &Path) -> String {
+    let Some(found) = foreign(root) else { return format!("chmod 700 {}", root.display()) };
+    let owner = user::user_name(found);
+    format!(
+        "run this as user {owner} (sudo -u {owner} slotd doctor), or set SLOTD_ROOT to a directory of your own"
+    )
+}
+
+/// The owner of a directory that belongs to another user.
+fn foreign(dir: &Path) -> Option<u32> {
+    let owner = std::fs::metadata(dir).ok()?.uid();
+    (owner != nix::unistd::getuid().as_raw()).then_some(owner)
 }
 
 /// A disk that is nearly full drains the node and keeps the database from being written.
@@ -224,7 +244,8 @@ fn login_finds() -> Option<PathBuf> {
     (out.status.success() && !text.is_empty()).then(|| PathBuf::from(text))
 }
 
-/// The program that a name stands for: links are followed, and so is a script that calls a program beside it.
+/// The program that a name stands for: links are followed, and so is a script that calls a program
+/// beside it.
 fn ends_at(path: &Path) -> PathBuf {
     let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = end.with_file_name("slotd.bin");
@@ -270,15 +291,56 @@ fn mail() -> Result<Option<Finding>, CliError> {
     }))
 }
 
-/// Whether commits reach the disk.
-fn database() -> Result<Option<Finding>, CliError> {
-    match ask(&Request::Diagnostics { reset: false }, &[])?.0 {
-        Answer::Diagnostics(answer) => Ok(answer.trouble.map(|why| {
-            let mend = "make room or mend the disk: the daemon tries again by itself, and running jobs go on";
-            trouble(format!("the database cannot be written: {} ({})", why.fault, why.message), mend)
-        })),
-        other => Err(unexpected(&other)),
+/// Whether jobs are held to their memory. Most hosts leave that to the jobs.
+fn memory() -> Finding {
+    Well(if enforces_memory() {
+        "jobs are held to the memory that they ask for".to_owned()
+    } else {
+        format!(
+            "memory is reserved and not enforced: a job can use more than its --mem; {ENFORCES}"
+        )
+    })
+}
+
+/// Whether commits reach the disk, and whether disks and programs answer the daemon.
+fn disks() -> Result<Vec<Finding>, CliError> {
+    let answer = match ask(&Request::Diagnostics { reset: false }, &[])?.0 {
+        Answer::Diagnostics(answer) => answer,
+        other => return Err(unexpected(&other)),
+    };
+    let mut found = Vec::new();
+    if let Some(why) = answer.trouble {
+        let mend = format!(
+            "{}: the daemon tries again by itself, and running jobs go on",
+            why.fault.remedy().trim_end_matches(',')
+        );
+        found.push(trouble(
+            format!("the database cannot be written: {} ({})", why.fault, why.message),
+            mend,
+        ));
     }
+    for hung in answer.hung {
+        let mend = "look for a disk or a network file system that does not answer: until it does, the daemon refuses this work";
+        found.push(trouble(hung, mend));
+    }
+    Ok(found)
+}
+
+/// Links and strangers' directories where slotd keeps its own.
+fn own_dirs(paths: &Paths) -> Vec<Finding> {
+    let mend = "put the directory itself there: slotd deletes nothing through a link, and a daemon does not start with one";
+    if foreign(paths.root()).is_some() {
+        // All of it is, and that is said of the root.
+        return Vec::new();
+    }
+    let mut wrong = root_dirs::faults(paths);
+    if wrong.is_empty() {
+        wrong = job_dirs::links(&paths.jobs_dir())
+            .iter()
+            .map(|link| format!("{}: it is a link", link.display()))
+            .collect();
+    }
+    wrong.into_iter().map(|wrong| trouble(wrong, mend)).collect()
 }
 
 /// Whether the node takes jobs, with all that the machine has.

@@ -1,13 +1,13 @@
-//! `slotd drain` and `slotd resume`: the node, or some of its CPUs and GPUs, out of use and back, in fewer words than
-//! `scontrol update NodeName=…` takes.
+//! `slotd drain` and `slotd resume`: the node, or some of its CPUs and GPUs, out of use and back,
+//! in fewer words than `scontrol update NodeName=…` takes.
 
-use super::{Done, ask, origin, unexpected};
+use super::{Done, ask, origin, output, unexpected};
 use crate::args::error::CliError;
-use crate::model::node::{NodeOrder, NodeParts};
+use crate::model::node::{NodeOrder, NodeParts, NodeReason, Outage, ranges};
+use crate::parse::error::shown;
+use crate::parse::node_parts;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::spec::error::shown;
-use crate::spec::node_parts;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -28,20 +28,19 @@ pub struct ResumeArgs {
 }
 
 pub fn drain(args: &DrainArgs) -> Done {
-    let (parts, reason) = parts(&args.words)?;
+    let host = origin().host;
+    let (parts, reason) = parts(&args.words, &host)?;
     if !reason.is_empty() && reason.concat().trim().is_empty() {
         return Err(CliError::error(2, "the reason is empty")
             .hint("`slotd drain` alone takes the host out of use"));
     }
-    let reason = match reason.is_empty() {
-        true => format!("drained by {}", *origin().user),
-        false => reason.join(" "),
-    };
+    let reason =
+        if reason.is_empty() { format!("drained by {}", *origin().user) } else { reason.join(" ") };
     carry_out(NodeOrder::Drain { reason, parts })
 }
 
 pub fn resume(args: &ResumeArgs) -> Done {
-    let (parts, others) = parts(&args.words)?;
+    let (parts, others) = parts(&args.words, &origin().host)?;
     match others.first() {
         Some(word) => Err(CliError::error(2, format!("no part of the node: {}", shown(word)))
             .hint("`slotd resume` for the host as a whole, gpu:0,2 for GPUs, cpu:4-7 for CPUs")),
@@ -49,21 +48,59 @@ pub fn resume(args: &ResumeArgs) -> Done {
     }
 }
 
+/// Gives the order, and prints what it did and what no job gets after it.
 fn carry_out(order: NodeOrder) -> Done {
-    match ask(&Request::UpdateNode(order), &[])?.0 {
+    match ask(&Request::UpdateNode(order.clone()), &[])?.0 {
         Answer::SiteChanged(remarks) => {
-            remarks.iter().for_each(|remark| eprintln!("slotd: warning: {remark}"));
-            Ok(0)
+            remarks.iter().for_each(|remark| eprintln!("slotd: warning: {remark}"))
         }
-        Answer::Refused(why) => Err(CliError::error(1, why.to_string())),
+        Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
+        other => return Err(unexpected(&other)),
+    }
+    match ask(&Request::Node, &[])?.0 {
+        Answer::Node(node) => output::print(&report(&order, node.drained.as_ref(), &node.outages)),
         other => Err(unexpected(&other)),
     }
 }
 
-/// The parts that come first, and the words after them.
-fn parts(words: &[String]) -> Result<(NodeParts, &[String]), CliError> {
+/// What an order did, and what is out of use after it.
+fn report(order: &NodeOrder, drained: Option<&NodeReason>, outages: &[Outage]) -> String {
+    let what = |parts: &NodeParts| {
+        if parts.is_empty() { "the host".to_owned() } else { parts.to_string() }
+    };
+    let mut text = match order {
+        NodeOrder::Drain { reason, parts } => format!("drained {}: {reason}\n", what(parts)),
+        NodeOrder::Resume { parts } => format!("resumed {}\n", what(parts)),
+    };
+    if matches!(order, NodeOrder::Drain { parts, .. } if parts.is_empty()) {
+        text += "running jobs continue; no job starts until `slotd resume`\n";
+    }
+    if let Some(reason) = drained {
+        text += &format!("out of use: the whole host ({})\n", reason.text);
+    }
+    for outage in outages {
+        let told = if outage.parts.is_empty() {
+            outage.reason.text.clone()
+        } else {
+            format!("{} ({})", outage.parts, outage.reason.text)
+        };
+        text += &format!("out of use: {told}\n");
+    }
+    if drained.is_none() && outages.is_empty() {
+        text += "nothing is out of use\n";
+    }
+    text
+}
+
+/// The parts that come first, and the words after them, which are a reason.
+///
+/// # Errors
+/// A word that looks like a part of the node and is not spelled like one: as a reason it would take
+/// the whole host out of use. A reason of several words in quotes is never taken for one.
+fn parts<'a>(words: &'a [String], host: &str) -> Result<(NodeParts, &'a [String]), CliError> {
     let mut parts = NodeParts::default();
-    for (at, word) in words.iter().enumerate() {
+    let mut rest = words;
+    while let Some((word, others)) = rest.split_first() {
         let (found, forms) = match word.split_once(':') {
             Some(("gpu", _)) => {
                 (node_parts::gpus(word).map(|ids| parts.gpus.extend(ids)), node_parts::GPUS)
@@ -71,15 +108,72 @@ fn parts(words: &[String]) -> Result<(NodeParts, &[String]), CliError> {
             Some(("cpu", list)) => {
                 (node_parts::numbers(list).map(|ids| parts.cpus.extend(ids)), "cpu:4-7")
             }
-            _ => return Ok((parts, &words[at..])),
+            _ => break,
         };
         if found.is_none() {
             return Err(
                 CliError::error(2, format!("no part of the node: {}", shown(word))).hint(forms)
             );
         }
+        rest = others;
     }
-    Ok((parts, &[]))
+    for (at, word) in rest.iter().enumerate() {
+        let before = at.checked_sub(1).map_or("", |before| &rest[before]);
+        if let Some(meant) = target(word, before, at == 0, host) {
+            return Err(CliError::error(
+                2,
+                format!("a part of the node, or a reason? {}", shown(word)),
+            )
+            .hint(format!(
+                "{meant}; a reason with such a word goes in quotes with the others: 'see {word}'"
+            )));
+        }
+    }
+    Ok((parts, rest))
+}
+
+/// How a word that looks like a target is spelled; `None` for a word of a reason.
+fn target(word: &str, before: &str, is_first: bool, host: &str) -> Option<String> {
+    const CPUS: [&str; 4] = ["cpu", "cpus", "core", "cores"];
+    const GPUS: [&str; 3] = ["gpu", "gpus", "gres"];
+    let lower = word.to_ascii_lowercase();
+    let is = |names: &[&str], word: &str| names.contains(&word);
+    let numbers = |list: &str| {
+        let digits = list.trim_start_matches(|c: char| !c.is_ascii_digit());
+        node_parts::numbers(digits).map_or_else(|| "0-1".to_owned(), |ids| ranges(&ids))
+    };
+    let spelled = |name: &str, list: &str| match () {
+        () if is(&CPUS, name) => Some(format!("CPUs are written cpu:{}", numbers(list))),
+        () if is(&GPUS, name) => Some(format!("GPUs are written gpu:{}", numbers(list))),
+        () => None,
+    };
+    if let Some((name, list)) = lower.split_once([':', '=']) {
+        let is_word =
+            |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c));
+        let is_pair = lower[name.len()..].starts_with('=') && is_word(name);
+        let host_or_part = || {
+            "`slotd drain REASON` is about the whole host, cpu:4-7 and gpu:0 are parts of it"
+                .to_owned()
+        };
+        return spelled(name.trim_start_matches("gres/"), list)
+            .or_else(|| is_pair.then(host_or_part));
+    }
+    let list_at = lower.find(|c: char| c.is_ascii_digit()).unwrap_or(lower.len());
+    let (name, list) = lower.split_at(list_at);
+    let is_list = node_parts::numbers(list).is_some();
+    match name {
+        // `cpu 0-3`
+        "" if is_list => spelled(&before.to_ascii_lowercase(), list)
+            .or_else(|| is_first.then(|| format!("parts are written cpu:{list} or gpu:{list}"))),
+        // `cpu0-3`
+        name if is_list => spelled(name.trim_end_matches(['-', '_', '[']), list),
+        name if is_first => spelled(name, "").or_else(|| {
+            output::is_node(word, host).then(|| {
+                format!("{word} is this host, which `slotd drain REASON` takes out of use")
+            })
+        }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -90,16 +184,86 @@ mod tests {
     fn parts_come_before_the_reason() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let read = |text: &str| {
-            parts(&words(text)).map(|(parts, rest)| format!("{parts}|{}", rest.join(" ")))
+            parts(&words(text), "lab").map(|(parts, rest)| format!("{parts}|{}", rest.join(" ")))
         };
         assert_eq!(
             read("gpu:0,2 cpu:4-7 a new fan").ok().as_deref(),
             Some("CPU 4-7, GPU 0,2|a new fan")
         );
-        assert_eq!(read("see ticket gpu:1").ok().as_deref(), Some("|see ticket gpu:1"));
+        for reason in [
+            "a new gpu",
+            "dust",
+            "ticket 17",
+            "too hot: 95C",
+            "lab closed",
+            "rack-2 moves",
+            "http://a/b?c=1",
+        ] {
+            let is_target = reason == "lab closed";
+            assert_eq!(read(reason).ok(), (!is_target).then(|| format!("|{reason}")), "{reason}");
+        }
         for wrong in ["gpu:x", "cpu:", "cpu:3-1"] {
             let error = read(wrong).expect_err(wrong);
             assert_eq!(error.lines[0].1, format!("no part of the node: {wrong}"));
         }
+    }
+
+    #[test]
+    fn words_that_look_like_a_target_are_refused_with_the_right_spelling() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (text, word, meant) in [
+            ("CPUs=0-1", "CPUs=0-1", "cpu:0-1"),
+            ("cpus:0-1 dust", "cpus:0-1", "cpu:0-1"),
+            ("CPU:3", "CPU:3", "cpu:3"),
+            ("cpu=0,2", "cpu=0,2", "cpu:0,2"),
+            ("cpu0-3", "cpu0-3", "cpu:0-3"),
+            ("cpu 0-1 dust", "cpu", "cpu:0-1"),
+            ("a cpu 0-1", "0-1", "cpu:0-1"),
+            ("GPU:1 hot", "GPU:1", "gpu:1"),
+            ("gpus:1", "gpus:1", "gpu:1"),
+            ("Gres=gpu:1", "Gres=gpu:1", "gpu:1"),
+            ("gres/gpu:1", "gres/gpu:1", "gpu:1"),
+            ("gpu1", "gpu1", "gpu:1"),
+            ("gpu too hot", "gpu", "gpu:0-1"),
+            ("0-1", "0-1", "cpu:0-1 or gpu:0-1"),
+            ("0-1 dust", "0-1", "cpu:0-1 or gpu:0-1"),
+            ("gpu:0 CPUs=0-1", "CPUs=0-1", "cpu:0-1"),
+            ("see ticket gpu:1", "gpu:1", "gpu:1"),
+            ("NodeName=lab State=DRAIN Reason=x", "NodeName=lab", "whole host"),
+            ("lab", "lab", "this host"),
+            ("localhost new fan", "localhost", "this host"),
+        ] {
+            let error = parts(&words(text), "lab").expect_err(text);
+            let told = error.text("slotd");
+            let first = format!("slotd: error: a part of the node, or a reason? {word}\n");
+            assert!(told.starts_with(&first) && told.contains(meant), "{text}: {told}");
+        }
+        // A quoted reason is one word with blanks.
+        let quoted = ["see CPUs=0-1 and gpu:1".to_owned()];
+        assert!(
+            parts(&quoted, "lab").is_ok_and(|(found, rest)| found.is_empty() && rest == quoted)
+        );
+    }
+
+    #[test]
+    fn what_was_done_and_what_stays_out_of_use_is_printed() {
+        let by = |text: &str| NodeReason {
+            text: text.to_owned(),
+            since: Default::default(),
+            user: "a".into(),
+            uid: 1,
+        };
+        let outage = Outage {
+            parts: NodeParts { cpus: [2, 3].into(), ..NodeParts::default() },
+            reason: by("dust"),
+        };
+        let resume = NodeOrder::Resume { parts: NodeParts::default() };
+        assert_eq!(report(&resume, None, &[]), "resumed the host\nnothing is out of use\n");
+        let left = report(&resume, None, std::slice::from_ref(&outage));
+        assert_eq!(left, "resumed the host\nout of use: CPU 2-3 (dust)\n");
+        let drain = NodeOrder::Drain { reason: "dust".into(), parts: outage.parts.clone() };
+        let both = report(&drain, Some(&by("a new fan")), &[outage]);
+        let lines = "drained CPU 2-3: dust\nout of use: the whole host (a new fan)\nout of use: CPU 2-3 (dust)\n";
+        assert_eq!(both, lines);
     }
 }

@@ -1,17 +1,17 @@
-//! What a fuzzer may throw bytes at: everything that reads text or frames that others wrote. A target panics where a
-//! value does not read back as it was printed.
+//! What a fuzzer may throw bytes at: everything that reads text or frames that others wrote. A
+//! target panics where a value does not read back as it was printed.
 //!
 //! `tests/fuzz/run` builds and runs them.
 
 use crate::exec::wire;
 use crate::model::{ExitRecord, Timestamp};
+use crate::parse::env_file::EnvFile;
+use crate::parse::filename::{FilenameVars, expand};
+use crate::parse::moment::Toward;
+use crate::parse::*;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Decoder, Header};
 use crate::protocol::request::Request;
-use crate::spec::env_file::EnvFile;
-use crate::spec::filename::{FilenameVars, expand};
-use crate::spec::moment::Toward;
-use crate::spec::*;
 use jiff::tz::TimeZone;
 use std::fmt::Display;
 
@@ -130,25 +130,40 @@ pub fn env_file(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use std::collections::BTreeMap;
+    use std::io::Read;
 
     #[test]
     fn what_fuzzers_found_worth_keeping_still_holds() {
         type Target = fn(&[u8]);
-        let targets: [(&str, Target); 4] = [
-            ("frames", frames),
+        let targets: BTreeMap<&str, Target> = [
+            ("frames", frames as Target),
             ("grammars", grammars),
             ("scripts", scripts),
             ("env_file", env_file),
-        ];
-        for (name, target) in targets {
-            let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
-            let mut inputs = 0;
-            for entry in std::fs::read_dir(&corpus).unwrap() {
-                target(&std::fs::read(entry.unwrap().path()).unwrap());
-                inputs += 1;
+        ]
+        .into();
+        let packed: &[u8] = include_bytes!("../../tests/fuzz/corpus.tar.gz");
+        let mut corpus = tar::Archive::new(flate2::read::GzDecoder::new(packed));
+        let mut inputs: BTreeMap<&str, usize> = BTreeMap::new();
+        for entry in corpus.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let path = entry.path().unwrap().into_owned();
+            let folder = path.parent().and_then(|folder| folder.file_name()?.to_str());
+            if !entry.header().entry_type().is_file() {
+                continue;
             }
-            assert!(inputs > 20, "{inputs} inputs in {}", corpus.display());
+            let (name, target) = targets
+                .get_key_value(folder.unwrap())
+                .unwrap_or_else(|| panic!("{path:?} is of no target"));
+            let mut input = Vec::new();
+            entry.read_to_end(&mut input).unwrap();
+            target(&input);
+            *inputs.entry(name).or_default() += 1;
         }
+        assert!(
+            inputs.len() == targets.len() && inputs.values().all(|count| *count > 20),
+            "{inputs:?}"
+        );
     }
 }

@@ -1,12 +1,14 @@
-//! `slotd install` and `slotd uninstall`, which contrib/install.sh calls with the program that it has built.
+//! `slotd install` and `slotd uninstall`, which contrib/install.sh calls with the program that it
+//! has built.
 //!
-//! * The Slurm commands are links to the one binary. Only with a runtime root other than the default one are they small
-//!   scripts that set `SLOTD_ROOT`: a link costs nothing, such a script an extra process image for each call.
+//! * The Slurm commands are links to the one binary. Only with a runtime root other than the
+//!   default one are they small scripts that set `SLOTD_ROOT`: a link costs nothing, such a script
+//!   an extra process image for each call.
 //! * Of the environment file only the given variables change; every other line stays.
-//! * Scripts, man pages and completions have a line that says where they come from, and only files with that line are ever
-//!   replaced or removed.
-//! * Nothing is replaced in place: each file is written beside its place and renamed, so that a running program, or an
-//!   interrupted installation, never sees half of one.
+//! * Scripts, man pages and completions have a line that says where they come from, and only files
+//!   with that line are ever replaced or removed.
+//! * Nothing is replaced in place: each file is written beside its place and renamed, so that a
+//!   running program, or an interrupted installation, never sees half of one.
 
 mod files;
 mod first_job;
@@ -16,14 +18,18 @@ mod service;
 use crate::args::error::CliError;
 use crate::commands::daemon::read_settings;
 use crate::commands::{COMMANDS, Done, Entry};
-use crate::daemon::{check_settings, detached};
-use crate::spec::env_file::EnvFile;
+use crate::daemon::{InstanceLock, check_settings, database, detached};
+use crate::exec::{job_dirs, snapshots};
+use crate::parse::env_file::EnvFile;
+use crate::sys::fresh;
 use crate::sys::paths::Paths;
+use crate::sys::root_dirs;
 use layout::{Layout, Places};
 use service::Manager;
 pub use service::UNIT;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -176,17 +182,24 @@ fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
     say("start the daemon, detached: there is no systemd user manager here");
     files::install_daemon_script(layout)?;
     stop_daemon(&layout.paths, None)?;
-    let file = layout.env_file.display().to_string();
-    let given = detached::Given { file: &file, settings: settings.iter().collect() };
-    let pid = detached::start(&layout.program, &layout.paths, &given, std::env::vars_os())?;
+    let pid = start_detached(layout, settings)?;
     note(&format!("process {pid}, log {}", layout.paths.log().display()));
     note(&format!("after a reboot: {} start", layout.daemon_script.display()));
     Ok(())
 }
 
-/// Stops whoever serves a root, however it was started, but for the process that is spared.
+fn start_detached(layout: &Layout, settings: &EnvFile) -> Result<u32, CliError> {
+    let file = layout.env_file.display().to_string();
+    let given = detached::Given { file: &file, settings: settings.iter().collect() };
+    Ok(detached::start(&layout.program, &layout.paths, &given, std::env::vars_os())?)
+}
+
+/// Stops whoever serves a root, however it was started, but for the process that is spared. This
+/// one may have the root itself.
 fn stop_daemon(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
-    let Some(pid) = detached::pid_of(paths).filter(|pid| Some(*pid) != spared) else {
+    let own = Some(std::process::id().cast_signed());
+    let Some(pid) = detached::pid_of(paths).filter(|pid| ![spared, own].contains(&Some(*pid)))
+    else {
         return Ok(());
     };
     say(&format!(
@@ -199,9 +212,7 @@ fn stop_daemon(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
 /// Removes what [`install`] made.
 pub fn uninstall(args: &UninstallArgs) -> Done {
     let layout = Layout::new(&args.places)?;
-    if args.purge_runtime {
-        check_purge(&layout)?;
-    }
+    let alone = if args.purge_runtime { stop_for_purge(&layout)? } else { None };
     say("uninstall slotd");
     let mut is_found = service::remove(&layout)?;
     stop_daemon(&layout.paths, None)?;
@@ -226,7 +237,7 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
         note(&format!("nothing is installed in {bin} and {config}"));
     }
     if args.purge_runtime {
-        return purge(&layout);
+        return purge(&layout, alone);
     }
     let running = detached::running_steps(&layout.paths);
     if running > 0 {
@@ -240,15 +251,53 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
     Ok(0)
 }
 
-/// Refuses to remove the files of running jobs, and a directory that slotd did not make.
-fn check_purge(layout: &Layout) -> Result<(), CliError> {
-    let running = detached::running_steps(&layout.paths);
-    if running > 0 {
-        return Err(fail(format!(
-            "there are running jobs, {running} of them (see squeue): end them with scancel --me, or wait, before \
-             --purge-runtime removes their files"
-        )));
+/// Refuses to remove the files of jobs that have not ended, and what slotd did not make; then stops
+/// the daemon and keeps others away. A job that has come in the meantime is found then, and the
+/// daemon runs again.
+fn stop_for_purge(layout: &Layout) -> Result<Option<InstanceLock>, CliError> {
+    check_purge(layout)?;
+    if !layout.root.is_dir() {
+        return Ok(None);
     }
+    let is_service = service::stop(layout);
+    let was_running = is_service || detached::pid_of(&layout.paths).is_some();
+    stop_daemon(&layout.paths, None)?;
+    let alone = database::alone_at_last(&layout.paths).map_err(|why| fail(why.to_string()))?;
+    let Err(refused) = check_unfinished(layout) else { return Ok(Some(alone)) };
+    drop(alone);
+    if is_service {
+        service::start_again();
+    } else if was_running {
+        start_detached(layout, layout.settings.as_ref().unwrap_or(&EnvFile::default()))?;
+    }
+    Err(refused)
+}
+
+/// Refuses to remove the files of jobs that run, and the only record of jobs that wait.
+fn check_unfinished(layout: &Layout) -> Result<(), CliError> {
+    let running = detached::running_steps(&layout.paths);
+    let waiting = database::waiting_jobs(&layout.paths).unwrap_or_else(|why| {
+        note(&format!("whether jobs wait is not known: {why}"));
+        0
+    });
+    let there: Vec<String> =
+        [("running", i64::try_from(running).unwrap_or(i64::MAX)), ("waiting", waiting)]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(kind, count)| format!("{kind} jobs, {count} of them"))
+            .collect();
+    if there.is_empty() {
+        Ok(())
+    } else {
+        Err(fail(format!(
+            "there are {} (see squeue): end them with scancel --me, or wait, before --purge-runtime removes their files",
+            there.join(", and ")
+        )))
+    }
+}
+
+/// Refuses to purge while there are jobs, through a link, and a directory that slotd did not make.
+fn check_purge(layout: &Layout) -> Result<(), CliError> {
     let is_ours = layout.paths.daemon_lock().exists() || layout.paths.db().exists();
     if layout.root.is_dir() && !is_ours && !files::below(&layout.root).is_empty() {
         let root = layout.root.display();
@@ -256,38 +305,38 @@ fn check_purge(layout: &Layout) -> Result<(), CliError> {
             "{root} does not look like a runtime root of slotd: remove it by hand if you mean it"
         )));
     }
-    Ok(())
+    if let Some(wrong) = root_dirs::faults(&layout.paths).first() {
+        return Err(fail(format!("nothing of {} was deleted: {wrong}", layout.root.display())));
+    }
+    check_unfinished(layout)
 }
 
-/// Below a runtime root, what slotd itself makes, by name: should the root hold anything else, that stays.
-fn purge(layout: &Layout) -> Done {
+/// Below a runtime root, what slotd itself makes, by name: should the root hold anything else, that
+/// stays. No daemon starts before the last of it.
+fn purge(layout: &Layout, alone: Option<InstanceLock>) -> Done {
     let root = &layout.root;
     if !root.is_dir() {
         note(&format!("there is no runtime root {}", root.display()));
         return Ok(0);
     }
     let (run, lib) = (layout.paths.run_dir(), layout.paths.lib_dir());
-    for dir in
-        [layout.paths.jobs_dir(), layout.paths.snapshots_dir()].iter().filter(|dir| dir.exists())
-    {
-        fs::remove_dir_all(dir)
-            .map_err(|e| fail(format!("{}: {e}: remove it by hand", dir.display())))?;
+    if let Some(wrong) = root_dirs::faults(&layout.paths).first() {
+        return Err(fail(format!("nothing of {} was deleted: {wrong}", root.display())));
     }
-    // The database, its log, its copy, and those that a restored one has replaced; what the host used over time, and the
-    // numbers of its GPUs.
+    purge_trees(layout, &layout.paths.jobs_dir(), job_dirs::is_name)?;
+    purge_trees(layout, &layout.paths.snapshots_dir(), snapshots::is_name)?;
+    // The database, its log, its copy, and those that a restored one has replaced; what the host
+    // used over time, and the numbers of its GPUs.
     let lib_files = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_ours = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        [&b"state.db"[..], b"host_use.", b"gpus."].iter().any(|begin| name.starts_with(begin))
-    };
+    let is_ours = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(is_state);
     let run_files =
-        ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock", "launching"];
+        ["slotd.sock", "slotd.log", "slotd.log.old", "launcher.lock", "launching", "slotd.lock"];
     let run_files = run_files.map(|name| run.join(name));
-    for path in
-        lib_files.filter(is_ours).chain(run_files).filter(|path| path.symlink_metadata().is_ok())
-    {
+    let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_dir());
+    for path in lib_files.filter(is_ours).chain(run_files).filter(is_file) {
         files::remove(&path)?;
     }
+    drop(alone);
     for dir in [&run, &lib, root] {
         let _ = fs::remove_dir(dir);
     }
@@ -298,6 +347,40 @@ fn purge(layout: &Layout) -> Done {
         note(&format!("removed the runtime root {}", root.display()));
     }
     Ok(0)
+}
+
+/// Whether slotd itself gives a file below `lib` this name: the database, its copies with what
+/// SQLite keeps beside them, what the host used, the GPUs and the state of the node.
+fn is_state(name: &str) -> bool {
+    // `.new`: what a version before this one was writing.
+    let place = fresh::place_of(name).or_else(|| name.strip_suffix(".new")).unwrap_or(name);
+    if ["host_use.jsonl", "gpus.json", "node_state.json"].contains(&place) {
+        return true;
+    }
+    let Some(rest) = name.strip_prefix("state.db") else { return false };
+    let rest =
+        ["-wal", "-shm", "-journal"].iter().find_map(|end| rest.strip_suffix(end)).unwrap_or(rest);
+    let rest = rest.strip_suffix(".new").unwrap_or(rest);
+    let is_count = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    ["", ".new", ".backup"].contains(&rest) || rest.strip_prefix(".replaced").is_some_and(is_count)
+}
+
+/// Deletes the directories with names of slotd's own from one of its directories, and that
+/// directory if nothing is left.
+fn purge_trees(layout: &Layout, dir: &Path, is_ours: fn(&str) -> bool) -> Result<(), CliError> {
+    let failed =
+        |path: &Path, e: io::Error| fail(format!("{}: {e}: remove it by hand", path.display()));
+    let Some(all) = root_dirs::open(&layout.paths, dir).map_err(|e| fail(e.to_string()))? else {
+        return Ok(());
+    };
+    for name in all.names().map_err(|e| failed(dir, e))? {
+        if name.to_str().is_some_and(is_ours) {
+            all.remove_tree(Path::new(&name)).map_err(|e| failed(&dir.join(&name), e))?;
+        }
+    }
+    // It stays if it has anything else in it, which is listed then.
+    let _ = fs::remove_dir(dir);
+    Ok(())
 }
 
 /// The settings that an earlier installation left.

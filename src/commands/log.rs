@@ -1,6 +1,7 @@
-//! `slotd log`: the output of jobs by their numbers, followed until they end. `slotd run` follows its job by it.
+//! `slotd log`: the output of jobs by their numbers, followed until they end. `slotd run` follows
+//! its job by it.
 
-use super::tasks::tell;
+use super::launch::tell;
 use super::why::refs;
 use super::{Done, ask_daemon, paths, unexpected};
 use crate::args::error::CliError;
@@ -10,7 +11,7 @@ use crate::client::logs::{FileWatch, Log};
 use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, JobState, StepId};
+use crate::model::{JobId, JobRef, JobState, Reason, StepId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use nix::errno::Errno;
@@ -95,7 +96,8 @@ pub fn views(named: &[JobRef]) -> Result<Vec<JobView>, CliError> {
     Ok(fetch(named)??)
 }
 
-/// The same for who follows: none while the daemon is away, since the next one tells to look at everything again.
+/// The same for who follows: none while the daemon is away, since the next one tells to look at
+/// everything again.
 ///
 /// # Errors
 /// The daemon refuses.
@@ -183,6 +185,9 @@ impl Logs {
             }
             if state.is_terminal() {
                 self.close(view.id)?;
+                if before != Some(state) {
+                    tell_failed_launch(&view);
+                }
                 if self.tells_ends && before != Some(state) {
                     tell(&format!("slotd: {}\n", how_it_ended(&view)));
                 }
@@ -230,7 +235,8 @@ impl Logs {
             .map_err(failed)
     }
 
-    /// Shows what is written until the jobs have ended. `signals` is readable when `on_signal` has something to do.
+    /// Shows what is written until the jobs have ended. `signals` is readable when `on_signal` has
+    /// something to do.
     ///
     /// # Errors
     /// The daemon, a file or standard output fails, or `on_signal` ends it.
@@ -294,6 +300,23 @@ impl Logs {
         found
             .retain(|view| self.named.iter().any(|named| names_record(named, view.id, &view.role)));
         self.take(found)
+    }
+}
+
+/// A job that was never launched has written nothing that says why.
+fn tell_failed_launch(view: &JobView) {
+    let Some(why) =
+        view.run.system_comment.as_ref().filter(|_| view.run.reason == Reason::JobLaunchFailure)
+    else {
+        return;
+    };
+    let request = &view.request;
+    tell(&format!("slotd: error: job {} could not be started: {why}\n", view.label()));
+    if why.ends_with(Errno::EACCES.desc()) {
+        let user = &request.user;
+        tell(&format!(
+            "  hint: it runs as user {user}: with -D, name a directory that {user} may enter and write\n"
+        ));
     }
 }
 

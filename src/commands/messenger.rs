@@ -1,14 +1,15 @@
-//! The messengers of the daemon: processes of this program that send mail and post events. Nobody calls them by hand.
+//! The messengers of the daemon: processes of this program that send mail and post events. Nobody
+//! calls them by hand.
 
-use crate::exec::messenger::{MAIL_ARG, Mail, POST_ARG, Post, PostTo, Posted};
+use crate::client::tail;
+use crate::exec::messenger::{GRACE, MAIL_ARG, Mail, POST_ARG, Post, PostTo, Posted};
 use crate::model::mail::MailKind;
 use crate::model::notice::{Channel, Notice};
 use crate::render::notice;
-use crate::sys::{system, zone};
+use crate::sys::{guard, system, zone};
 use mail_builder::headers::HeaderType;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -171,7 +172,8 @@ fn retry_after<T>(answer: &Response<T>) -> Option<Duration> {
     at.duration_since(jiff::Timestamp::now()).try_into().ok()
 }
 
-/// Sends the mail that comes on standard input. The exit code; why it is not 0 stands on standard error.
+/// Sends the mail that comes as a line on standard input, which the daemon then keeps open. The
+/// exit code; why it is not 0 stands on standard error.
 fn mail() -> u8 {
     match send() {
         Ok(()) => 0,
@@ -184,8 +186,11 @@ fn mail() -> u8 {
 
 fn send() -> Result<(), String> {
     let said = |e: io::Error| e.to_string();
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(said)?;
     let Mail { sendmail, number, notice } =
-        serde_json::from_reader(io::stdin().lock()).map_err(|e| format!("no mail: {e}"))?;
+        serde_json::from_str(&line).map_err(|e| format!("no mail: {e}"))?;
+    guard::end_with_caller(GRACE);
     let to = recipients(&notice)?;
     let message = message(&notice, number, &to).map_err(said)?;
     let mut child = Command::new(&sendmail)
@@ -205,8 +210,8 @@ fn send() -> Result<(), String> {
     }
 }
 
-/// Those of `--mail-user`, else who submitted the job. They go to `sendmail` as words of their own: one with control
-/// characters or spaces in it, or that looks like an option, is no address.
+/// Those of `--mail-user`, else who submitted the job. They go to `sendmail` as words of their own:
+/// one with control characters or spaces in it, or that looks like an option, is no address.
 fn recipients(notice: &Notice) -> Result<Vec<String>, String> {
     let named = notice.mail_user.as_deref().unwrap_or(&notice.user);
     let to: Vec<String> =
@@ -226,7 +231,7 @@ fn message(notice: &Notice, number: u64, to: &[String]) -> io::Result<Vec<u8>> {
     let tail = match notice.channel {
         Channel::Mail(MailKind::Fail | MailKind::End) => {
             let std_err = notice.run.as_ref().map(|run| run.std_err.as_str()).unwrap_or_default();
-            tail(Path::new(std_err)).unwrap_or_default()
+            tail_of(Path::new(std_err)).unwrap_or_default()
         }
         Channel::Mail(_) | Channel::Command | Channel::Url => String::new(),
     };
@@ -252,12 +257,8 @@ fn subject_header(subject: String) -> HeaderType<'static> {
 }
 
 /// The last lines of a file.
-fn tail(path: &Path) -> io::Result<String> {
-    // To open a pipe could take for ever.
-    if !path.metadata()?.is_file() {
-        return Ok(String::new());
-    }
-    let mut file = File::open(path)?;
+fn tail_of(path: &Path) -> io::Result<String> {
+    let Some(mut file) = tail::open_output(path)? else { return Ok(String::new()) };
     let skipped = file.metadata()?.len().saturating_sub(MOST_TAIL);
     file.seek(SeekFrom::Start(skipped))?;
     let mut bytes = Vec::new();
@@ -316,9 +317,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("err");
         std::fs::write(&path, "ä".repeat(5000) + "\n" + &"line\n".repeat(30)).unwrap();
-        assert_eq!(tail(&path).unwrap(), ["line"; 20].join("\n"));
+        assert_eq!(tail_of(&path).unwrap(), ["line"; 20].join("\n"));
         std::fs::write(&path, "one\ntwo").unwrap();
-        assert_eq!(tail(&path).unwrap(), "one\ntwo");
-        assert_eq!(tail(Path::new("/dev/zero")).unwrap(), "");
+        assert_eq!(tail_of(&path).unwrap(), "one\ntwo");
+        assert_eq!(tail_of(Path::new("/dev/zero")).unwrap(), "");
     }
 }

@@ -1,20 +1,22 @@
-//! From a process's arguments to its exit code: which command it is, what it asks the daemon, what it prints.
+//! From a process's arguments to its exit code: which command it is, what it asks the daemon, what
+//! it prints.
 //!
 //! One file a command. Data goes to standard output, everything else to standard error; errors are
 //! `command: error: text`, as Slurm prints them.
 
 use crate::args::choices::Applet;
 use crate::args::error::{CliError, Mark};
-use crate::args::origin::Origin;
+use crate::args::origin::{Account, Origin};
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
+use crate::daemon::CGROUP_KEY;
 use crate::model::Refusal;
 use crate::model::view::{JobList, JobView};
+use crate::parse::suggest;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::spec::suggest;
 use crate::sys::paths::Paths;
-use crate::sys::{limits, memory, proc, start, system, user};
+use crate::sys::{guard, limits, memory, proc, start, system, user};
 use nix::sys::signal::SigHandler;
 use std::cell::LazyCell;
 use std::ffi::OsString;
@@ -22,6 +24,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+mod changes;
 mod clean;
 mod daemon;
 mod db;
@@ -31,6 +34,7 @@ mod edit;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod install;
+mod launch;
 mod log;
 mod messenger;
 mod needless;
@@ -56,12 +60,12 @@ mod slotd;
 mod source;
 pub mod sprio;
 pub mod squeue;
+mod sreport;
 pub mod srun;
 pub mod sshare;
 pub mod sstat;
 mod submit;
 mod sweep;
-mod tasks;
 #[cfg(test)]
 mod tests_launch;
 #[cfg(test)]
@@ -98,7 +102,8 @@ impl Entry {
     }
 }
 
-/// The commands. The dispatcher, help, man pages, completions and the installer's links are made of this table.
+/// The commands. The dispatcher, help, man pages, completions and the installer's links are made of
+/// this table.
 pub const COMMANDS: [Entry; 21] = [
     sbatch::ENTRY,
     srun::ENTRY,
@@ -118,7 +123,7 @@ pub const COMMANDS: [Entry; 21] = [
     sshare::ENTRY,
     sbcast::ENTRY,
     needless::STRIGGER,
-    needless::SREPORT,
+    sreport::ENTRY,
     needless::SCRONTAB,
     needless::SGATHER,
 ];
@@ -137,6 +142,9 @@ pub fn main() -> u8 {
         let rest: Vec<String> =
             args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
         crate::exec::launcher::launcher_main(&rest);
+    }
+    if args.get(1).is_some_and(|arg| arg == guard::GUARD_ARG) {
+        return guard::run(&args[2..]);
     }
     if let Some(run) = args.get(1).and_then(|arg| messenger::named(arg)) {
         start::on_broken_pipe(SigHandler::SigIgn);
@@ -170,8 +178,8 @@ pub fn main() -> u8 {
     }
 }
 
-/// `SLOTD_ROOT`, else `~/.local/share/slotd`. A relative one counts from the working directory: jobs and launches see
-/// it from others.
+/// `SLOTD_ROOT`, else `~/.local/share/slotd`. A relative one counts from the working directory:
+/// jobs and launches see it from others.
 ///
 /// # Errors
 /// Neither is known, or it is no text: jobs get it in their environment, and launches carry it.
@@ -228,6 +236,7 @@ pub fn origin() -> Origin {
         uid,
         group: LazyCell::new(|| user::group_name(user::current().1)),
         gid,
+        account,
         home: LazyCell::new(|| user::home_and_shell(user::current().0).0),
         shell: LazyCell::new(|| user::home_and_shell(user::current().0).1),
         host: system::probe_host_name(),
@@ -239,8 +248,15 @@ pub fn origin() -> Origin {
     }
 }
 
-/// The path by which the user knows the directory (`PWD`), if that is where we are. Of a directory that was removed it is
-/// the path that it had, as the kernel tells it (`/home/me/q (deleted)`): no job can run there, and queries need none.
+/// Another user, by name or by number.
+fn account(name: &str) -> Option<Account> {
+    let (uid, gid) = user::uid_and_gid(name)?;
+    Some(Account { user: user::user_name(uid), uid, group: user::group_name(gid), gid })
+}
+
+/// The path by which the user knows the directory (`PWD`), if that is where we are. Of a directory
+/// that was removed it is the path that it had, as the kernel tells it (`/home/me/q (deleted)`): no
+/// job can run there, and queries need none.
 fn working_directory() -> PathBuf {
     let place = |path: &Path| std::fs::metadata(path).ok().map(|dir| (dir.dev(), dir.ino()));
     let is_here = |shown: &PathBuf| {
@@ -271,11 +287,15 @@ pub fn refused(what: &str, why: &Refusal) -> CliError {
     CliError::error(1, why.lines(what).join("\n")).maybe_hint(known_names(why))
 }
 
-/// What there is in place of a name that the daemon does not know.
+/// What there is in place of a name that the daemon does not know, and of other hosts.
 pub fn known_names(why: &Refusal) -> Option<String> {
     let (of, wanted, known) = match why {
+        Refusal::NodeCount | Refusal::OneNodeOnly => {
+            return Some("slotd runs on one host: leave --nodes out".to_owned());
+        }
         Refusal::UnknownPartition { name, known } => ("partitions", name, known),
-        Refusal::MissingFeature { wanted, known } => ("features", wanted, known),
+        Refusal::MissingFeature { wanted, known }
+        | Refusal::UnknownPreference { wanted, known } => ("features", wanted, known),
         Refusal::UnknownGpuModel { model, known } => ("GPU models", model, known),
         _ => return None,
     };
@@ -302,6 +322,12 @@ pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError>
     })
 }
 
+/// Whether the daemon holds jobs to the memory that they have; true if it cannot be asked.
+fn enforces_memory() -> bool {
+    let Ok((Answer::Config(config), _)) = ask(&Request::Config, &[]) else { return true };
+    config.iter().find(|(key, _)| key == CGROUP_KEY).is_none_or(|(_, base)| base != "(null)")
+}
+
 /// [`ask`] for who goes on without the daemon.
 fn ask_daemon(
     paths: &Paths,
@@ -316,15 +342,15 @@ fn ask_daemon(
             (Answer::Refused(why), _) => return Err(ClientError::Refused(why)),
             (Answer::SomeJobs(list), _) => parts.extend(list.jobs),
             (Answer::Jobs(last), raw) if !parts.is_empty() => {
-                parts.extend(last.jobs);
-                return Ok((Answer::Jobs(JobList { jobs: parts, ..last }), raw));
+                return Ok((Answer::Jobs(last.after(parts)), raw));
             }
             answer => return Ok(answer),
         }
     }
 }
 
-/// Asks for jobs, and takes them as they come, some at a time: a long answer is never in memory as a whole.
+/// Asks for jobs, and takes them as they come, some at a time: a long answer is never in memory as
+/// a whole.
 ///
 /// # Errors
 /// The daemon cannot be asked, or refuses; or what `take` says.

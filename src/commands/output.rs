@@ -2,18 +2,19 @@
 
 use super::Done;
 use crate::args::error::{CliError, Mark};
+use crate::args::headings::SHOWN;
 use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::Origin;
 use crate::client::terminal;
 use crate::model::Timestamp;
+use crate::parse::suggest;
 use crate::render::json;
 use crate::render::size::Units;
 use crate::render::text::printable;
 use crate::render::{Columns, Ctx, FormatError, Screen, TimeFormat};
-use crate::spec::suggest;
 use clap::Args;
 use serde_json::Value;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,10 +23,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, Args)]
 pub struct LineOpts {
     /// Fields with | after each
-    #[arg(short = 'p', long, overrides_with = "parsable2")]
+    #[arg(short = 'p', long, overrides_with = "parsable2", help_heading = SHOWN)]
     pub parsable: bool,
     /// Fields with | between them
-    #[arg(short = 'P', long, overrides_with = "parsable")]
+    #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
     pub parsable2: bool,
 }
 
@@ -49,7 +50,8 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     ctx
 }
 
-/// The terminal on standard output. It has no colours with `NO_COLOR` (no-color.org), and where its kind is not known.
+/// The terminal on standard output. It has no colours with `NO_COLOR` (no-color.org), and where its
+/// kind is not known.
 fn screen(origin: &Origin) -> Option<Screen> {
     let out = io::stdout();
     if !out.is_terminal() {
@@ -81,13 +83,14 @@ pub fn is_utf8(origin: &Origin) -> bool {
     locale.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
 }
 
-/// How wide lines on standard output may be: as wide as the terminal, or as most are where it is none.
+/// How wide lines on standard output may be: as wide as the terminal, or as most are where it is
+/// none.
 pub fn columns() -> u16 {
     terminal::window(io::stdout().as_fd()).map_or(80, |size| size.ws_col)
 }
 
-/// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without it. A failure is told,
-/// and the next round tried: the daemon may be back by then.
+/// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without
+/// it. A failure is told, and the next round tried: the daemon may be back by then.
 pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) -> Done {
     let Some(secs) = secs else { return once() };
     loop {
@@ -100,7 +103,8 @@ pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) 
     }
 }
 
-/// Tells an error on standard error. What it repeats of the user's words does nothing to a terminal.
+/// Tells an error on standard error. What it repeats of the user's words does nothing to a
+/// terminal.
 pub fn tell(command: &str, error: &CliError) {
     let is_terminal = io::stderr().is_terminal();
     for line in error.text(command).lines() {
@@ -120,6 +124,15 @@ pub fn print_bytes(bytes: &[u8]) -> Done {
         Ok(()) => Ok(0),
         Err(e) => Err(CliError::error(1, format!("standard output: {e}"))),
     }
+}
+
+/// Asks on standard output. Any answer but a yes is a no, and so is the end of standard input.
+pub fn says_yes(question: &str) -> bool {
+    print!("{question}");
+    let _ = io::stdout().flush();
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    answer.trim_start().starts_with(['y', 'Y'])
 }
 
 /// The form of a document that is asked for.

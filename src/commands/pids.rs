@@ -1,7 +1,8 @@
 //! `scontrol listpids`: which processes belong to which step.
 //!
-//! Processes of this user are told by the variables that slotd gave them, and so are their children. A process that was
-//! started with another environment by something that has ended is not found.
+//! Processes of this user are told by the variables that slotd gave them, and so are their
+//! children. A process that was started with another environment by something that has ended is not
+//! found.
 
 use crate::model::JobId;
 use crate::sys::proc;

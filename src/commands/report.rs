@@ -11,8 +11,9 @@ use crate::model::Timestamp;
 use crate::model::query::JobQuery;
 use crate::protocol::request::Request;
 use crate::render::report::{self, Report, Use};
+use crate::render::text::printable;
 use crate::render::{Ctx, json};
-use crate::screen::plot;
+use crate::tui::plot;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use std::path::{Path, PathBuf};
     after_help = "Examples:\n  slotd report -S now-30days --html report.html\n  slotd report --host -S today"
 )]
 pub struct ReportArgs {
-    /// Jobs that ended at this time or later, as sacct reads it; now-7days if it is not given, now-1day with --host
+    /// Jobs that ended at this time or later, as sacct reads it; now-7days if it is not given,
+    /// now-1day with --host
     #[arg(short = 'S', long, value_name = "TIME")]
     starttime: Option<String>,
     /// Jobs that ended until this time; now, if it is not given
@@ -133,16 +135,19 @@ fn text(args: &ReportArgs, heading: &str, all: &[Use], origin: &Origin, ctx: &Ct
             plot::parts(&bars, output::columns(), !output::is_utf8(origin))
         ));
     }
-    let advice = report::advice(shown);
+    let (advice, notes) = (report::advice(shown), report::notes(shown));
     if !advice.is_empty() {
         text.push_str("\nWhat to ask for next time\n");
-        advice.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    } else if !notes.is_empty() {
+        text.push('\n');
     }
+    advice.iter().chain(&notes).for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }
 
 fn part(used: &Use) -> plot::Part {
-    plot::Part { name: used.name.clone(), part: used.cpu_hours_used(), whole: used.cpu_hours_had() }
+    let name = printable(used.name.as_str().into(), true).into_owned();
+    plot::Part { name, part: used.cpu_hours_used(), whole: used.cpu_hours_had() }
 }
 
 fn put(path: &Path, text: &str) -> Result<(), CliError> {

@@ -1,11 +1,12 @@
-//! `slotd retry`: submits jobs that are over once more, as they were submitted, and what could not run because of them.
+//! `slotd retry`: submits jobs that are over once more, as they were submitted, and what could not
+//! run because of them.
 //!
-//! The daemon has the script and the environment; what is asked for is the request of the old job, with what no longer
-//! applies taken out of it.
+//! The daemon has the script and the environment; what is asked for is the request of the old job,
+//! with what no longer applies taken out of it.
 
+use super::launch::{check_work_dir, client, hand_in, note_tree, tell};
 use super::log::views;
 use super::output::print;
-use super::tasks::{check_work_dir, client, hand_in, note_tree, tell};
 use super::why::refs;
 use super::{Done, ask, ask_for_jobs, now, paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
@@ -15,7 +16,9 @@ use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::update::Update;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef, JobRequest, JobState, Reason, TaskSet, Timestamp};
+use crate::model::{
+    ArrayRole, End, JobId, JobRef, JobRequest, JobState, Reason, TaskSet, Timestamp,
+};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request, Submit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +79,7 @@ pub fn run(args: &RetryArgs) -> Done {
     };
     let edges = wanted.iter().map(|(id, of)| (*id, waits_for(of))).collect();
     for id in in_order(&given, &edges) {
-        let again = Again::of(&wanted[&id], &desk.moved, given.contains(&id), now())?;
+        let again = Resubmission::of(&wanted[&id], &desk.moved, given.contains(&id), now())?;
         desk.submit(id, again)?;
     }
     waiting.iter().try_for_each(|view| desk.move_on(view))?;
@@ -148,18 +151,16 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     {
         return Err(not_over(still));
     }
-    let runs_again = |view: &JobView| args.all || view.run.state != JobState::Completed;
+    let runs_again = |view: &JobView| args.all || view.run.state != JobState::Ended(End::Completed);
     let chosen: Vec<JobView> = over.into_iter().filter(runs_again).collect();
     if chosen.is_empty() {
-        let (what, hint) = match live.is_empty() {
-            true => (
-                format!("no task of job {named} has failed"),
-                "--all runs those again that ended well",
-            ),
-            false => (
+        let (what, hint) = if live.is_empty() {
+            (format!("no task of job {named} has failed"), "--all runs those again that ended well")
+        } else {
+            (
                 format!("no task of job {named} has failed so far"),
                 "`slotd wait` waits for the others",
-            ),
+            )
         };
         return Err(CliError::error(1, what).hint(hint));
     }
@@ -178,10 +179,11 @@ fn needs(term: &DependencyTerm) -> Option<&JobRef> {
     }
 }
 
-/// What waits in vain for other jobs, or was cancelled since it did, and was submitted after the first of these.
+/// What waits in vain for other jobs, or was cancelled since it did, and was submitted after the
+/// first of these.
 fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
     let query = JobQuery {
-        states: Some(vec![JobState::Pending, JobState::Cancelled]),
+        states: Some(vec![JobState::Pending, JobState::Ended(End::Cancelled)]),
         since: of.iter().map(|view| view.submit).min(),
         without_steps: true,
         ..JobQuery::default()
@@ -205,7 +207,8 @@ fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
     Ok(found)
 }
 
-/// The given jobs and all that needs one of them, each after what it needs. `edges`: what each job needs.
+/// The given jobs and all that needs one of them, each after what it needs. `edges`: what each job
+/// needs.
 fn in_order(given: &BTreeSet<JobId>, edges: &BTreeMap<JobId, BTreeSet<JobId>>) -> Vec<JobId> {
     let mut all = given.clone();
     loop {
@@ -239,7 +242,8 @@ struct Moved {
 }
 
 impl Moved {
-    /// What a name of the old job means of the new one. `None`: it means tasks that do not run again.
+    /// What a name of the old job means of the new one. `None`: it means tasks that do not run
+    /// again.
     fn target(&self, named: &JobRef) -> Option<JobRef> {
         if named.job != self.old {
             return None;
@@ -288,13 +292,13 @@ fn redirected(dependency: &Dependency, moved: &[Moved]) -> Redirected {
 
 /// What is submitted.
 #[derive(Debug, PartialEq)]
-struct Again {
+struct Resubmission {
     request: JobRequest,
     /// The record whose script and environment it has.
     texts_of: JobId,
 }
 
-impl Again {
+impl Resubmission {
     /// `is_named`: by the user, and not found as a dependent.
     ///
     /// # Errors
@@ -304,7 +308,7 @@ impl Again {
         moved: &[Moved],
         is_named: bool,
         now: Timestamp,
-    ) -> Result<Again, CliError> {
+    ) -> Result<Resubmission, CliError> {
         let Some(first) = views.first() else { return Err(CliError::error(1, "there is no job")) };
         let (label, mut request) = (number(first), JobRequest::clone(&first.request));
         if let Some(other) = views.iter().find(|view| *view.request != request) {
@@ -354,7 +358,7 @@ impl Again {
         // It was released, or its end would not have come.
         request.hold = false;
         request.begin = request.begin.filter(|begin| *begin > now);
-        Ok(Again { request, texts_of: first.id })
+        Ok(Resubmission { request, texts_of: first.id })
     }
 }
 
@@ -365,8 +369,8 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    fn submit(&mut self, old: JobId, again: Again) -> Result<(), CliError> {
-        let Again { mut request, texts_of } = again;
+    fn submit(&mut self, old: JobId, again: Resubmission) -> Result<(), CliError> {
+        let Resubmission { mut request, texts_of } = again;
         if let Some(copy) = &request.snapshot
             && !paths()?.snapshots_dir().join(&copy.name).exists()
         {
@@ -389,14 +393,12 @@ impl Desk<'_> {
             client: client(false),
             again: false,
         };
-        // The daemon knows a submission that is made again by its process, which makes more than one here.
-        let answer = match self.moved.is_empty() {
-            true => hand_in(&paths()?, submission, &[], "slotd retry")?.1,
-            false => {
-                ask(&Request::Submit(Box::new(submission)), &[])
-                    .map_err(|e| self.stopped_at(old, e))?
-                    .0
-            }
+        // The daemon knows a submission that is made again by its process, which makes more than
+        // one here.
+        let answer = if self.moved.is_empty() {
+            hand_in(&paths()?, submission, &[], "slotd retry")?.1
+        } else {
+            ask(&Request::Submit(Box::new(submission)), &[]).map_err(|e| self.stopped_at(old, e))?.0
         };
         let new = match answer {
             Answer::Submitted { job } => job,
@@ -405,9 +407,10 @@ impl Desk<'_> {
             }
             other => return Err(unexpected(&other)),
         };
-        let told = match self.args.parsable {
-            true => format!("{new}\n"),
-            false => format!("Submitted batch job {new}\n"),
+        let told = if self.args.parsable {
+            format!("{new}\n")
+        } else {
+            format!("Submitted batch job {new}\n")
         };
         print(&told).map_err(|e| e.and(Mark::Error, format!("job {new} was submitted")))?;
         self.moved.push(Moved { old, new, tasks });
@@ -415,12 +418,13 @@ impl Desk<'_> {
     }
 
     fn stopped_at(&self, old: JobId, error: CliError) -> CliError {
-        match self.moved.is_empty() {
-            true => error,
-            false => error.and(
+        if self.moved.is_empty() {
+            error
+        } else {
+            error.and(
                 Mark::Error,
                 format!("job {old} and what depends on it is not submitted again"),
-            ),
+            )
         }
     }
 
@@ -464,7 +468,7 @@ mod tests {
     use crate::model::Job;
     use crate::model::array::TaskRange;
     use crate::model::run::RunState;
-    use crate::spec::dependency::parse;
+    use crate::parse::dependency::parse;
     use std::sync::Arc;
 
     fn set(first: u32, last: u32) -> TaskSet {
@@ -507,13 +511,13 @@ mod tests {
     #[test]
     fn of_an_array_only_what_failed_runs_again() {
         let over = [
-            task(13, 0, JobState::Completed),
-            task(14, 1, JobState::Failed),
-            task(15, 2, JobState::Timeout),
+            task(13, 0, JobState::Ended(End::Completed)),
+            task(14, 1, JobState::Ended(End::Failed)),
+            task(15, 2, JobState::Ended(End::Timeout)),
             view(
                 16,
                 ArrayRole::Part { array_job: JobId(12), tasks: set(7, 9) },
-                JobState::Cancelled,
+                JobState::Ended(End::Cancelled),
             ),
         ];
         assert_eq!(chosen_tasks(&over, &args(false, true)), Ok("1-2,7-9".to_owned()));
@@ -538,7 +542,7 @@ mod tests {
     fn a_plain_job_runs_again_however_it_ended() {
         let plain = |state| view(12, ArrayRole::None, state);
         assert_eq!(
-            chosen_tasks(&[plain(JobState::Completed)], &args(false, false)),
+            chosen_tasks(&[plain(JobState::Ended(End::Completed))], &args(false, false)),
             Ok(String::new())
         );
         let why = Err("job 12 is PENDING: only what is over is submitted again".to_owned());
@@ -547,8 +551,10 @@ mod tests {
 
     #[test]
     fn what_no_longer_applies_is_taken_out() {
-        let failed = [task(13, 3, JobState::Failed), task(14, 5, JobState::Failed)];
-        let again = Again::of(&failed, &[], true, Timestamp(10)).expect("nothing is against it");
+        let failed =
+            [task(13, 3, JobState::Ended(End::Failed)), task(14, 5, JobState::Ended(End::Failed))];
+        let again =
+            Resubmission::of(&failed, &[], true, Timestamp(10)).expect("nothing is against it");
         assert_eq!(again.request.array.map(|array| array.to_string()).as_deref(), Some("3,5%2"));
         assert_eq!(
             (again.request.hold, again.request.begin, again.texts_of),
@@ -556,13 +562,13 @@ mod tests {
         );
         let mut other = failed[1].clone();
         other.job.request = Arc::new(JobRequest { nice: 3, ..JobRequest::clone(&other.request) });
-        let error = Again::of(&[failed[0].clone(), other], &[], true, Timestamp(10))
+        let error = Resubmission::of(&[failed[0].clone(), other], &[], true, Timestamp(10))
             .expect_err("they differ");
         assert_eq!(error.lines[0].1, "tasks 12_3 and 12_5 of job 12 have different options");
     }
 
     fn with_dependency(id: u32, text: &str, started: bool) -> JobView {
-        let mut view = view(id, ArrayRole::None, JobState::Cancelled);
+        let mut view = view(id, ArrayRole::None, JobState::Ended(End::Cancelled));
         let dependency = parse(text).expect(text);
         view.job.request = Arc::new(JobRequest { dependency, ..JobRequest::clone(&view.request) });
         view.job.run.start = started.then_some(Timestamp(1));
@@ -593,7 +599,8 @@ mod tests {
                 "{old}"
             );
         }
-        let again = |view: JobView, is_named| Again::of(&[view], &moved, is_named, Timestamp(10));
+        let again =
+            |view: JobView, is_named| Resubmission::of(&[view], &moved, is_named, Timestamp(10));
         let new = again(with_dependency(14, "afterok:13,after:9,singleton", false), false)
             .expect("it can run now");
         assert_eq!(new.request.dependency.to_string(), "afterok:21,after:9,singleton");

@@ -1,8 +1,8 @@
-//! `slotd run`: submits a command, shows its output as it comes, and exits with its code. The job is one of sbatch: it goes on
-//! without this process, which can be left at any time.
+//! `slotd run`: submits a command, shows its output as it comes, and exits with its code. The job
+//! is one of sbatch: it goes on without this process, which can be left at any time.
 
+use super::launch::{check_work_dir, submit_parsed, tell};
 use super::log::Logs;
-use super::tasks::{check_work_dir, submit_parsed, tell};
 use super::{Done, ask, paths, sbatch, submitting_origin};
 use crate::args::error::{CliError, Mark};
 use crate::args::submit::base_name;
@@ -47,6 +47,8 @@ impl RunArgs {
 pub fn run(args: &RunArgs) -> Done {
     let job = submit(args)?;
     let signals = Signals::take(job.id).map_err(|error| CliError::error(1, error.to_string()))?;
+    // The user may press Ctrl-C as soon as this line is there.
+    tell(&format!("slotd: job {} is submitted\n", job.id));
     let follower = Follower::new(&paths()?)?;
     let mut logs = Logs::of_new(job.id, job.is_array, job.is_array)?;
     logs.follow(follower, Some(signals.fd.as_fd()), &mut || signals.act())?;
@@ -78,12 +80,11 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
     check_work_dir(&parsed.request, "slotd run")?;
     let is_array = parsed.request.array.is_some();
     let id = submit_parsed(parsed, "slotd run")?;
-    tell(&format!("slotd: job {id} is submitted\n"));
     Ok(Submitted { id, is_array })
 }
 
-/// What the user does while the job runs. Ctrl-C asks on a terminal, and cancels the job elsewhere, as SIGTERM does; a
-/// terminal that goes away leaves it running.
+/// What the user does while the job runs. Ctrl-C asks on a terminal, and cancels the job elsewhere,
+/// as SIGTERM does; a terminal that goes away leaves it running.
 struct Signals {
     fd: SignalFd,
     job: JobId,

@@ -6,7 +6,7 @@ use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
@@ -14,16 +14,16 @@ use crate::commands::pages::texts;
 use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView};
 use crate::model::{ArrayRole, JobId, JobRef, JobState, Timestamp};
+use crate::parse;
+use crate::parse::SpecError;
+use crate::parse::error::shown;
+use crate::parse::states::StateFilter;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::sacct::{self as render, Layout, Listing, Options, Rows, View};
 use crate::render::time::iso;
 use crate::render::{Ctx, json};
-use crate::spec;
-use crate::spec::SpecError;
-use crate::spec::error::shown;
-use crate::spec::states::StateFilter;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -39,9 +39,8 @@ const APPLET: Applet = Applet {
     // As sacct does.
     points_to_help: false,
     extras: &[extra::SACCT],
-    variables: &[("SACCT_FORMAT", "format"), ("SLURM_CLUSTERS", "clusters")],
+    variables: || vec![("SACCT_FORMAT", "format"), ("SLURM_CLUSTERS", "clusters")],
     submission: "",
-    groups: groups::LISTING,
     examples: &[
         ("sacct", "what ran today"),
         ("sacct -j 12 -o JobID,Elapsed,MaxRSS,ExitCode", "what one job used"),
@@ -51,117 +50,120 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sacct {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(short, long)]
     pub help: bool,
-    /// Jobs of these accounts
-    #[arg(short = 'A', long, alias = "account", value_name = "NAMES")]
-    pub accounts: Vec<String>,
-    /// Jobs without their steps
-    #[arg(short = 'X', long)]
-    pub allocations: bool,
-    /// Jobs of all users
-    #[arg(short = 'a', long)]
-    pub allusers: bool,
-    /// A row for each task of an array
-    #[arg(long)]
-    pub array: bool,
-    /// The batch scripts
-    #[arg(short = 'B', long)]
-    pub batch_script: bool,
-    /// Id, state and exit code only
-    #[arg(short, long)]
-    pub brief: bool,
-    /// Jobs that asked for these features
-    #[arg(short = 'C', long, value_name = "FEATURES")]
-    pub constraints: Vec<String>,
-    /// Text between fields with -p and -P
-    #[arg(long, value_name = "TEXT")]
-    pub delimiter: Option<String>,
-    /// Earlier runs of requeued jobs too
-    #[arg(short = 'D', long)]
-    pub duplicates: bool,
-    /// Jobs that were there before this time; if not given now
-    #[arg(short = 'E', long, value_name = "TIME")]
-    pub endtime: Option<String>,
-    /// The environments of the jobs
-    #[arg(long)]
-    pub env_vars: bool,
-    /// Fields: jobid,state%20,jobname%-14
-    #[arg(short = 'o', long, value_name = "FIELDS")]
-    pub format: Vec<String>,
-    /// Jobs of these groups
-    #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS")]
-    pub group: Vec<String>,
-    /// List the fields
-    #[arg(short = 'e', long, alias = "helpFormat", alias = "help-fields")]
-    pub helpformat: bool,
-    /// These jobs and steps
-    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step))]
-    pub jobs: Vec<JobRef>,
     #[command(flatten)]
-    pub data: DataOpts,
-    /// All fields
-    #[arg(short, long)]
-    pub long: bool,
+    pub common: CommonOpts,
+    /// These jobs and steps
+    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
+    pub jobs: Vec<JobRef>,
     /// Jobs of these names
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES", help_heading = LISTED)]
     pub name: Vec<String>,
+    /// Jobs of these users
+    #[arg(short, long, alias = "uid", alias = "users", value_name = "USERS", help_heading = LISTED)]
+    pub user: Vec<String>,
+    /// Jobs of all users
+    #[arg(short = 'a', long, help_heading = LISTED)]
+    pub allusers: bool,
+    /// Jobs that were in these states: now, or from -S to -E
+    #[arg(short, long, alias = "states", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
+    pub state: Vec<StateFilter>,
+    /// Jobs of these partitions; also -p NAMES
+    #[arg(short = 'r', long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
+    pub partition: Vec<String>,
+    /// Jobs of these accounts
+    #[arg(short = 'A', long, alias = "account", value_name = "NAMES", help_heading = LISTED)]
+    pub accounts: Vec<String>,
+    /// Jobs of these qualities of service
+    #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
+    pub qos: Vec<String>,
+    /// Jobs with these keys
+    #[arg(short = 'W', long, alias = "wckey", value_name = "KEYS", help_heading = LISTED)]
+    pub wckeys: Vec<String>,
+    /// Jobs of these groups
+    #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS", help_heading = LISTED)]
+    pub group: Vec<String>,
+    /// Jobs on these hosts
+    #[arg(short = 'N', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
+    pub nodelist: Option<Names>,
+    /// Jobs that asked for these features
+    #[arg(short = 'C', long, value_name = "FEATURES", help_heading = LISTED)]
+    pub constraints: Vec<String>,
+    /// Jobs with these reasons
+    #[arg(short = 'R', long, value_name = "REASONS", help_heading = LISTED)]
+    pub reason: Vec<String>,
     /// Jobs with so many CPUs: N or MIN-MAX
-    #[arg(short = 'I', long, value_name = "RANGE", value_parser = named(range))]
+    #[arg(short = 'I', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
     pub ncpus: Option<Range>,
     /// Jobs with so many nodes: N or MIN-MAX
-    #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range))]
+    #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
     pub nnodes: Option<Range>,
-    /// Do not convert units
-    #[arg(long)]
-    pub noconvert: bool,
-    /// Jobs on these hosts
-    #[arg(short = 'N', long, value_name = "HOSTS", value_parser = value(hosts))]
-    pub nodelist: Option<Names>,
+    /// This time limit, or with -K at least this
+    #[arg(short = 'k', long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = LISTED)]
+    pub timelimit_min: Option<Limit>,
+    /// Time limit at most; counts with -k
+    #[arg(short = 'K', long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = LISTED)]
+    pub timelimit_max: Option<Limit>,
+    /// Jobs that were there after this time; if not given midnight, with -j 1970
+    #[arg(short = 'S', long, value_name = "TIME", help_heading = LISTED)]
+    pub starttime: Option<String>,
+    /// Jobs that were there before this time; if not given now
+    #[arg(short = 'E', long, value_name = "TIME", help_heading = LISTED)]
+    pub endtime: Option<String>,
+    /// Cut start and end to the window
+    #[arg(short = 'T', long, help_heading = LISTED)]
+    pub truncate: bool,
+    /// Earlier runs of requeued jobs too
+    #[arg(short = 'D', long, help_heading = LISTED)]
+    pub duplicates: bool,
+    /// A row for each task of an array
+    #[arg(long, help_heading = LISTED)]
+    pub array: bool,
+    /// Jobs without their steps
+    #[arg(short = 'X', long, help_heading = LISTED)]
+    pub allocations: bool,
+    /// Fields: jobid,state%20,jobname%-14
+    #[arg(short = 'o', long, value_name = "FIELDS", help_heading = SHOWN)]
+    pub format: Vec<String>,
+    /// List the fields
+    #[arg(short = 'e', long, alias = "helpFormat", alias = "help-fields", help_heading = SHOWN)]
+    pub helpformat: bool,
+    /// All fields
+    #[arg(short, long, help_heading = SHOWN)]
+    pub long: bool,
+    /// Id, state and exit code only
+    #[arg(short, long, help_heading = SHOWN)]
+    pub brief: bool,
     /// No lines of headers
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = SHOWN)]
     pub noheader: bool,
     #[command(flatten)]
     pub lines: LineOpts,
-    /// Jobs of these partitions; also -p NAMES
-    #[arg(short = 'r', long, alias = "partitions", value_name = "NAMES")]
-    pub partition: Vec<String>,
-    /// Jobs of these qualities of service
-    #[arg(short, long, value_name = "NAMES")]
-    pub qos: Vec<String>,
-    /// Jobs with these reasons
-    #[arg(short = 'R', long, value_name = "REASONS")]
-    pub reason: Vec<String>,
-    /// Jobs that were there after this time; if not given midnight, with -j 1970
-    #[arg(short = 'S', long, value_name = "TIME")]
-    pub starttime: Option<String>,
-    /// Jobs that were in these states: now, or from -S to -E
-    #[arg(short, long, alias = "states", value_name = "STATES", value_parser = value(state))]
-    pub state: Vec<StateFilter>,
-    /// Time limit at most
-    #[arg(short = 'K', long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
-    pub timelimit_max: Option<Limit>,
-    /// Time limit at least
-    #[arg(short = 'k', long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
-    pub timelimit_min: Option<Limit>,
-    /// Cut start and end to the window
-    #[arg(short = 'T', long)]
-    pub truncate: bool,
+    /// Text between fields with -p and -P
+    #[arg(long, value_name = "TEXT", help_heading = SHOWN)]
+    pub delimiter: Option<String>,
     /// Unit of sizes: K, M, G, T or P
-    #[arg(long, alias = "unit", value_name = "UNIT", value_parser = value(unit))]
+    #[arg(long, alias = "unit", value_name = "UNIT", value_parser = value(unit), help_heading = SHOWN)]
     pub units: Option<char>,
-    /// Jobs of these users
-    #[arg(short, long, alias = "uid", alias = "users", value_name = "USERS")]
-    pub user: Vec<String>,
-    /// Jobs with these keys
-    #[arg(short = 'W', long, alias = "wckey", value_name = "KEYS")]
-    pub wckeys: Vec<String>,
+    /// Do not convert units
+    #[arg(long, help_heading = SHOWN)]
+    pub noconvert: bool,
+    #[command(flatten, next_help_heading = SHOWN)]
+    pub data: DataOpts,
+    /// The batch scripts
+    #[arg(short = 'B', long, help_heading = SHOWN)]
+    pub batch_script: bool,
+    /// The environments of the jobs
+    #[arg(long, help_heading = SHOWN)]
+    pub env_vars: bool,
     /// From when to when, by sacct's defaults; without an end it is now, by the daemon's clock
     #[arg(skip)]
     pub window: (Timestamp, Option<Timestamp>),
+    /// A list was given that names nothing: `--name=`
+    #[arg(skip)]
+    pub matches_nothing: bool,
     /// How the rows are asked for, by `-o`, `-b` and `-l`
     #[arg(skip)]
     pub view: SacctFormat,
@@ -186,21 +188,30 @@ pub enum SacctFormat {
 }
 
 /// # Errors
-/// Slurm's texts, exit code 1: ids, states and times that cannot be read, a window that ends before it starts.
+/// Slurm's texts, exit code 1: ids, states and times that cannot be read, a window that ends before
+/// it starts.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
     let mut reader = Reader::scan::<Sacct>(APPLET, argv)?;
     reader.letter_takes_next("parsable", "partition");
-    let job = reader.operands.first().filter(|operand| spec::ids::parse_job(&operand.text).is_ok());
+    let job =
+        reader.operands.first().filter(|operand| parse::ids::parse_job(&operand.text).is_ok());
     let hint = job.map(|operand| format!("sacct -j {}", operand.text));
     let (mut args, choices) =
         reader.finish::<Sacct>(origin, &[]).map_err(|error| error.maybe_hint(hint))?;
+    let is_empty = |name: &str| choices.empty_lists().iter().any(|list| list == name);
+    if let Some(what) = ["user", "group"].into_iter().find(|name| is_empty(name)) {
+        return Err(CliError::error(1, format!("Invalid {what} id: ")));
+    }
+    // Slurm takes the other lists without an element for lists that were not given.
+    args.matches_nothing = ["name", "partition", "accounts", "qos"].into_iter().any(is_empty)
+        || args.nodelist.as_ref().is_some_and(Vec::is_empty);
     args.window = window(&args, origin)?;
     args.view = view(&args, &choices);
     Ok(args)
 }
 
 fn state(text: &str) -> Result<StateFilter, CliError> {
-    spec::states::parse_list(text).map_err(|error| {
+    parse::states::parse_list(text).map_err(|error| {
         let names = || format!("states: {}", JobState::ALL.map(JobState::name).join(", "));
         CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text)))
             .hint(error.hint.unwrap_or_else(names))
@@ -211,7 +222,7 @@ fn state(text: &str) -> Result<StateFilter, CliError> {
 fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>), CliError> {
     let jobs_named = !args.jobs.is_empty();
     let read = |text: &str, is_end: bool| {
-        spec::acct_time::parse(text, origin.now, &origin.tz, is_end)
+        parse::acct_time::parse(text, origin.now, &origin.tz, is_end)
             .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
     };
     let end = args.endtime.as_deref().map(|text| read(text, true)).transpose()?;
@@ -234,8 +245,8 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
 /// `4` or `2-8`.
 fn range(text: &str, option: &str) -> Result<Range, SpecError> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
-    let from = spec::count::parse_or_zero(from, option)?;
-    let to = spec::count::parse_or_zero(to, option)?;
+    let from = parse::count::parse_or_zero(from, option)?;
+    let to = parse::count::parse_or_zero(to, option)?;
     if from <= to {
         Ok((from, to))
     } else {
@@ -274,7 +285,8 @@ pub fn run(argv: &[OsString]) -> Done {
     carry_out(&args, &origin)
 }
 
-/// A window is given in whole seconds, the last of which belongs to it: what ended a moment ago ended until `now`.
+/// A window is given in whole seconds, the last of which belongs to it: what ended a moment ago
+/// ended until `now`.
 fn to_end_of_second(time: Timestamp) -> Timestamp {
     Timestamp::from_secs(time.as_secs()).plus(std::time::Duration::from_micros(999_999))
 }
@@ -361,6 +373,10 @@ impl<'a> Output<'a> {
 /// What the daemon is asked for.
 pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
     let (start, end) = args.window;
+    // As the man page has it: a range with both, this very limit with the least alone, nothing with
+    // the most alone.
+    let least = args.timelimit_min.flatten();
+    let most = least.map(|least| args.timelimit_max.flatten().unwrap_or(least));
     let mut query = JobQuery {
         jobs: args.jobs.clone(),
         names: args.name.clone(),
@@ -372,7 +388,7 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         constraints: args.constraints.clone(),
         reasons: args.reason.clone(),
         wckeys: args.wckeys.clone(),
-        states: match spec::states::union(&args.state) {
+        states: match parse::states::union(&args.state) {
             None | Some(StateFilter::All) => None,
             Some(StateFilter::Some(states)) => Some(states),
         },
@@ -380,8 +396,8 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         states_then: args.starttime.is_some() || args.endtime.is_some(),
         since: Some(start),
         until: end.map(to_end_of_second),
-        limit_min_secs: args.timelimit_min.flatten(),
-        limit_max_secs: args.timelimit_max.flatten(),
+        limit_min_secs: least,
+        limit_max_secs: most,
         cpus: args.ncpus,
         duplicates: args.duplicates,
         ..JobQuery::default()
@@ -390,8 +406,9 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         output::is_node(name, host)
     });
     // Every job has one node.
-    if args.nnodes.is_some_and(|(least, most)| !(least..=most).contains(&1)) {
-        query.states = Some(Vec::new());
+    if args.matches_nothing || args.nnodes.is_some_and(|(least, most)| !(least..=most).contains(&1))
+    {
+        query.match_nothing();
     }
     query
 }
@@ -430,8 +447,8 @@ fn each_task(job: JobView) -> Vec<JobView> {
     }
 }
 
-/// By number; the tasks of an array stand where the array does, by theirs. The task that kept the array's own number is
-/// no exception.
+/// By number; the tasks of an array stand where the array does, by theirs. The task that kept the
+/// array's own number is no exception.
 pub(super) fn order(job: &JobView) -> (JobId, u32, JobId) {
     let task = match &job.role {
         ArrayRole::None => 0,
@@ -448,8 +465,8 @@ enum Text {
     Environment,
 }
 
-/// `-B` and `--env-vars`: a text of each job instead of a table. The entries of an environment, each ended by a zero byte,
-/// stand on lines of their own.
+/// `-B` and `--env-vars`: a text of each job instead of a table. The entries of an environment,
+/// each ended by a zero byte, stand on lines of their own.
 fn texts(jobs: &[JobView], of: Text) -> Done {
     for job in jobs {
         let (title, request) = match of {

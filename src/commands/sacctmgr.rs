@@ -1,5 +1,5 @@
-//! `sacctmgr`: what the accounting has of users, accounts and limits. It is read only: one host with one user has none
-//! of them to change.
+//! `sacctmgr`: what the accounting has of users, accounts and limits. It is read only: one host
+//! with one user has none of them to change.
 
 use super::output::{self, ctx};
 use super::{Done, Entry, ask, origin, unexpected};
@@ -8,10 +8,10 @@ use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
+use crate::parse::error::shown;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::accounts::{Entity, Layout};
-use crate::spec::error::shown;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -26,9 +26,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[],
-    variables: &[],
+    variables: Vec::new,
     submission: "",
-    groups: &[],
     examples: &[],
 };
 
@@ -70,7 +69,8 @@ pub struct Sacctmgr {
     /// Columns of the associations beside those of users and accounts
     #[arg(short = 's', long)]
     pub associations: bool,
-    /// show or list, what of (user, account, association, cluster, qos, tres, …), and perhaps names, format=COLUMNS
+    /// show or list, what of (user, account, association, cluster, qos, tres, …), and perhaps
+    /// names, format=COLUMNS
     #[arg(value_name = "WORD")]
     pub operands: Vec<String>,
 }
@@ -115,7 +115,7 @@ pub fn run(argv: &[OsString]) -> Done {
         Answer::Node(node) => node,
         other => return Err(unexpected(&other)),
     };
-    let mut rows = listing.entity.rows(&node.host);
+    let mut rows = listing.entity.rows(&node.host, &node.limits);
     rows.retain(|row| listing.names.is_empty() || listing.names.iter().any(|name| row.is(name)));
     output::print(&listing.layout.print(&rows, !args.noheader, &ctx(&origin, node.now)))
 }

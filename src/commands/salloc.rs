@@ -1,15 +1,15 @@
 //! `salloc`: get an allocation and run a command in it, or a shell.
 
-use super::output::print;
-use super::tasks::{
+use super::launch::{
     Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined,
     stays_until_back, tell, verdict,
 };
+use super::output::print;
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
-use crate::args::choices::{self, Applet, definition};
+use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{DOES, WHEN};
 use crate::args::job_env::Export;
 use crate::args::job_values::immediate;
 use crate::args::options::JobOpts;
@@ -27,12 +27,12 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
 use crate::model::step_request::StepKind;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRequest, JobState, StepRequest};
+use crate::model::{End, ExitCode, JobId, JobRequest, StepRequest};
+use crate::parse::script_tasks::script_tasks;
+use crate::parse::shell_command::{Commands, commands_of};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::render::Columns;
-use crate::spec::script_tasks::script_tasks;
-use crate::spec::shell_command::{Commands, commands_of};
 use crate::sys::system;
 use clap::Args;
 use std::ffi::OsString;
@@ -52,9 +52,8 @@ const APPLET: Applet = Applet {
     usage_exit: 255,
     points_to_help: true,
     extras: &[extra::SUBMIT, extra::SALLOC],
-    variables: variables::SALLOC,
+    variables: variables::salloc,
     submission: "Job submit/allocate failed",
-    groups: groups::JOB,
     examples: &[
         ("salloc -c 4 -t 1:00:00", "a shell that has four CPUs for an hour"),
         ("salloc -G 1 python3 train.py", "a command in an allocation"),
@@ -71,18 +70,18 @@ const MAX_SCRIPT: u64 = 1 << 20;
 pub struct Salloc {
     #[command(flatten)]
     pub job: JobOpts,
-    /// Ring the terminal's bell when the allocation is there
-    #[arg(long, overrides_with = "no_bell")]
-    pub bell: bool,
     /// Fail unless the resources are there within so many seconds (now if no value is given)
-    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate))]
+    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
     pub immediate: Option<u64>,
-    /// Do not ring the bell
-    #[arg(long, overrides_with = "bell")]
-    pub no_bell: bool,
     /// Get the allocation and return, without running a command
-    #[arg(long)]
+    #[arg(long, help_heading = DOES)]
     pub no_shell: bool,
+    /// Ring the terminal's bell when the allocation is there
+    #[arg(long, overrides_with = "no_bell", help_heading = DOES)]
+    pub bell: bool,
+    /// Do not ring the bell
+    #[arg(long, overrides_with = "bell", help_heading = DOES)]
+    pub no_bell: bool,
     /// The command and its arguments; your shell where there is none
     #[arg(value_name = "COMMAND [ARGS]")]
     pub command: Vec<String>,
@@ -138,11 +137,14 @@ impl Salloc {
 /// # Errors
 /// Slurm's texts for bad options and values.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
-    let (mut salloc, choices) = choices::parse::<Salloc>(APPLET, argv, origin)?;
+    let reader = Reader::scan::<Salloc>(APPLET, argv)?;
+    reader.refuse_components(false)?;
+    let (mut salloc, choices) = reader.finish::<Salloc>(origin, &[])?;
     // The name does not follow the command.
     let name = if salloc.no_shell { "no-shell" } else { "interactive" };
     let submission = Submission { job: &salloc.job, choices: &choices, origin };
     let mut request = submission.request(JobKind::Allocation, name, argv)?;
+    submission.check_gpus(&request)?;
     request.immediate_secs = salloc.immediate;
     request.command = salloc.command.first().cloned();
     request.script_tasks = script_tasks(&submit_line(&salloc.command));
@@ -194,7 +196,7 @@ impl Session {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_for_release(&mut conn);
             tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
-            self.say(&farewell(job, JobState::Completed));
+            self.say(&farewell(job, Some(End::Completed)));
             return Ok(1);
         }
         let (launch, options) = self.plan(caller.client, &view);
@@ -265,9 +267,10 @@ impl Session {
                     ));
             }
             Grant::Interrupted { typed, is_withdrawn } => {
-                match is_withdrawn {
-                    true => self.say(&format!("Job allocation {job} has been revoked.")),
-                    false => tell(&format!("salloc: {}\n", stays_until_back(job))),
+                if is_withdrawn {
+                    self.say(&format!("Job allocation {job} has been revoked."))
+                } else {
+                    tell(&format!("salloc: {}\n", stays_until_back(job)))
                 }
                 self.say("Job aborted due to signal");
                 if typed {
@@ -296,9 +299,11 @@ impl Session {
         Ok(0)
     }
 
-    /// The command, for each task or once; or one shell. The daemon knows which: it may be set to it.
+    /// The command, for each task or once; or one shell. The daemon knows which: it may be set to
+    /// it.
     fn plan(&self, client: ClientProcess, view: &JobView) -> (StepLaunch, StepOptions) {
-        // There is one standard input, so a shell that reads it runs once, as the user's own does without a command.
+        // There is one standard input, so a shell that reads it runs once, as the user's own does
+        // without a command.
         let reads_stdin =
             commands_of(&self.salloc.command, &self.origin.shell) == Some(Commands::Stdin);
         let (argv, ntasks) = match self.salloc.command.as_slice() {
@@ -324,6 +329,7 @@ impl Session {
         let launch = StepLaunch {
             job: view.id,
             client,
+            uid: self.salloc.request.uid,
             again: false,
             request: StepRequest {
                 kind: StepKind::Interactive,
@@ -340,7 +346,7 @@ impl Session {
             rlimits: self.origin.propagated(None),
             streams: vec![none; ntasks as usize],
             pty: false,
-            tie: None,
+            client_line: None,
             label: false,
         };
         (launch, options)
@@ -348,7 +354,7 @@ impl Session {
 
     fn end(&self, mut conn: Connection, job: JobId, outcome: StepOutcome) -> Done {
         if let StepOutcome::JobEnded(view) = &outcome {
-            self.say(&farewell(job, view.run.state));
+            self.say(&farewell(job, view.run.state.end()));
             return Ok(u8::try_from(view.run.exit.as_shell()).unwrap_or(1).max(1));
         }
         let node = system::probe_host_name();
@@ -359,27 +365,25 @@ impl Session {
         };
         let exit = outcome.exit();
         conn.send(&Request::Release { job, exit }, &[])?;
-        // Given back when the daemon says so: the next command of a script finds the resources free.
-        let state = wait_for_release(&mut conn).ok().flatten().unwrap_or(JobState::Completed);
-        self.say(&farewell(job, state));
+        // Given back when the daemon says so: the next command of a script finds the resources
+        // free.
+        let end = wait_for_release(&mut conn).ok().flatten();
+        self.say(&farewell(job, end));
         result.map(|_| code)
     }
 }
 
 /// What Slurm says when an allocation is over: given back, or taken away.
-fn farewell(job: JobId, state: JobState) -> String {
-    match state {
-        JobState::Timeout => {
+fn farewell(job: JobId, end: Option<End>) -> String {
+    match end {
+        Some(End::Timeout) => {
             format!("Job {job} has exceeded its time limit and its allocation has been revoked.")
         }
-        JobState::Cancelled | JobState::OutOfMemory | JobState::NodeFail => {
+        Some(End::Cancelled | End::OutOfMemory | End::NodeFail) => {
             format!("Job allocation {job} has been revoked.")
         }
-        JobState::Pending
-        | JobState::Running
-        | JobState::Suspended
-        | JobState::Completing
-        | JobState::Completed
-        | JobState::Failed => format!("Relinquishing job allocation {job}"),
+        Some(End::Completed | End::Failed) | None => {
+            format!("Relinquishing job allocation {job}")
+        }
     }
 }

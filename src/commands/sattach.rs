@@ -10,10 +10,10 @@ use crate::args::value::{named, value};
 use crate::client::attach::{JoinError, Joining, attach};
 use crate::commands::pages::texts;
 use crate::model::{JobRef, StepId};
+use crate::parse;
+use crate::parse::error::shown;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
-use crate::spec;
-use crate::spec::error::shown;
 use crate::sys::system;
 use clap::Args;
 use std::ffi::OsString;
@@ -29,9 +29,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[],
-    variables: &[],
+    variables: Vec::new,
     submission: "",
-    groups: &[],
     examples: &[("sattach 12.0", "the output of a step, and your input to it")],
 };
 
@@ -43,10 +42,10 @@ pub struct Sattach {
     #[arg(short = 'h', long)]
     pub help: bool,
     /// Standard error of this task only
-    #[arg(long, value_name = "TASK", value_parser = named(spec::count::parse_or_zero))]
+    #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
     pub error_filter: Option<u32>,
     /// Standard input for this task only
-    #[arg(long, value_name = "TASK", value_parser = named(spec::count::parse_or_zero))]
+    #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
     pub input_filter: Option<u32>,
     /// Put the number of the task before each line of output
     #[arg(short, long)]
@@ -55,7 +54,7 @@ pub struct Sattach {
     #[arg(long)]
     pub layout: bool,
     /// Standard output of this task only
-    #[arg(long, value_name = "TASK", value_parser = named(spec::count::parse_or_zero))]
+    #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
     pub output_filter: Option<u32>,
     /// Join the step's pseudo terminal
     #[arg(long)]
@@ -70,7 +69,7 @@ pub struct Sattach {
 
 /// A job without a step is its first step.
 fn step_of(text: &str) -> Result<JobRef, CliError> {
-    match spec::ids::parse_job(text) {
+    match parse::ids::parse_job(text) {
         Ok(job) => Ok(JobRef { step: Some(job.step.unwrap_or(StepId::Num(0))), ..job }),
         Err(_) => Err(CliError::error(1, format!("Invalid job step id: {}", shown(text)))),
     }

@@ -1,16 +1,21 @@
-//! `sbatch`: submit a script, or a command as one, and print its number once the daemon has recorded it.
+//! `sbatch`: submit a script, or a command as one, and print its number once the daemon has
+//! recorded it.
 //!
-//! [`parse`] makes the submission; what it reads (the script, the export file) is handed to it, so that it can be tested.
+//! [`parse`] makes the submission; what it reads (the script, the export file) is handed to it, so
+//! that it can be tested.
 
-use super::output::print;
-use super::tasks::{
-    check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell, work_tree_of,
+use super::launch::{
+    Copied, check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell,
+    work_tree_of,
 };
-use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
+use super::output::print;
+use super::{
+    Done, Entry, enforces_memory, paths, refused, submitting_origin, trial_refused, unexpected,
+};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{DOES, NEWS, RUNS, WHEN};
 use crate::args::job_env::{self, Export, ExportOption};
 use crate::args::job_values::{Limits, open_mode};
 use crate::args::options::JobOpts;
@@ -20,25 +25,26 @@ use crate::args::value::{Maybe, unless_empty, value};
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
-use crate::exec::snapshots::Held;
 use crate::model::array::ArraySpec;
 use crate::model::batch_tasks::{BatchTasks, TaskRule};
 use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
-use crate::model::request::{JobKind, OpenMode};
-use crate::model::{JobId, JobRef, JobRequest, JobState};
+use crate::model::request::{JobKind, MemRequest, OpenMode};
+use crate::model::{End, JobId, JobRef, JobRequest, JobState};
+use crate::parse::script_tasks::script_tasks;
+use crate::parse::{self, SpecError};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{FrameError, MAX_RAW};
 use crate::protocol::request::{Request, Submit};
-use crate::spec::script_tasks::script_tasks;
-use crate::spec::{self, SpecError};
+use crate::render::seff::ENFORCES;
 use crate::sys::paths::Paths;
 use clap::Args;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// This command in the table of all.
@@ -52,9 +58,8 @@ const APPLET: Applet = Applet {
     usage_exit: 255,
     points_to_help: true,
     extras: &[extra::SUBMIT, extra::SBATCH],
-    variables: variables::SBATCH,
+    variables: variables::sbatch,
     submission: "Batch job submission failed",
-    groups: groups::JOB,
     examples: &[
         ("sbatch -c 4 --mem=8G -t 2:00:00 train.sh", "a script, with four CPUs for two hours"),
         ("sbatch --wrap 'python3 fit.py'", "a command"),
@@ -65,53 +70,53 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sbatch {
+    /// Command to run in place of a script
+    #[arg(long, value_name = "COMMAND", help_heading = RUNS)]
+    pub wrap: Option<String>,
+    /// Array of tasks: 0-7, 1,3,5-9:2, with %N at most N at once
+    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(parse::array::parse), help_heading = RUNS)]
+    pub array: Option<Maybe<ArraySpec>>,
     #[command(flatten)]
     pub job: JobOpts,
-    /// Array of tasks: 0-7, 1,3,5-9:2, with %N at most N at once
-    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(spec::array::parse))]
-    pub array: Option<Maybe<ArraySpec>>,
-    /// File for standard error; the same as the output if not given
-    #[arg(short, long, value_name = "PATTERN")]
-    pub error: Option<String>,
+    /// Run in a copy of the git work tree as it is now, whatever becomes of the tree
+    #[arg(long, help_heading = RUNS)]
+    pub snapshot: bool,
     /// Environment of the job: ALL, NONE, NIL, or names and NAME=VALUE
-    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export))]
+    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
     pub export: Option<ExportOption>,
     /// File (or descriptor) with NAME=VALUE entries for the job's environment
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = RUNS)]
     pub export_file: Option<String>,
-    /// File for standard input
-    #[arg(short, long, value_name = "PATTERN")]
-    pub input: Option<String>,
-    /// Never requeue the job
-    #[arg(long, overrides_with = "requeue")]
-    pub no_requeue: bool,
-    /// What to do with an output file that is there: append or truncate
-    #[arg(long, value_name = "MODE", value_parser = value(open_mode))]
-    pub open_mode: Option<OpenMode>,
-    /// File for standard output; %j job, %A array, %a task, %x name, %u user, %N host
-    #[arg(short, long, value_name = "PATTERN")]
-    pub output: Option<String>,
-    /// Print the id only
-    #[arg(long)]
-    pub parsable: bool,
     /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
-    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(spec::propagate::parse))]
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(parse::propagate::parse), help_heading = RUNS)]
     pub propagate: Option<Limits>,
     /// Requeue the job once when it fails
-    #[arg(long, overrides_with = "no_requeue")]
+    #[arg(long, overrides_with = "no_requeue", help_heading = WHEN)]
     pub requeue: bool,
-    /// Run in a copy of the git work tree as it is now, whatever becomes of the tree
-    #[arg(long)]
-    pub snapshot: bool,
+    /// Never requeue the job
+    #[arg(long, overrides_with = "requeue", help_heading = WHEN)]
+    pub no_requeue: bool,
+    /// File for standard output; %j job, %A array, %a task, %x name, %u user, %N host
+    #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
+    pub output: Option<String>,
+    /// File for standard error; the same as the output if not given
+    #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
+    pub error: Option<String>,
+    /// File for standard input
+    #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
+    pub input: Option<String>,
+    /// What to do with an output file that is there: append or truncate
+    #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
+    pub open_mode: Option<OpenMode>,
+    /// Print the id only
+    #[arg(long, help_heading = DOES)]
+    pub parsable: bool,
     /// Tell when the job would start, without submitting it
-    #[arg(long)]
+    #[arg(long, help_heading = DOES)]
     pub test_only: bool,
     /// Wait for the end of the job and exit with its code
-    #[arg(short = 'W', long)]
+    #[arg(short = 'W', long, help_heading = DOES)]
     pub wait: bool,
-    /// Command to run in place of a script
-    #[arg(long, value_name = "COMMAND")]
-    pub wrap: Option<String>,
     /// The script and its arguments; standard input where there is none
     #[arg(value_name = "SCRIPT [ARGS]")]
     pub operands: Vec<String>,
@@ -145,10 +150,11 @@ type Fetch<'a> = &'a dyn Fn(Text<'_>) -> io::Result<Vec<u8>>;
 /// Slurm's texts for bad options, values and scripts. A fault in a directive names its line.
 pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbatch, CliError> {
     let reader = Reader::scan::<Sbatch>(APPLET, argv)?;
+    reader.refuse_components(false)?;
     let script = if reader.has("wrap") { None } else { Some(script_of(&reader, origin, read)?) };
     let directives = match &script {
         Some(script) => {
-            spec::directive::directives(&script.text).map_err(|error| refuse(&error))?
+            parse::directive::directives(&script.text).map_err(|error| refuse(&error))?
         }
         None => Vec::new(),
     };
@@ -156,6 +162,7 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
     let default_name = script.as_ref().map_or("wrap", |script| script.name.as_str());
     let submission = Submission { job: &sbatch.job, choices: &choices, origin };
     let mut request = submission.request(JobKind::Batch, default_name, argv)?;
+    submission.check_gpus(&request)?;
     sbatch.texts.script = match script {
         Some(script) => {
             request.script_tasks = script_tasks(&script.text);
@@ -173,7 +180,7 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
             script.into_bytes()
         }
     };
-    spec::script::check(&sbatch.texts.script).map_err(|error| refuse(&error))?;
+    parse::script::check(&sbatch.texts.script).map_err(|error| refuse(&error))?;
     sbatch.complete(&mut request, origin)?;
     let file = match given(&sbatch.export_file) {
         Some(path) => export_file(&path, origin, read)?,
@@ -208,7 +215,8 @@ pub(super) fn refuse(error: &SpecError) -> CliError {
     CliError::error(exit, error.to_string())
 }
 
-/// The script of `--wrap`. The command stands in its fourth line, as in Slurm's, so that errors of the shell name it.
+/// The script of `--wrap`. The command stands in its fourth line, as in Slurm's, so that errors of
+/// the shell name it.
 pub(super) fn wrapped(command: &str) -> String {
     format!("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n")
 }
@@ -238,13 +246,13 @@ fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script
             })?;
             // A program of PATH is no script: what was meant is to run it.
             let is_program = !bytes.starts_with(b"#!") && path != origin.absolute(&operand.text);
-            if is_program && let Err(error) = spec::script::check(&bytes) {
+            if is_program && let Err(error) = parse::script::check(&bytes) {
                 return Err(refuse(&error).hint(wrap_hint(reader)));
             }
             (path, base_name(&operand.text).to_owned(), bytes)
         }
     };
-    spec::script::check(&bytes).map_err(|error| refuse(&error))?;
+    parse::script::check(&bytes).map_err(|error| refuse(&error))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Script { path: origin.absolute(&path), name, bytes, text })
 }
@@ -291,7 +299,8 @@ fn find_script(
     })
 }
 
-/// Slurm's text for a script that is not there. Of a directory Slurm says that it is empty, which helps nobody.
+/// Slurm's text for a script that is not there. Of a directory Slurm says that it is empty, which
+/// helps nobody.
 fn unreadable(name: &str, error: &io::Error) -> CliError {
     match error.kind() {
         io::ErrorKind::NotFound => CliError::error(1, format!("Unable to open file {name}")),
@@ -316,7 +325,7 @@ fn export_file(
     let bytes = read(text).map_err(|error| {
         CliError::error(1, format!("Unable to read --export-file {path}: {error}"))
     })?;
-    spec::export::parse_file(&bytes).map_err(|error| refuse(&error))
+    parse::export::parse_file(&bytes).map_err(|error| refuse(&error))
 }
 
 pub fn run(argv: &[OsString]) -> Done {
@@ -341,7 +350,8 @@ pub(super) fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
         }
         Text::File(path) => read_all(&mut File::open(path)?),
         Text::Descriptor(fd) => {
-            // SAFETY: the user named it; it is read and not closed, and a number that is not open is an error of read.
+            // SAFETY: the user named it; it is read and not closed, and a number that is not open
+            // is an error of read.
             let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
             read_all(&mut *file)
         }
@@ -370,6 +380,7 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
     };
     let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
     let (tasks, rule) = (sbatch.request.task_count(), sbatch.request.task_rule(BatchTasks::Auto));
+    let asks_memory = sbatch.request.mem != MemRequest::Default;
     let submit = Submit {
         request: sbatch.request,
         script_len: sbatch.texts.script.len(),
@@ -383,7 +394,7 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
     match answer {
         Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(&why))),
         Answer::Refused(why) => {
-            copy.into_iter().for_each(Held::discard);
+            copy.into_iter().for_each(Copied::discard);
             Err(with_exit(refused("Batch job submission failed", &why)))
         }
         Answer::WouldStart { job, at, cpus, partition } => {
@@ -393,6 +404,9 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
             let quiet = sbatch.job.quiet;
             if !quiet && tasks > 1 && io::stderr().is_terminal() {
                 tell_tasks(&paths, job, tasks, rule);
+            }
+            if !quiet && asks_memory && io::stderr().is_terminal() {
+                tell_memory(&paths);
             }
             let number = match (sbatch.job.clusters.flatten(), sbatch.parsable) {
                 _ if quiet => String::new(),
@@ -419,6 +433,20 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
     }
 }
 
+/// Prints once for this root that nothing holds a job to its `--mem`.
+fn tell_memory(paths: &Paths) {
+    // The file says that the note was printed. A note that cannot be remembered would come with
+    // each submission.
+    let mut once = OpenOptions::new();
+    once.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    if !paths.memory_note().exists() && !enforces_memory() && once.open(paths.memory_note()).is_ok()
+    {
+        tell(&format!(
+            "sbatch: --mem is reserved and not enforced on this host: a job can use more; {ENFORCES}\n"
+        ));
+    }
+}
+
 /// Tells what several tasks mean for the job. What the daemon is set to is its own to say.
 fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
     let query =
@@ -426,25 +454,23 @@ fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
     let answer = Connection::open(paths).and_then(|mut conn| conn.ask(&query, &[]));
     let Ok((Answer::Jobs(list), _)) = answer else { return };
     let Some(view) = list.jobs.first() else { return };
-    let rule = match view.batch_ranks == rule.ranks {
-        true => rule,
-        false => TaskRule { ranks: view.batch_ranks, reason: "the daemon is set so".to_owned() },
+    let rule = if view.batch_ranks == rule.ranks {
+        rule
+    } else {
+        TaskRule { ranks: view.batch_ranks, reason: "the daemon is set so".to_owned() }
     };
     tell(&format!("sbatch: {}\n", tasks_line(tasks, &rule)));
 }
 
 fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {
-    match ranks {
-        true => {
-            format!(
-                "the script runs {tasks} times, once for each task: {reason} (SLOTD_BATCH_TASKS=once changes that)"
-            )
-        }
-        false => {
-            format!(
-                "the script runs once with room for {tasks} tasks: {reason} (SLOTD_BATCH_TASKS=ranks changes that)"
-            )
-        }
+    if *ranks {
+        format!(
+            "the script runs {tasks} times, once for each task: {reason} (SLOTD_BATCH_TASKS=once changes that)"
+        )
+    } else {
+        format!(
+            "the script runs once with room for {tasks} tasks: {reason} (SLOTD_BATCH_TASKS=ranks changes that)"
+        )
     }
 }
 
@@ -465,7 +491,7 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
     match answer {
         Answer::Ended { view } => {
             let exit = view.run.exit;
-            if view.run.state == JobState::Completed {
+            if view.run.state == JobState::Ended(End::Completed) {
                 return Ok(0);
             }
             Ok(if exit.signal != 0 || exit.status == 0 {

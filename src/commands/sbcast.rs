@@ -11,15 +11,17 @@ use crate::args::value::value;
 use crate::commands::pages::texts;
 use crate::model::query::JobQuery;
 use crate::model::{JobRef, JobState, Refusal};
+use crate::parse;
+use crate::parse::error::shown;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::spec;
-use crate::spec::error::shown;
+use crate::sys::files;
+use crate::sys::fresh::Fresh;
 use clap::Args;
 use std::ffi::OsString;
-use std::fs::{File, FileTimes, OpenOptions};
+use std::fs::{File, FileTimes, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// This command in the table of all.
@@ -33,9 +35,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SBCAST],
-    variables: &[("SBCAST_FORCE", "force"), ("SBCAST_PRESERVE", "preserve")],
+    variables: || vec![("SBCAST_FORCE", "force"), ("SBCAST_PRESERVE", "preserve")],
     submission: "",
-    groups: &[],
     examples: &[("sbcast model.bin /tmp/model.bin", "within a job: a file to where its tasks run")],
 };
 
@@ -61,7 +62,7 @@ pub struct Sbcast {
 }
 
 fn job(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text)
+    parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
@@ -93,12 +94,8 @@ pub fn run(argv: &[OsString]) -> Done {
     };
     must_run(job)?;
     let [source, target] = [0, 1].map(|i| PathBuf::from(origin.absolute(&args.operands[i])));
-    let open = File::open(&source).and_then(|file| Ok((file.metadata()?, file)));
+    let open = files::open(&source).and_then(|file| Ok((file.metadata()?, file)));
     let (facts, from) = open.map_err(|e| unreadable(&args.operands[0], &e))?;
-    if !facts.is_file() {
-        let text = format!("`{}` is no regular file", shown(&args.operands[0]));
-        return Err(CliError::error(UNUSABLE, text));
-    }
     copy(from, &facts, &target, &args).map_err(|e| {
         let text =
             format!("REQUEST_FILE_BCAST({}): {}: {}", origin.host, words(&e), target.display());
@@ -138,37 +135,21 @@ fn must_run(job: &JobRef) -> Result<(), CliError> {
     Err(CliError::error(UNUSABLE, format!("Slurm job {job} lookup error: {why}")))
 }
 
-/// Copies the file with its mode. One that is there is replaced as a whole, so that a program that runs from it goes on.
+/// Copies the file with its permissions, and takes no right of its owner or group along: the copy
+/// is the user's. A file that is there is replaced as a whole, so that a program that runs from it
+/// goes on. What fails leaves nothing behind.
 fn copy(mut from: File, facts: &std::fs::Metadata, target: &Path, args: &Sbcast) -> io::Result<()> {
-    let mode = facts.permissions().mode() & 0o7777;
-    if !args.force {
-        let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
-        return fill(&mut from, &mut to, facts, args.preserve);
+    let mode = facts.permissions().mode() & 0o777;
+    // Checked here so that no large file is copied in vain; `put` checks again.
+    if !args.force && target.symlink_metadata().is_ok() {
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
     }
-    let mut name = target.as_os_str().to_owned();
-    name.push(format!(".sbcast.{}", std::process::id()));
-    let fresh = PathBuf::from(name);
-    let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
-    let done = fill(&mut from, &mut to, facts, args.preserve)
-        .and_then(|()| std::fs::rename(&fresh, target));
-    if done.is_err() {
-        let _ = std::fs::remove_file(&fresh);
+    let mut fresh = Fresh::new(target, mode)?;
+    io::copy(&mut from, &mut fresh.file)?;
+    if args.preserve {
+        fresh.file.set_permissions(Permissions::from_mode(mode))?;
+        let times = FileTimes::new().set_accessed(facts.accessed()?);
+        fresh.file.set_times(times.set_modified(facts.modified()?))?;
     }
-    done
-}
-
-fn fill(
-    from: &mut File,
-    to: &mut File,
-    facts: &std::fs::Metadata,
-    preserve: bool,
-) -> io::Result<()> {
-    io::copy(from, to)?;
-    if preserve {
-        to.set_permissions(facts.permissions())?;
-        to.set_times(
-            FileTimes::new().set_accessed(facts.accessed()?).set_modified(facts.modified()?),
-        )?;
-    }
-    Ok(())
+    if args.force { fresh.replace() } else { fresh.put() }
 }

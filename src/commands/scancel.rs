@@ -1,4 +1,5 @@
-//! `scancel`. An unknown or finished job is no error of a cancellation, as in Slurm; of a signal it is one.
+//! `scancel`. An unknown or finished job is no error of a cancellation, as in Slurm; of a signal it
+//! is one.
 
 use super::output;
 use super::{Done, Entry, ask, origin, unexpected};
@@ -6,7 +7,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{DONE, WHICH};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, names, value};
@@ -14,15 +15,14 @@ use crate::commands::pages::texts;
 use crate::model::query::JobQuery;
 use crate::model::view::JobView;
 use crate::model::{JobRef, JobState, Refusal};
+use crate::parse;
+use crate::parse::error::shown;
+use crate::parse::states::StateFilter;
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, Request};
 use crate::render::text::printable;
-use crate::spec;
-use crate::spec::error::shown;
-use crate::spec::states::StateFilter;
 use clap::Args;
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
 
 /// This command in the table of all.
 pub const ENTRY: Entry =
@@ -35,25 +35,26 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SCANCEL],
-    variables: &[
-        ("SCANCEL_ACCOUNT", "account"),
-        ("SCANCEL_BATCH", "batch"),
-        ("SCANCEL_CTLD", "ctld"),
-        ("SCANCEL_CRON", "cron"),
-        ("SCANCEL_FULL", "full"),
-        ("SCANCEL_HURRY", "hurry"),
-        ("SCANCEL_INTERACTIVE", "interactive"),
-        ("SCANCEL_NAME", "name"),
-        ("SCANCEL_PARTITION", "partition"),
-        ("SCANCEL_QOS", "qos"),
-        ("SCANCEL_STATE", "state"),
-        ("SCANCEL_USER", "user"),
-        ("SCANCEL_VERBOSE", "verbose"),
-        ("SCANCEL_WCKEY", "wckey"),
-        ("SLURM_CLUSTERS", "clusters"),
-    ],
+    variables: || {
+        vec![
+            ("SCANCEL_ACCOUNT", "account"),
+            ("SCANCEL_BATCH", "batch"),
+            ("SCANCEL_CTLD", "ctld"),
+            ("SCANCEL_CRON", "cron"),
+            ("SCANCEL_FULL", "full"),
+            ("SCANCEL_HURRY", "hurry"),
+            ("SCANCEL_INTERACTIVE", "interactive"),
+            ("SCANCEL_NAME", "name"),
+            ("SCANCEL_PARTITION", "partition"),
+            ("SCANCEL_QOS", "qos"),
+            ("SCANCEL_STATE", "state"),
+            ("SCANCEL_USER", "user"),
+            ("SCANCEL_VERBOSE", "verbose"),
+            ("SCANCEL_WCKEY", "wckey"),
+            ("SLURM_CLUSTERS", "clusters"),
+        ]
+    },
     submission: "",
-    groups: groups::CANCEL,
     examples: &[
         ("scancel 12 13_4", "a job, and a task of an array"),
         ("scancel --me -t PENDING", "all of yours that wait"),
@@ -63,56 +64,56 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Scancel {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(long)]
     pub help: bool,
-    /// Jobs of this account
-    #[arg(short = 'A', long, value_name = "NAME", value_parser = value(names))]
-    pub account: Option<Names>,
-    /// Signal the batch shell only
-    #[arg(short, long)]
-    pub batch: bool,
-    /// Signal the batch shell too, not only the steps
-    #[arg(short, long)]
-    pub full: bool,
-    /// Ask before each job or step
-    #[arg(short, long)]
-    pub interactive: bool,
-    /// Your own jobs
-    #[arg(long)]
-    pub me: bool,
-    /// Jobs of this name
-    #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names))]
-    pub name: Option<Names>,
-    /// Jobs on these hosts
-    #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(hosts))]
-    pub nodelist: Option<Names>,
-    /// Jobs of this partition
-    #[arg(short, long, value_name = "NAME", value_parser = value(names))]
-    pub partition: Option<Names>,
-    /// Jobs of this quality of service
-    #[arg(short, long, value_name = "NAME", value_parser = value(names))]
-    pub qos: Option<Names>,
+    #[command(flatten)]
+    pub common: CommonOpts,
     /// Say nothing of jobs that have ended already
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Jobs of this reservation
-    #[arg(short = 'R', long, value_name = "NAME", value_parser = value(names))]
-    pub reservation: Option<Names>,
-    /// Send this signal in place of a cancellation
-    #[arg(short, long, value_name = "SIGNAL", value_parser = value(signal))]
-    pub signal: Option<i32>,
-    /// Jobs in this state: PENDING, RUNNING or SUSPENDED
-    #[arg(short = 't', long, alias = "states", value_name = "STATE", value_parser = value(states))]
-    pub state: Option<States>,
+    /// Jobs of this name
+    #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+    pub name: Option<Names>,
     /// Jobs of this user
-    #[arg(short, long, value_name = "USER", value_parser = value(names))]
+    #[arg(short, long, value_name = "USER", value_parser = value(names), help_heading = WHICH)]
     pub user: Option<Names>,
+    /// Your own jobs
+    #[arg(long, help_heading = WHICH)]
+    pub me: bool,
+    /// Jobs in this state: PENDING, RUNNING or SUSPENDED
+    #[arg(short = 't', long, alias = "states", value_name = "STATE", value_parser = value(states), help_heading = WHICH)]
+    pub state: Option<States>,
+    /// Jobs of this partition
+    #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+    pub partition: Option<Names>,
+    /// Jobs of this account
+    #[arg(short = 'A', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+    pub account: Option<Names>,
+    /// Jobs of this quality of service
+    #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+    pub qos: Option<Names>,
+    /// Jobs on these hosts
+    #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = WHICH)]
+    pub nodelist: Option<Names>,
+    /// Jobs of this reservation
+    #[arg(short = 'R', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
+    pub reservation: Option<Names>,
     /// Jobs with this key
-    #[arg(long, value_name = "KEY", value_parser = value(names))]
+    #[arg(long, value_name = "KEY", value_parser = value(names), help_heading = WHICH)]
     pub wckey: Option<Names>,
+    /// Send this signal in place of a cancellation
+    #[arg(short, long, value_name = "SIGNAL", value_parser = value(signal), help_heading = DONE)]
+    pub signal: Option<i32>,
+    /// Signal the batch shell only
+    #[arg(short, long, help_heading = DONE)]
+    pub batch: bool,
+    /// Signal the batch shell too, not only the steps
+    #[arg(short, long, help_heading = DONE)]
+    pub full: bool,
+    /// Ask before each job or step
+    #[arg(short, long, help_heading = DONE)]
+    pub interactive: bool,
     /// Jobs and steps: 12, 12_3, 12_[3-9], 12.0
     #[arg(value_name = "JOB", value_parser = value(jobs))]
     pub operands: Vec<Jobs>,
@@ -123,13 +124,13 @@ type States = Vec<JobState>;
 
 /// `12,13` and `12 13` are the same; commas inside brackets belong to the array.
 fn jobs(text: &str) -> Result<Jobs, CliError> {
-    spec::ids::parse_job_list(text)
+    parse::ids::parse_job_list(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id {}", shown(text))))
 }
 
 /// The text of a bad signal stands bare, as Slurm prints it.
 fn signal(text: &str) -> Result<i32, CliError> {
-    spec::signal::parse(text)
+    parse::signal::parse(text)
         .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
 }
 
@@ -138,7 +139,7 @@ fn states(text: &str) -> Result<States, CliError> {
     let can_end = |state: &JobState| {
         matches!(state, JobState::Pending | JobState::Running | JobState::Suspended)
     };
-    match spec::states::parse_list(text) {
+    match parse::states::parse_list(text) {
         Ok(StateFilter::Some(states)) if !states.is_empty() && states.iter().all(can_end) => {
             Ok(states)
         }
@@ -157,28 +158,27 @@ impl Scancel {
         self.operands.concat()
     }
 
-    /// The filters as Slurm names them; users as they were written.
-    fn filters(&self) -> [(&'static str, Names); 9] {
-        let list = |names: &Option<Names>| names.clone().unwrap_or_default();
-        let states = self.state.iter().flatten().map(|state| state.name().to_owned()).collect();
-        [
-            ("account", list(&self.account)),
-            ("job_name", list(&self.name)),
-            ("nodelist", list(&self.nodelist)),
-            ("partition", list(&self.partition)),
-            ("qos", list(&self.qos)),
-            ("reservation", list(&self.reservation)),
-            ("state", states),
-            ("user_name", list(&self.user)),
-            ("wckey", list(&self.wckey)),
-        ]
+    /// The filters that were given, as Slurm names them; users as they were written. A filter may
+    /// name nothing.
+    fn filters(&self) -> impl Iterator<Item = (&'static str, Names)> {
+        let names = |states: &States| states.iter().map(|state| state.name().to_owned()).collect();
+        let all = [
+            ("account", self.account.clone()),
+            ("job_name", self.name.clone()),
+            ("nodelist", self.nodelist.clone()),
+            ("partition", self.partition.clone()),
+            ("qos", self.qos.clone()),
+            ("reservation", self.reservation.clone()),
+            ("state", self.state.as_ref().map(names)),
+            ("user_name", self.user.clone()),
+            ("wckey", self.wckey.clone()),
+        ];
+        all.into_iter().filter_map(|(name, list)| Some((name, list?)))
     }
 
     /// What the filters ask for; `None` where there are none.
     pub fn query(&self, host: &str) -> Option<JobQuery> {
-        if self.filters().iter().all(|(_, list)| list.is_empty()) {
-            return None;
-        }
+        self.filters().next()?;
         let list = |names: &Option<Names>| names.clone().unwrap_or_default();
         let mut states = self.state.clone().or(JobQuery::live().states).unwrap_or_default();
         // A job that is ending runs, to who asks for those.
@@ -197,18 +197,26 @@ impl Scancel {
             ..JobQuery::default()
         };
         query.limit_to_nodes(&list(&self.nodelist), |name| output::is_node(name, host));
+        // `-n ''` names no job: it must never come to mean all of them.
+        if self.filters().any(|(_, list)| list.is_empty()) {
+            query.match_nothing();
+        }
         Some(query)
     }
 }
 
 /// # Errors
-/// Slurm's texts, exit code 1: a malformed id, state or signal, or nothing that says which jobs.
+/// Slurm's texts, exit code 1: a malformed id, state or signal, an empty user, or nothing that says
+/// which jobs.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scancel, CliError> {
     let (mut args, _) = choices::parse::<Scancel>(APPLET, argv, origin)?;
+    if args.user.as_ref().is_some_and(Vec::is_empty) {
+        return Err(CliError::error(1, "Invalid user name: "));
+    }
     if args.me {
         args.user.get_or_insert_default().push(origin.user.to_string());
     }
-    if args.operands.is_empty() && args.filters().iter().all(|(_, list)| list.is_empty()) {
+    if args.operands.is_empty() && args.filters().next().is_none() {
         return Err(CliError::error(1, "No job identification provided"));
     }
     Ok(args)
@@ -276,12 +284,11 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
 
 /// The filter as Slurm tells of it: a blank stands after each word.
 fn filter_words(args: &Scancel) -> String {
-    let given = args.filters().into_iter().filter(|(_, list)| !list.is_empty());
-    given.map(|(key, list)| format!("{key}={} ", list.join(","))).collect()
+    args.filters().map(|(key, list)| format!("{key}={} ", list.join(","))).collect()
 }
 
-/// `-i`: the jobs that the user said yes to, of those that were named or, where none was, that pass the filter. A named
-/// job that is over or unknown is an error here, as in Slurm.
+/// `-i`: the jobs that the user said yes to, of those that were named or, where none was, that pass
+/// the filter. A named job that is over or unknown is an error here, as in Slurm.
 fn confirmed(
     refs: &[JobRef],
     filter: Option<&JobQuery>,
@@ -323,13 +330,12 @@ fn live(query: JobQuery) -> Result<Vec<JobView>, CliError> {
     }
 }
 
-/// Asks. Anything but a yes, the end of the input included, is a no.
+/// Asks whether to cancel this job or step.
 fn says_yes(job: &JobRef, view: &JobView) -> bool {
     let what = if job.step.is_some() { "step_id" } else { "job_id" };
     let name = printable(view.request.name.as_str().into(), true);
-    print!("Cancel {what}={job} name={name} partition={} [y/n]? ", view.partition);
-    let _ = io::stdout().flush();
-    let mut answer = String::new();
-    let _ = io::stdin().lock().read_line(&mut answer);
-    answer.trim_start().starts_with(['y', 'Y'])
+    output::says_yes(&format!(
+        "Cancel {what}={job} name={name} partition={} [y/n]? ",
+        view.partition
+    ))
 }

@@ -1,8 +1,10 @@
 //! `scontrol`: show jobs, the node and the partitions, and change jobs.
 //!
-//! One table of verbs is what dispatch, help and completion read. [`show`], [`update`] and [`control`] hold the verbs.
+//! One table of verbs is what dispatch, help and completion read. [`show`], [`update`] and
+//! [`control`] hold the verbs.
 
 pub mod control;
+mod errors;
 pub mod show;
 mod site;
 pub mod update;
@@ -22,11 +24,11 @@ use crate::model::query::JobQuery;
 use crate::model::update::Update;
 use crate::model::view::JobList;
 use crate::model::{JobRef, Timestamp};
+use crate::parse::error::shown;
+use crate::parse::suggest;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request};
 use crate::render::Ctx;
-use crate::spec::error::shown;
-use crate::spec::suggest;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
@@ -43,9 +45,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SCONTROL],
-    variables: &[("SLURM_CLUSTERS", "clusters")],
+    variables: || vec![("SLURM_CLUSTERS", "clusters")],
     submission: "",
-    groups: &[],
     examples: &[
         ("scontrol show job 12", "all about a job"),
         ("scontrol hold 12", "keep it from starting; release lets it start"),
@@ -125,6 +126,12 @@ pub enum Command {
     ListPids(Option<JobRef>),
     /// `wait_job`: whether the job has its node.
     WaitJob(JobRef),
+    /// `completing`: the jobs whose processes are being ended.
+    Completing,
+    /// `pidinfo`: the job of a process.
+    PidInfo(i32),
+    /// `errnumstr`
+    ErrorText(i32),
     Help,
     Ping,
     Version,
@@ -136,11 +143,12 @@ pub enum Command {
 /// How the words after a verb are read.
 type ReadWords = fn(&[String], &Origin) -> Result<Command, CliError>;
 
-/// A verb, how many letters of it are enough (scontrol man page), what it does, and how the words after it are read.
+/// A verb, how many letters of it are enough (scontrol man page), what it does, and how the words
+/// after it are read.
 struct Verb(&'static str, usize, &'static str, ReadWords);
 
 /// What `scontrol` can do.
-const VERBS: [Verb; 18] = [
+const VERBS: [Verb; 21] = [
     Verb(
         "show",
         2,
@@ -189,6 +197,13 @@ const VERBS: [Verb; 18] = [
     Verb("notify", 1, "Tell a job something", |words, _| control::notify(words)),
     Verb("listpids", 1, "List the processes of jobs", |words, _| control::list_pids(words)),
     Verb("wait_job", 2, "Tell whether a job has its node", |words, _| control::wait_job(words)),
+    Verb("completing", 2, "Show the jobs that are ending", |words, _| {
+        control::alone("completing", words, Command::Completing)
+    }),
+    Verb("pidinfo", 3, "Show which job a process belongs to, and when it ends", |words, _| {
+        control::pid_info(words)
+    }),
+    Verb("errnumstr", 3, "Print the text of an error number", |words, _| errors::read(words)),
     Verb("help", 2, "Print this help", |words, _| control::alone("help", words, Command::Help)),
     Verb("ping", 3, "Tell whether the daemon answers", |words, _| {
         control::alone("ping", words, Command::Ping)
@@ -222,13 +237,10 @@ impl TypedValueParser for VerbParser {
 }
 
 /// Commands of Slurm for which there is nothing to command here.
-const REFUSED: [(&str, &str); 15] = [
+const REFUSED: [(&str, &str); 12] = [
     ("abort", "stop the daemon as it was started"),
     ("cancel_reboot", "the host is not rebooted by slotd"),
     ("cluster", "there are no other clusters"),
-    ("create", "add the partition to slotd.toml and call scontrol reconfigure"),
-    ("delete", "take the partition out of slotd.toml and call scontrol reconfigure"),
-    ("errnumstr", "errors come with their texts"),
     ("fsdampeningfactor", "there is no fair share"),
     ("power", "the host is not powered by slotd"),
     ("reboot", "the host is not rebooted by slotd"),
@@ -269,11 +281,32 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     if verb == "delete" && rest.first().is_some_and(|entity| !is_deletable(entity)) {
         return Err(bare(format!("Invalid deletion entity: {}", shown(&rest.join(" ")))));
     }
+    if let "create" | "delete" = verb.as_str() {
+        return Err(bare(format!(
+            "{verb} is not supported by slotd: {}",
+            instead_of(&verb, rest.first())
+        )));
+    }
     if let Some((name, why)) = REFUSED.iter().find(|(name, _)| *name == verb) {
         return Err(bare(format!("{name} is not supported by slotd: {why}")));
     }
     let unknown = bare(format!("invalid keyword: {}", shown(word)));
     Err(unknown.hint(suggest::one_of("commands", &verb, VERBS.iter().map(|known| known.0))))
+}
+
+/// What to do instead of creating or deleting something.
+fn instead_of(verb: &str, entity: Option<&String>) -> &'static str {
+    let word = entity.map(|word| word.to_ascii_lowercase()).unwrap_or_default();
+    let key = word.split('=').next().unwrap_or_default();
+    let is = |names: [&str; 2]| key.len() >= 3 && names.iter().any(|name| name.starts_with(key));
+    match verb {
+        _ if is(["reservation", "reservationname"]) => {
+            "there are no reservations; scontrol update NodeName=... State=DRAIN keeps jobs away, also from some of the CPUs"
+        }
+        _ if is(["node", "nodename"]) => "there is one node, this host",
+        "create" => "add the partition to slotd.toml and call scontrol reconfigure",
+        _ => "take the partition out of slotd.toml and call scontrol reconfigure",
+    }
 }
 
 /// `PartitionName=x` and the like: what Slurm could delete.
@@ -345,6 +378,9 @@ impl Session<'_> {
             }
             Command::ListPids(job) => self.list_pids(job.as_ref()),
             Command::WaitJob(job) => self.wait_job(job),
+            Command::Completing => self.completing(),
+            Command::PidInfo(pid) => self.pid_info(*pid),
+            Command::ErrorText(number) => output::print(&format!("{}\n", errors::text(*number))),
             Command::Help => {
                 output::print(&definition::<Scontrol>(APPLET).render_help().to_string())
             }
@@ -356,8 +392,8 @@ impl Session<'_> {
         }
     }
 
-    /// Commands from standard input, a line each, until `quit` or the end. Slurm prompts whoever writes them, and shows
-    /// what it read where no terminal does.
+    /// Commands from standard input, a line each, until `quit` or the end. Slurm prompts whoever
+    /// writes them, and shows what it read where no terminal does.
     fn interactive(&self) -> Done {
         let stdin = io::stdin();
         let is_terminal = stdin.is_terminal();
@@ -407,7 +443,8 @@ impl Session<'_> {
     }
 
     fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
-        let query = JobQuery { expected_starts: true, ..JobQuery::of(jobs.to_vec()) };
+        let query =
+            JobQuery { expected_starts: true, one_moment: true, ..JobQuery::of(jobs.to_vec()) };
         match ask(&Request::Jobs(query), &[])?.0 {
             Answer::Jobs(list) => Ok(list),
             other => Err(unexpected(&other)),

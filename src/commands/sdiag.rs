@@ -28,9 +28,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SDIAG],
-    variables: &[("SLURM_CLUSTERS", "clusters")],
+    variables: || vec![("SLURM_CLUSTERS", "clusters")],
     submission: "",
-    groups: &[],
     examples: &[("sdiag", "what the daemon did since it started")],
 };
 

@@ -2,7 +2,7 @@
 
 use super::output::{self, ctx};
 use super::sstat::series_of;
-use super::{Done, Entry, ask, origin, sacct, unexpected};
+use super::{Done, Entry, ask, enforces_memory, origin, sacct, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
@@ -13,12 +13,12 @@ use crate::model::query::{JobQuery, names_record};
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
 use crate::model::{JobRef, JobState};
+use crate::parse;
+use crate::parse::error::shown;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::render::{Ctx, seff};
-use crate::screen::plot;
-use crate::spec;
-use crate::spec::error::shown;
+use crate::tui::plot;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -33,9 +33,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[],
-    variables: &[],
+    variables: Vec::new,
     submission: "",
-    groups: &[],
     examples: &[
         ("seff 12", "what a job used of its CPUs and memory"),
         ("seff --plot 12", "the same over time"),
@@ -67,7 +66,7 @@ pub struct Seff {
 type Jobs = Vec<JobRef>;
 
 fn jobs(text: &str) -> Result<Jobs, CliError> {
-    spec::ids::parse_job_list(text)
+    parse::ids::parse_job_list(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
@@ -105,13 +104,7 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
             JobState::Running | JobState::Suspended | JobState::Completing => {
                 usage_up_to_now(view)?
             }
-            JobState::Pending
-            | JobState::Completed
-            | JobState::Failed
-            | JobState::Cancelled
-            | JobState::Timeout
-            | JobState::OutOfMemory
-            | JobState::NodeFail => seff::recorded_usage(view),
+            JobState::Pending | JobState::Ended(_) => seff::recorded_usage(view),
         };
         if !text.is_empty() {
             text.push('\n');
@@ -120,6 +113,13 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
             text.push_str(&seff::debug(view, &usage, &ctx));
         }
         text.push_str(&seff::print(view, &usage, &ctx));
+        if ctx.is_terminal() {
+            text.push_str(&seff::notes(
+                view,
+                &usage,
+                seff::excess(view, &usage).is_none() || enforces_memory(),
+            ));
+        }
         if args.plot || (ctx.is_terminal() && list.jobs.len() == 1) {
             text.push_str(&plotted(view, origin, &ctx)?);
         }

@@ -6,19 +6,19 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
+use crate::parse;
+use crate::parse::error::shown;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::json;
 use crate::render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
 use crate::render::time::date_line;
-use crate::spec;
-use crate::spec::error::shown;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -33,14 +33,15 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SINFO],
-    variables: &[
-        ("SINFO_FORMAT", "format"),
-        ("SINFO_PARTITION", "partition"),
-        ("SINFO_SORT", "sort"),
-        ("SLURM_CLUSTERS", "clusters"),
-    ],
+    variables: || {
+        vec![
+            ("SINFO_FORMAT", "format"),
+            ("SINFO_PARTITION", "partition"),
+            ("SINFO_SORT", "sort"),
+            ("SLURM_CLUSTERS", "clusters"),
+        ]
+    },
     submission: "",
-    groups: groups::NODES,
     examples: &[
         ("sinfo", "the partitions and what is free"),
         ("sinfo -N -l", "the node, in detail"),
@@ -50,16 +51,37 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sinfo {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(long)]
     pub help: bool,
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// These partitions
+    #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
+    pub partition: Vec<String>,
+    /// These hosts
+    #[arg(short = 'n', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
+    pub nodes: Option<Names>,
+    /// Nodes in these states
+    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
+    pub states: Vec<States>,
     /// Only nodes that do not respond
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = LISTED)]
     pub dead: bool,
+    /// Why nodes are not in use
+    #[arg(short = 'R', long, help_heading = LISTED)]
+    pub list_reasons: bool,
+    /// Rows are nodes
+    #[arg(short = 'N', long = "Node", help_heading = LISTED)]
+    pub node: bool,
+    /// Reservations, of which there are none
+    #[arg(short = 'T', long, help_heading = LISTED)]
+    pub reservation: bool,
+    /// Counts of nodes only
+    #[arg(short, long, help_heading = LISTED)]
+    pub summarize: bool,
     /// Columns, by % codes or by the names of fields
-    #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields")]
+    #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields", help_heading = SHOWN)]
     pub format: Option<String>,
     /// Columns, by the names of fields
     #[arg(
@@ -67,47 +89,30 @@ pub struct Sinfo {
         short = 'O',
         long = "Format",
         value_name = "FIELDS",
-        overrides_with = "format"
+        overrides_with = "format",
+        help_heading = SHOWN
     )]
     pub format_fields: Option<String>,
     /// List the fields and codes
-    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2")]
+    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// Print again every so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = named(spec::count::parse))]
-    pub iterate: Option<u32>,
-    #[command(flatten)]
-    pub data: DataOpts,
-    /// Why nodes are not in use
-    #[arg(short = 'R', long)]
-    pub list_reasons: bool,
     /// The long view
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// Rows are nodes
-    #[arg(short = 'N', long = "Node")]
-    pub node: bool,
-    /// These hosts
-    #[arg(short = 'n', long, value_name = "HOSTS", value_parser = value(hosts))]
-    pub nodes: Option<Names>,
-    /// Print memory in MB
-    #[arg(long)]
-    pub noconvert: bool,
-    /// No line of headers
-    #[arg(short = 'h', long)]
-    pub noheader: bool,
-    /// These partitions
-    #[arg(short, long, alias = "partitions", value_name = "NAMES")]
-    pub partition: Vec<String>,
     /// Order of the rows: codes, each with - for descending
-    #[arg(short = 'S', long, value_name = "FIELDS")]
+    #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
     pub sort: Option<String>,
-    /// Nodes in these states
-    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state))]
-    pub states: Vec<States>,
-    /// Counts of nodes only
-    #[arg(short, long)]
-    pub summarize: bool,
+    /// No line of headers
+    #[arg(short = 'h', long, help_heading = SHOWN)]
+    pub noheader: bool,
+    /// Print memory in MB
+    #[arg(long, help_heading = SHOWN)]
+    pub noconvert: bool,
+    /// Print again every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = named(parse::count::parse), help_heading = SHOWN)]
+    pub iterate: Option<u32>,
+    #[command(flatten, next_help_heading = SHOWN)]
+    pub data: DataOpts,
     /// How the rows are asked for, by `-o`, `-O`, `-R`, `-s` and `-l`
     #[arg(skip)]
     pub view: SinfoFormat,
@@ -161,6 +166,9 @@ pub fn run(argv: &[OsString]) -> Done {
     if args.helpformat {
         return output::print(&helpformat::<render::Sinfo>());
     }
+    if args.reservation {
+        return output::print("No reservations in the system\n");
+    }
     let table = Table::of(&args, &origin)?;
     output::repeat("sinfo", args.iterate, || once(&args, &table, &origin))
 }
@@ -183,12 +191,17 @@ impl Table {
         let (layout, one_line) = match &args.view {
             // Slurm puts no mark before this one.
             SinfoFormat::Percent(text) => {
-                let layout =
-                    render::parse(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
-                (Some(layout), args.node)
+                let (layout, unknown) =
+                    render::as_known(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
+                unknown
+                    .into_iter()
+                    .for_each(|bad| output::tell("sinfo", &marked_format_error(Mark::Bare, bad)));
+                (Some(layout), false)
             }
             SinfoFormat::Fields(text) => {
-                (Some(render::long(text).map_err(format_error)?), args.node)
+                let (layout, unknown) = render::long(text);
+                unknown.into_iter().for_each(|bad| output::tell("sinfo", &format_error(bad)));
+                (Some(layout), false)
             }
             SinfoFormat::Reasons => (None, false),
             SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary => {
@@ -206,7 +219,8 @@ impl Table {
         Ok(Table { layout, one_line, sort })
     }
 
-    /// Whether a line with the date goes above it: Slurm puts one above its own with `-l`, and above any with `-i`.
+    /// Whether a line with the date goes above it: Slurm puts one above its own with `-l`, and
+    /// above any with `-i`.
     fn is_dated(&self, args: &Sinfo) -> bool {
         // Its own views bring theirs.
         let brings_one = self.layout.as_ref().is_some_and(Layout::is_dated);
@@ -237,6 +251,7 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
             let options = Options {
                 header: !args.noheader,
                 one_line: table.one_line,
+                each_partition: args.node,
                 partitions: (!args.partition.is_empty()).then(|| args.partition.clone()),
                 sort: table.sort.clone(),
                 shows_node: named && in_state && !args.dead,

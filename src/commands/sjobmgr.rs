@@ -30,9 +30,8 @@ const APPLET: Applet = Applet {
     usage_exit: 2,
     points_to_help: true,
     extras: &[],
-    variables: &[],
+    variables: Vec::new,
     submission: "",
-    groups: &[],
     examples: &[],
 };
 
@@ -48,7 +47,8 @@ struct Words {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Run the steps of a file, or of standard input (-), in this job; outside of a job, submit one that does
+    /// Run the steps of a file, or of standard input (-), in this job; outside of a job, submit one
+    /// that does
     Run(run::RunArgs),
     /// Hand a step to the manager that runs in this job
     Submit(submit::SubmitArgs),

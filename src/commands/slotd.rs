@@ -6,8 +6,8 @@ use crate::commands::{
     COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, report,
     retry, run, source, submit, sweep, top, wait, web, why,
 };
-use crate::spec::error::shown;
-use crate::spec::suggest;
+use crate::parse::error::shown;
+use crate::parse::suggest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
@@ -59,7 +59,8 @@ enum Verb {
     Retry(retry::RetryArgs),
     /// Show by name what jobs used of what they had, and what to ask for next time
     Report(report::ReportArgs),
-    /// Tell the git work tree that a job was submitted from, its commit, and how it differed from that
+    /// Tell the git work tree that a job was submitted from, its commit, and how it differed from
+    /// that
     Source(source::SourceArgs),
     /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
     Submit(submit::SubmitArgs),
@@ -133,7 +134,8 @@ pub fn main(words: &[OsString]) -> u8 {
     let spelled = match words.first().and_then(|word| word.to_str()) {
         Some("help") => vec!["--help".into()],
         Some("version") => vec!["--version".into()],
-        // Its words are not clap's to read: they are options of sbatch, and a command with options of its own.
+        // Its words are not clap's to read: they are options of sbatch, and a command with options
+        // of its own.
         Some("run") if !asks_for_help(words) => {
             [&["run".into(), "--".into()], &words[1..]].concat()
         }
@@ -163,7 +165,8 @@ fn asks_for_help(words: &[OsString]) -> bool {
     words.get(1).is_none_or(|word| word == "--help" || word == "-h")
 }
 
-/// clap's words in the form that all commands have, with the nearest of the verbs and the commands for an unknown one.
+/// clap's words in the form that all commands have, with the nearest of the verbs and the commands
+/// for an unknown one.
 fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
     let unknown =
         (error.kind() == ErrorKind::UnknownArgument).then(|| error.get(ContextKind::InvalidArg));
@@ -180,9 +183,23 @@ fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
         .then(|| error.get(ContextKind::InvalidSubcommand));
     if let Some(Some(ContextValue::String(word))) = unknown {
         let all = definition();
-        let meant = suggest::nearest(word, all.get_subcommands().map(clap::Command::get_name));
+        // `slotd stop` is `slotd daemon stop`.
+        let takes = |arg: &clap::Arg| {
+            arg.get_possible_values().iter().any(|value| value.matches(word, false))
+        };
+        let below = |verb: &&clap::Command| {
+            verb.find_subcommand(word).is_some() || verb.get_positionals().any(takes)
+        };
+        let nested = all
+            .get_subcommands()
+            .find(below)
+            .map(|verb| format!("slotd {} {word}", verb.get_name()));
+        let nearest = || {
+            suggest::nearest(word, all.get_subcommands().map(clap::Command::get_name))
+                .map(str::to_owned)
+        };
         return CliError::error(2, format!("unrecognized command: {}", shown(word)))
-            .maybe_hint(meant.map(|name| format!("did you mean {name}?")))
+            .maybe_hint(nested.or_else(nearest).map(|name| format!("did you mean {name}?")))
             .and(Mark::Bare, TRY_HELP);
     }
     let text = error.to_string();
@@ -271,7 +288,12 @@ mod tests {
 
     #[test]
     fn an_unknown_word_names_the_nearest_verb_or_command() {
-        for (unknown, meant) in [("squeu", "squeue"), ("comands", "commands")] {
+        for (unknown, meant) in [
+            ("squeu", "squeue"),
+            ("comands", "commands"),
+            ("stop", "slotd daemon stop"),
+            ("vacuum", "slotd db vacuum"),
+        ] {
             let error =
                 command().try_get_matches_from(["slotd", unknown]).expect_err("an unknown word");
             assert_eq!(

@@ -1,4 +1,5 @@
-//! `slotd source`: the git work tree that a job was submitted from, its commit, and how it differed from that.
+//! `slotd source`: the git work tree that a job was submitted from, its commit, and how it differed
+//! from that.
 
 use super::output::{ctx, print, print_bytes};
 use super::{Done, now, origin, paths, unexpected};
@@ -6,10 +7,10 @@ use crate::args::error::CliError;
 use crate::client::connection::Connection;
 use crate::model::source::JobSource;
 use crate::model::{JobRef, Refusal};
+use crate::parse;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::{json, source};
-use crate::spec;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -29,7 +30,7 @@ pub struct SourceArgs {
 
 pub fn run(args: &SourceArgs) -> Done {
     let job: JobRef =
-        spec::ids::parse_job(&args.job).map_err(|error| CliError::error(2, error.to_string()))?;
+        parse::ids::parse_job(&args.job).map_err(|error| CliError::error(2, error.to_string()))?;
     let label = job.to_string();
     let (source, diff) = ask(job, args.diff)?;
     let Some(tree) = &source.tree else {
@@ -47,9 +48,10 @@ pub fn run(args: &SourceArgs) -> Done {
             None => print_bytes(&diff),
         };
     }
-    match args.json {
-        true => print(&json::text(&source::json(&label, tree, &source))),
-        false => print(&source::text(&label, tree, &source, &ctx(&origin(), now()))),
+    if args.json {
+        print(&json::text(&source::json(&label, tree, &source)))
+    } else {
+        print(&source::text(&label, tree, &source, &ctx(&origin(), now())))
     }
 }
 

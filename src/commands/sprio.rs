@@ -6,7 +6,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job, value};
@@ -30,54 +30,56 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SPRIO],
-    variables: &[
-        ("SPRIO_FORMAT", "format"),
-        ("SPRIO_SORT", "sort"),
-        ("SLURM_CLUSTERS", "clusters"),
-    ],
+    variables: || {
+        vec![("SPRIO_FORMAT", "format"), ("SPRIO_SORT", "sort"), ("SLURM_CLUSTERS", "clusters")]
+    },
     submission: "",
-    groups: groups::LISTING,
     examples: &[("sprio -l", "what the priorities of the jobs that wait are made of")],
 };
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sprio {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(long)]
     pub help: bool,
-    /// Columns, by % codes
-    #[arg(short = 'o', long, value_name = "FORMAT")]
-    pub format: Option<String>,
+    #[command(flatten)]
+    pub common: CommonOpts,
     /// These jobs
-    #[arg(short, long, value_name = "JOBS", value_parser = value(job))]
+    #[arg(short, long, value_name = "JOBS", value_parser = value(job), help_heading = LISTED)]
     pub jobs: Vec<JobRef>,
+    /// Jobs of these users
+    #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
+    pub user: Vec<String>,
+    /// Jobs of these partitions
+    #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
+    pub partition: Vec<String>,
+    /// The weights of the factors, not the jobs
+    #[arg(short, long, help_heading = LISTED)]
+    pub weights: bool,
+    /// Columns, by % codes
+    #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
+    pub format: Option<String>,
     /// The long view
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
+    /// Order of the rows: codes, each with - for descending
+    #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
+    pub sort: Option<String>,
     /// No line of headers
-    #[arg(short = 'h', long)]
+    #[arg(short = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
     /// Factors from 0 to 1
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, help_heading = SHOWN)]
     pub norm: bool,
-    /// Jobs of these partitions
-    #[arg(short, long, value_name = "NAMES")]
-    pub partition: Vec<String>,
-    /// Order of the rows: codes, each with - for descending
-    #[arg(short = 'S', long, value_name = "FIELDS")]
-    pub sort: Option<String>,
-    /// Jobs of these users
-    #[arg(short, long, alias = "users", value_name = "USERS")]
-    pub user: Vec<String>,
-    /// The weights of the factors, not the jobs
-    #[arg(short, long)]
-    pub weights: bool,
+    /// A list was given that names nothing: `-j ''`
+    #[arg(skip)]
+    pub matches_nothing: bool,
 }
 
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sprio, CliError> {
-    choices::parse::<Sprio>(APPLET, argv, origin).map(|(args, _)| args)
+    let (mut args, choices) = choices::parse::<Sprio>(APPLET, argv, origin)?;
+    args.matches_nothing = !choices.empty_lists().is_empty();
+    Ok(args)
 }
 
 pub fn run(argv: &[OsString]) -> Done {
@@ -94,7 +96,7 @@ pub fn run(argv: &[OsString]) -> Done {
     if let Some(user) = output::unknown_users(&args.user).first() {
         return Err(CliError::error(1, format!("Invalid user: {user}")));
     }
-    let query = JobQuery {
+    let mut query = JobQuery {
         jobs: args.jobs.clone(),
         states: Some(vec![JobState::Pending]),
         users: args.user.clone(),
@@ -103,6 +105,9 @@ pub fn run(argv: &[OsString]) -> Done {
         without_steps: true,
         ..JobQuery::default()
     };
+    if args.matches_nothing {
+        query.match_nothing();
+    }
     let list = match ask(&Request::Jobs(query), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),

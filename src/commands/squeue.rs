@@ -6,7 +6,7 @@ use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job, named, value};
@@ -14,6 +14,9 @@ use crate::commands::pages::texts;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
+use crate::parse;
+use crate::parse::error::shown;
+use crate::parse::states::StateFilter;
 use crate::protocol::request::Request;
 use crate::render::field::{Need, helpformat};
 use crate::render::layout;
@@ -22,9 +25,6 @@ use crate::render::squeue::{
 };
 use crate::render::time::date_line;
 use crate::render::{Columns, Ctx, FormatError, json};
-use crate::spec;
-use crate::spec::error::shown;
-use crate::spec::states::StateFilter;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -40,22 +40,23 @@ const APPLET: Applet = Applet {
     points_to_help: true,
     extras: &[extra::SQUEUE],
     // SQUEUE_ALL is not among them: Slurm means hidden partitions by it, slotd's --all all states.
-    variables: &[
-        ("SQUEUE_ACCOUNT", "account"),
-        ("SQUEUE_ARRAY", "array"),
-        ("SQUEUE_FORMAT", "format"),
-        ("SQUEUE_FORMAT2", "Format"),
-        ("SQUEUE_LICENSES", "licenses"),
-        ("SQUEUE_NAMES", "name"),
-        ("SQUEUE_PARTITION", "partition"),
-        ("SQUEUE_QOS", "qos"),
-        ("SQUEUE_SORT", "sort"),
-        ("SQUEUE_STATES", "states"),
-        ("SQUEUE_USERS", "user"),
-        ("SLURM_CLUSTERS", "clusters"),
-    ],
+    variables: || {
+        vec![
+            ("SQUEUE_ACCOUNT", "account"),
+            ("SQUEUE_ARRAY", "array"),
+            ("SQUEUE_FORMAT", "format"),
+            ("SQUEUE_FORMAT2", "Format"),
+            ("SQUEUE_LICENSES", "licenses"),
+            ("SQUEUE_NAMES", "name"),
+            ("SQUEUE_PARTITION", "partition"),
+            ("SQUEUE_QOS", "qos"),
+            ("SQUEUE_SORT", "sort"),
+            ("SQUEUE_STATES", "states"),
+            ("SQUEUE_USERS", "user"),
+            ("SLURM_CLUSTERS", "clusters"),
+        ]
+    },
     submission: "",
-    groups: groups::LISTING,
     examples: &[
         ("squeue --me", "your own jobs"),
         ("squeue -t PD --start", "when jobs that wait are expected to start"),
@@ -65,82 +66,85 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Squeue {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(long)]
     pub help: bool,
-    /// Jobs of these accounts
-    #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES")]
-    pub account: Vec<String>,
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// These jobs
+    #[arg(short, long, value_name = "JOBS", num_args = 0..=1, require_equals = true, value_parser = value(job), help_heading = LISTED)]
+    pub jobs: Vec<JobRef>,
+    /// Rows are steps
+    #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, value_parser = value(step), help_heading = LISTED)]
+    pub steps: Vec<JobRef>,
+    /// Jobs of these names
+    #[arg(short, long, alias = "names", value_name = "NAMES", help_heading = LISTED)]
+    pub name: Vec<String>,
+    /// Jobs of these users
+    #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
+    pub user: Vec<String>,
+    /// Your own jobs
+    #[arg(long, help_heading = LISTED)]
+    pub me: bool,
+    /// Jobs in these states, or all
+    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(parse::states::parse_list), help_heading = LISTED)]
+    pub states: Vec<StateFilter>,
     /// Jobs in all states, those that ended in the last day too
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = LISTED)]
     pub all: bool,
+    /// Jobs of these partitions
+    #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
+    pub partition: Vec<String>,
+    /// Jobs of these accounts
+    #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES", help_heading = LISTED)]
+    pub account: Vec<String>,
+    /// Jobs of these qualities of service
+    #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
+    pub qos: Vec<String>,
+    /// Jobs on these hosts
+    #[arg(short = 'w', long, alias = "nodes", value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
+    pub nodelist: Option<Names>,
+    /// Jobs with these licenses
+    #[arg(short = 'L', long, value_name = "NAMES", help_heading = LISTED)]
+    pub licenses: Vec<String>,
+    /// Jobs of this reservation
+    #[arg(short = 'R', long, value_name = "NAME", help_heading = LISTED)]
+    pub reservation: Vec<String>,
     /// A row for each task of an array
-    #[arg(short = 'r', long)]
+    #[arg(short = 'r', long, help_heading = LISTED)]
     pub array: bool,
     /// Columns, by % codes or by the names of fields
-    #[arg(short = 'o', long, value_name = "FORMAT")]
+    #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
     pub format: Option<String>,
     /// Columns, by the names of fields: jobid:10,name:.12,state
-    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS")]
+    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", help_heading = SHOWN)]
     pub format_fields: Option<String>,
     /// List the fields and codes
-    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2")]
+    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// Print again every so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = named(spec::count::parse))]
-    pub iterate: Option<u32>,
-    /// These jobs
-    #[arg(short, long, value_name = "JOBS", num_args = 0..=1, require_equals = true, value_parser = value(job))]
-    pub jobs: Vec<JobRef>,
-    #[command(flatten)]
-    pub data: DataOpts,
-    /// Jobs with these licenses
-    #[arg(short = 'L', long, value_name = "NAMES")]
-    pub licenses: Vec<String>,
     /// The long view
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// Your own jobs
-    #[arg(long)]
-    pub me: bool,
-    /// Jobs of these names
-    #[arg(short, long, alias = "names", value_name = "NAMES")]
-    pub name: Vec<String>,
-    /// No line of headers
-    #[arg(short = 'h', long)]
-    pub noheader: bool,
-    /// Jobs on these hosts
-    #[arg(short = 'w', long, alias = "nodes", value_name = "HOSTS", value_parser = value(hosts))]
-    pub nodelist: Option<Names>,
-    /// Jobs of these partitions
-    #[arg(short, long, alias = "partitions", value_name = "NAMES")]
-    pub partition: Vec<String>,
-    /// Jobs of these qualities of service
-    #[arg(short, long, value_name = "NAMES")]
-    pub qos: Vec<String>,
-    /// Jobs of this reservation
-    #[arg(short = 'R', long, value_name = "NAME")]
-    pub reservation: Vec<String>,
-    /// Order of the rows: codes or names, each with - for descending
-    #[arg(short = 'S', long, value_name = "FIELDS")]
-    pub sort: Option<String>,
     /// When pending jobs are expected to start
-    #[arg(long)]
+    #[arg(long, help_heading = SHOWN)]
     pub start: bool,
-    /// Jobs in these states, or all
-    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(spec::states::parse_list))]
-    pub states: Vec<StateFilter>,
-    /// Rows are steps
-    #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, value_parser = value(step))]
-    pub steps: Vec<JobRef>,
-    /// Jobs of these users
-    #[arg(short, long, alias = "users", value_name = "USERS")]
-    pub user: Vec<String>,
+    /// Order of the rows: codes or names, each with - for descending
+    #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
+    pub sort: Option<String>,
+    /// No line of headers
+    #[arg(short = 'h', long, help_heading = SHOWN)]
+    pub noheader: bool,
+    /// Print again every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = named(parse::count::parse), help_heading = SHOWN)]
+    pub iterate: Option<u32>,
+    #[command(flatten, next_help_heading = SHOWN)]
+    pub data: DataOpts,
     /// `-s`: rows are steps
     #[arg(skip)]
     pub by_step: bool,
+    /// A list was given that names nothing: `-j ''`
+    #[arg(skip)]
+    pub matches_nothing: bool,
     /// `-o` and `-O`, or what the environment says in their place
     #[arg(skip)]
     pub columns: Format,
@@ -161,12 +165,12 @@ pub enum Format {
 impl Squeue {
     /// `--all` is all states; with `-t` as well, that one says which. `None`: what is not over.
     pub fn states(&self) -> Option<StateFilter> {
-        spec::states::union(&self.states).or(self.all.then_some(StateFilter::All))
+        parse::states::union(&self.states).or(self.all.then_some(StateFilter::All))
     }
 }
 
 fn step(text: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(text)
+    parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid step id: {}", shown(text))))
 }
 
@@ -176,10 +180,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
     let mut reader = Reader::scan::<Squeue>(APPLET, argv)?;
     reader.give_operands(&["jobs", "steps"]);
     let (mut args, choices) = reader.finish::<Squeue>(origin, &[])?;
-    // A list of no states is one, and no job is in any of them.
-    if args.states.is_empty() && choices.of("states").is_some() {
-        args.states.push(StateFilter::Some(Vec::new()));
-    }
+    args.matches_nothing =
+        !choices.empty_lists().is_empty() || args.nodelist.as_ref().is_some_and(Vec::is_empty);
     args.by_step = choices.of("steps").is_some();
     args.columns = columns(&args, &choices)?;
     if args.me {
@@ -188,8 +190,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
     Ok(args)
 }
 
-/// A view that the command line asks for replaces a format of the environment, as in squeue, where of two of these
-/// `SQUEUE_FORMAT` wins, and two of the command line are refused.
+/// A view that the command line asks for replaces a format of the environment, as in squeue, where
+/// of two of these `SQUEUE_FORMAT` wins, and two of the command line are refused.
 fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
     let last = choices.last_of(&["format", "Format"]);
     if ["format", "Format"].iter().all(|name| choices.on_command_line(name)) {
@@ -197,9 +199,10 @@ fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
         let (second, first) = if last == Some("Format") { (long, short) } else { (short, long) };
         return Err(CliError::error(1, format!("{second} is incompatible with {first}")));
     }
-    let last = match ["format", "Format"].iter().all(|name| choices.is_from_environment(name)) {
-        true => Some("format"),
-        false => last,
+    let last = if ["format", "Format"].iter().all(|name| choices.is_from_environment(name)) {
+        Some("format")
+    } else {
+        last
     };
     let view = args.long || args.start || args.by_step;
     Ok(match last {
@@ -235,7 +238,7 @@ enum Table {
     Machine(Machine),
 }
 
-/// Slurm tells of the names that it does not know, and shows the columns that it does.
+/// Slurm reports the names and codes that it does not know, and prints the columns that it does.
 fn told<L>((layout, unknown): (L, Vec<FormatError>)) -> L {
     for error in unknown {
         eprintln!("squeue: error: {error}");
@@ -251,7 +254,7 @@ impl Table {
         if args.by_step {
             let layout = match &args.columns {
                 Format::Default => Ok(render::default_layout()),
-                Format::Percent(text) => layout::Layout::codes(text),
+                Format::Percent(text) => Ok(told(layout::Layout::codes_as_known(text))),
                 Format::Fields(text) => Ok(told(layout::Layout::long_as_known(text))),
             };
             return layout.map(Table::Steps).map_err(format_error);
@@ -263,7 +266,7 @@ impl Table {
         };
         let layout = match &args.columns {
             Format::Default => view.layout(columns),
-            Format::Percent(text) => Layout::parse(text).map_err(format_error)?,
+            Format::Percent(text) => told(Layout::parse_as_known(text).map_err(format_error)?),
             Format::Fields(text) => told(Layout::long_as_known(text)),
         };
         let sort = match &args.sort {
@@ -273,7 +276,8 @@ impl Table {
         Ok(Table::Jobs { layout, sort })
     }
 
-    /// Whether a line with the date goes above it: Slurm puts one above its own tables with `-l`, and above any with `-i`.
+    /// Whether a line with the date goes above it: Slurm puts one above its own tables with `-l`,
+    /// and above any with `-i`.
     fn is_dated(&self, args: &Squeue) -> bool {
         let of_slurm = match self {
             Table::Machine(_) => return false,
@@ -323,6 +327,9 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
             query.states.unwrap_or(vec![JobState::Pending]).into_iter().filter(pending).collect(),
         );
     }
+    if args.matches_nothing {
+        query.match_nothing();
+    }
     // Ended jobs leave the memory of the daemon in minutes, and last night's are asked for as well.
     if query.jobs.is_empty() && query.wants_ended() {
         query.since = Some(Timestamp::from_secs(now.as_secs() - ENDED_SHOWN_SECS));
@@ -332,13 +339,14 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
 
 /// `--json` and `--yaml`: the jobs are printed as they come.
 fn document(args: &Squeue, machine: Machine, request: &Request, origin: &Origin) -> Done {
-    let mut parts = json::jobs_parts(output::form(machine));
+    let form = output::form(machine);
+    let mut parts = json::jobs_parts(form);
     let mut unknown = Vec::new();
     ask_for_jobs(request, |mut list| {
         let ctx = ctx(origin, list.now);
         choose_steps(args, &mut list);
         unknown.append(&mut list.unknown);
-        output::print_bytes(&parts.add(json::jobs_records(&list.jobs, &ctx))).map(drop)
+        output::print_bytes(&parts.add(json::jobs_records(&list.jobs, form.1, &ctx))).map(drop)
     })?;
     refuse_unknown(args, &unknown)?;
     output::print(&parts.end())
@@ -413,6 +421,7 @@ fn choose_steps(args: &Squeue, list: &mut JobList) {
 mod tests {
     use super::*;
     use crate::args::origin::tests::lab;
+    use crate::model::End;
 
     fn read(words: &[&str]) -> Squeue {
         let argv: Vec<OsString> = ["squeue"].iter().chain(words).map(OsString::from).collect();
@@ -482,13 +491,26 @@ mod tests {
         );
         assert_eq!(
             asked(&["-t", "CD,R"]).states,
-            Some(vec![JobState::Completed, JobState::Running])
+            Some(vec![JobState::Ended(End::Completed), JobState::Running])
         );
         assert_eq!(
             asked(&["-t", ""]).states,
             Some(Vec::new()),
             "a list of no states is not the absence of a list"
         );
+    }
+
+    #[test]
+    fn a_list_that_names_nothing_matches_nothing() {
+        for name in ["-j", "-u", "-n", "-p", "-A", "-q", "-R", "-L", "-t", "-w", "-s"] {
+            assert_eq!(asked(&[name, ""]).states, Some(Vec::new()), "{name}");
+        }
+        for option in ["--jobs=,", "--users=", "--name=,,", "--states=,"] {
+            assert_eq!(asked(&[option]).states, Some(Vec::new()), "{option}");
+        }
+        for words in [&["-j"][..], &["-s"], &["--jobs=,7"], &["-n", "a", "-n", ""]] {
+            assert_ne!(asked(words).states, Some(Vec::new()), "{words:?}");
+        }
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! `srun`: run a command as a step, in an allocation of its own where there is none.
 //!
-//! [`parse`] makes the launch of a command line; [`step`] is the step itself: what it asks for, and how it runs.
+//! [`parse`] makes the launch of a command line; [`step`] is the step itself: what it asks for, and
+//! how it runs.
 
 pub mod step;
 
-use super::output::print;
-use super::tasks::{
+use super::launch::{
     caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back, tell,
 };
+use super::output::print;
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
-use crate::args::choices::{self, Applet, definition};
+use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{CPUS, DOES, GPUS, NEWS, RUNS, WHEN, WHERE};
 use crate::args::job_env::{self, Export, ExportOption};
 use crate::args::job_values::{Limits, immediate, open_mode};
 use crate::args::options::JobOpts;
@@ -24,16 +25,16 @@ use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, reop
 use crate::client::foreground::{Caller, Grant, end_by_interrupt, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::srun::step::{Binding, Redirection, check_node, commands};
-use crate::model::binding::GpuBind;
+use crate::model::binding::{CpuBind, GpuBind};
 use crate::model::query::JobQuery;
 use crate::model::request::{JobKind, OpenMode};
 use crate::model::step_request::Mpi;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason, StepRequest};
+use crate::parse;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{Request, Submit};
-use crate::spec;
 use crate::sys::paths::Paths;
 use crate::sys::system;
 use clap::Args;
@@ -52,9 +53,8 @@ const APPLET: Applet = Applet {
     usage_exit: 255,
     points_to_help: true,
     extras: &[extra::SUBMIT, extra::SRUN],
-    variables: variables::SRUN,
+    variables: variables::srun,
     submission: FAILURE,
-    groups: groups::JOB,
     examples: &[
         ("srun -c 4 make test", "a command, once four CPUs are free"),
         ("srun -G 1 --pty bash", "a shell with a GPU"),
@@ -66,87 +66,90 @@ const APPLET: Applet = Applet {
 pub struct Srun {
     #[command(flatten)]
     pub job: JobOpts,
-    /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with verbose or quiet
-    #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind))]
-    pub cpu_bind: Option<Binding>,
-    /// File for standard error: a pattern, all, none, or the number of a task
-    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
-    pub error: Option<Redirection>,
-    /// Give the step what it asks for and no more
-    #[arg(long, overrides_with = "whole")]
-    pub exact: bool,
     /// Environment of the tasks: ALL, NONE, or names and NAME=VALUE
-    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export))]
+    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
     pub export: Option<ExportOption>,
+    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(parse::propagate::parse), help_heading = RUNS)]
+    pub propagate: Option<Limits>,
+    /// The command is a file that gives each task its program
+    #[arg(long, help_heading = RUNS)]
+    pub multi_prog: bool,
+    /// How the ranks of an MPI program find each other: pmi2, none, list
+    #[arg(long, value_name = "KIND", value_parser = value(step::mpi), help_heading = RUNS)]
+    pub mpi: Option<Mpi>,
+    /// Run task 0 in a pseudo terminal
+    #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true, help_heading = RUNS)]
+    pub pty: Option<Option<String>>,
+    /// Take nothing from the other steps of the job
+    #[arg(long, help_heading = CPUS)]
+    pub overlap: bool,
+    /// Give the step what it asks for and no more
+    #[arg(long, overrides_with = "whole", help_heading = CPUS)]
+    pub exact: bool,
+    /// Give the step all of the job
+    #[arg(long, overrides_with = "exact", help_heading = CPUS)]
+    pub whole: bool,
+    /// How many of the allocation's nodes to leave out, of which there is one
+    #[arg(short, long, value_name = "N", value_parser = named(parse::count::parse_or_zero), help_heading = CPUS)]
+    pub relative: Option<u32>,
+    /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with
+    /// verbose or quiet
+    #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind), help_heading = CPUS)]
+    pub cpu_bind: Option<Binding>,
     /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
-    #[arg(long, value_name = "MODE", value_parser = value(spec::gpu_bind::parse))]
+    #[arg(long, value_name = "MODE", value_parser = value(parse::gpu_bind::parse), help_heading = GPUS)]
     pub gpu_bind: Option<GpuBind>,
     /// Fail unless the resources are there within so many seconds (now if no value is given)
-    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate))]
+    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
     pub immediate: Option<u64>,
-    /// File for standard input: a path, all, none, or the number of a task
-    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
-    pub input: Option<Redirection>,
     /// Job to run the step in
-    #[arg(long, value_name = "JOB", value_parser = value(spec::ids::parse_job))]
+    #[arg(long, value_name = "JOB", value_parser = value(parse::ids::parse_job), help_heading = WHERE)]
     pub jobid: Option<JobRef>,
-    /// End the step when a task fails (=0: do not)
-    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(spec::count::parse_or_zero))]
-    pub kill_on_bad_exit: Option<u32>,
-    /// Put the number of the task before each line of output
-    #[arg(short, long)]
-    pub label: bool,
-    /// How the ranks of an MPI program find each other: pmi2, none, list
-    #[arg(long, value_name = "KIND", value_parser = value(step::mpi))]
-    pub mpi: Option<Mpi>,
-    /// The command is a file that gives each task its program
-    #[arg(long)]
-    pub multi_prog: bool,
-    /// Let the daemon run the command, and return at once
-    #[arg(long)]
-    pub no_wait: bool,
-    /// What to do with an output file that is there: append or truncate
-    #[arg(long, value_name = "MODE", value_parser = value(open_mode))]
-    pub open_mode: Option<OpenMode>,
     /// File for standard output: a pattern, all, none, or the number of a task
-    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
+    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
     pub output: Option<Redirection>,
-    /// Take nothing from the other steps of the job
-    #[arg(long)]
-    pub overlap: bool,
-    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
-    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(spec::propagate::parse))]
-    pub propagate: Option<Limits>,
-    /// Run task 0 in a pseudo terminal
-    #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true)]
-    pub pty: Option<Option<String>>,
-    /// End the step at the first Ctrl-C
-    #[arg(long)]
-    pub quit_on_interrupt: bool,
-    /// How many of the allocation's nodes to leave out, of which there is one
-    #[arg(short, long, value_name = "N", value_parser = named(spec::count::parse_or_zero))]
-    pub relative: Option<u32>,
-    /// Tell when the job would start, without running it
-    #[arg(long)]
-    pub test_only: bool,
+    /// File for standard error: a pattern, all, none, or the number of a task
+    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
+    pub error: Option<Redirection>,
+    /// File for standard input: a path, all, none, or the number of a task
+    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
+    pub input: Option<Redirection>,
+    /// What to do with an output file that is there: append or truncate
+    #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
+    pub open_mode: Option<OpenMode>,
+    /// Put the number of the task before each line of output
+    #[arg(short, long, help_heading = NEWS)]
+    pub label: bool,
     /// Pass output on without waiting for the end of a line
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = NEWS)]
     pub unbuffered: bool,
+    /// Tell when the job would start, without running it
+    #[arg(long, help_heading = DOES)]
+    pub test_only: bool,
     /// End the rest of the step so many seconds after its first task ended
-    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(spec::count::parse_or_zero))]
+    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(parse::count::parse_or_zero), help_heading = DOES)]
     pub wait: Option<u32>,
-    /// Give the step all of the job
-    #[arg(long, overrides_with = "exact")]
-    pub whole: bool,
+    /// Let the daemon run the command, and return at once
+    #[arg(long, help_heading = DOES)]
+    pub no_wait: bool,
+    /// End the step when a task fails (=0: do not)
+    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(parse::count::parse_or_zero), help_heading = DOES)]
+    pub kill_on_bad_exit: Option<u32>,
+    /// End the step at the first Ctrl-C
+    #[arg(long, help_heading = DOES)]
+    pub quit_on_interrupt: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND [ARGS]")]
     pub command: Vec<String>,
-    /// The allocation (kind `Allocation`), or with `--no-wait` the job (kind `Run`, the command in `args`)
+    /// The allocation (kind `Allocation`), or with `--no-wait` the job (kind `Run`, the command in
+    /// `args`)
     #[arg(skip)]
     pub request: JobRequest,
     #[arg(skip)]
     pub step: StepRequest,
-    /// The tasks' environment as `KEY=VALUE` entries, each ended by a zero byte; `SLURM_*` of the step come on top
+    /// The tasks' environment as `KEY=VALUE` entries, each ended by a zero byte; `SLURM_*` of the
+    /// step come on top
     #[arg(skip)]
     pub env: Vec<u8>,
     /// The options given, by name, for `-v`
@@ -154,12 +157,16 @@ pub struct Srun {
     pub defined: Vec<(String, String)>,
 }
 
-/// Makes a launch of a command line. `jobid` is then the job to run in; without one an allocation is got.
+/// Makes a launch of a command line. `jobid` is then the job to run in; without one an allocation
+/// is got.
 ///
 /// # Errors
-/// Slurm's texts for bad options and values; no command; what needs srun to be there beside `--no-wait`.
+/// Slurm's texts for bad options and values; no command; what needs srun to be there beside
+/// `--no-wait`.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
-    let (mut srun, choices) = choices::parse::<Srun>(APPLET, argv, origin)?;
+    let reader = Reader::scan::<Srun>(APPLET, argv)?;
+    reader.refuse_components(true)?;
+    let (mut srun, choices) = reader.finish::<Srun>(origin, &[])?;
     let Some(program) = srun.command.first() else {
         return Err(CliError::fatal(1, "No command given to execute."));
     };
@@ -170,16 +177,28 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let mut request = submission.request(kind, &name, argv)?;
     request.immediate_secs = srun.immediate;
     if srun.no_wait {
-        srun.complete_run(&mut request, origin);
         // A job of its own, also when it is submitted from inside another.
         srun.jobid = srun.jobid.filter(|_| !choices.is_from_environment("jobid"));
+    }
+    // A kind of binding that the step around this one asked for counts for its own steps too, as
+    // with Slurm; masks that slotd made of it do not, and nothing of it counts for another job.
+    let is_outer = |kind: &str| srun.jobid.is_none() || kind == "mask_cpu:";
+    if choices.is_from_environment("cpu-bind") && origin.binding_of_step().is_some_and(is_outer) {
+        srun.cpu_bind = srun.cpu_bind.map(|(_, report)| (CpuBind::Auto, report));
+    }
+    if let (None, Some((bind, _))) = (&srun.jobid, &srun.cpu_bind) {
+        request.named_cpus = bind.named_cpus(request.task_count());
+    }
+    if srun.no_wait {
+        srun.complete_run(&mut request, origin);
+    }
+    if srun.jobid.is_none() {
+        submission.check_gpus(&request)?;
     }
     if srun.relative.is_some() && srun.jobid.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
-    let mut own =
-        srun.cpu_bind.as_ref().map(|(bind, report)| bind.variables(*report)).unwrap_or_default();
-    own.extend(choices.told());
+    let mut own = choices.told();
     // A step of a job that is there already is dealt out by Slurm's rule, unless somebody says how.
     if srun.jobid.is_some() && srun.job.distribution.is_none() {
         let spread = if request.ntasks.is_some_and(|tasks| tasks > 1) { "block" } else { "cyclic" };
@@ -197,7 +216,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
 }
 
 impl Srun {
-    /// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each task its program.
+    /// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each
+    /// task its program.
     fn check_no_wait(&self) -> Result<(), CliError> {
         let attended = [
             ("label", self.label),
@@ -318,7 +338,8 @@ impl Session {
         caller.allocation = Some(job);
         let Some(view) = self.wait(&mut conn, &caller, job)? else { return Ok(1) };
         let done = step::run(&self.srun, &self.origin, argv, (&mut conn, &caller), &view);
-        // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
+        // A step that failed before it ran ends its allocation as well: with this connection, if
+        // not by this request.
         let exit = match &done {
             Ok(end) => end.exit,
             Err(error) => ExitCode::status(error.exit),
@@ -347,13 +368,12 @@ impl Session {
             Grant::Granted(view) => view,
             Grant::Ended(view) => return Err(self.revoked(job, &view)),
             Grant::Interrupted { typed, is_withdrawn } => {
-                tell(&match is_withdrawn {
-                    true => {
-                        format!(
-                            "srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"
-                        )
-                    }
-                    false => format!("srun: {}\n", stays_until_back(job)),
+                tell(&if is_withdrawn {
+                    format!(
+                        "srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"
+                    )
+                } else {
+                    format!("srun: {}\n", stays_until_back(job))
                 });
                 if typed {
                     end_by_interrupt();

@@ -1,4 +1,5 @@
-//! `sshare`: the shares of accounts, of which one host has none. Slurm's empty list, for the programs that look for it.
+//! `sshare`: the shares of accounts, of which one host has none. Slurm's empty list, for the
+//! programs that look for it.
 
 use super::output::{self, ctx};
 use super::{Done, Entry, now, origin};
@@ -6,7 +7,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::SHOWN;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
@@ -25,33 +26,32 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SSHARE],
-    variables: &[("SLURM_CLUSTERS", "clusters")],
+    variables: || vec![("SLURM_CLUSTERS", "clusters")],
     submission: "",
-    groups: groups::LISTING,
     examples: &[],
 };
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sshare {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(long)]
     pub help: bool,
+    #[command(flatten)]
+    pub common: CommonOpts,
     /// Columns
-    #[arg(short = 'o', long, value_name = "NAMES")]
+    #[arg(short = 'o', long, value_name = "NAMES", help_heading = SHOWN)]
     pub format: Option<String>,
     /// The long view
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
     /// No line of headers
-    #[arg(short = 'n', short_alias = 'h', long)]
+    #[arg(short = 'n', short_alias = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
     /// Values with | between them and after the last one
-    #[arg(short, long, overrides_with = "parsable2")]
+    #[arg(short, long, overrides_with = "parsable2", help_heading = SHOWN)]
     pub parsable: bool,
     /// Values with | between them
-    #[arg(short = 'P', long, overrides_with = "parsable")]
+    #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
     pub parsable2: bool,
 }
 

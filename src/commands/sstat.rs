@@ -6,7 +6,7 @@ use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::groups;
+use crate::args::headings::{LISTED, SHOWN};
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job_or_step, value};
@@ -34,9 +34,8 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SSTAT],
-    variables: &[],
+    variables: Vec::new,
     submission: "",
-    groups: groups::LISTING,
     examples: &[
         ("sstat -j 12", "what the steps of a job use now"),
         ("sstat --series -j 12.0", "the same over time"),
@@ -45,39 +44,39 @@ const APPLET: Applet = Applet {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sstat {
-    #[command(flatten)]
-    pub common: CommonOpts,
     /// Print this help
     #[arg(short, long)]
     pub help: bool,
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// These jobs and steps
+    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
+    pub jobs: Vec<JobRef>,
     /// All steps of the jobs, not only the last one
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = LISTED)]
     pub allsteps: bool,
+    /// What the steps used over time: a line for each span; of a job that has ended, too
+    #[arg(long, help_heading = LISTED)]
+    pub series: bool,
+    /// The processes of the steps
+    #[arg(short = 'i', long, help_heading = LISTED)]
+    pub pidformat: bool,
     /// Fields: jobid,maxrss,avecpu
-    #[arg(short = 'o', long, alias = "fields", value_name = "FIELDS")]
+    #[arg(short = 'o', long, alias = "fields", value_name = "FIELDS", help_heading = SHOWN)]
     pub format: Vec<String>,
     /// List the fields
-    #[arg(short = 'e', long, alias = "helpFormat")]
+    #[arg(short = 'e', long, alias = "helpFormat", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// These jobs and steps
-    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step))]
-    pub jobs: Vec<JobRef>,
-    /// Do not convert units
-    #[arg(long)]
-    pub noconvert: bool,
     /// No lines of headers
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = SHOWN)]
     pub noheader: bool,
     #[command(flatten)]
     pub lines: LineOpts,
-    /// The processes of the steps
-    #[arg(short = 'i', long)]
-    pub pidformat: bool,
-    /// What the steps used over time: a line for each span; of a job that has ended, too
-    #[arg(long)]
-    pub series: bool,
+    /// Do not convert units
+    #[arg(long, help_heading = SHOWN)]
+    pub noconvert: bool,
     /// With --series: print a document for programs
-    #[arg(long)]
+    #[arg(long, help_heading = SHOWN)]
     pub json: bool,
     /// Jobs and steps, where -j does not name them
     #[arg(value_name = "JOBS")]

@@ -1,23 +1,23 @@
-//! `slotd submit`: many jobs in one call, for tools. Each line of standard input is a job, and has a line as its answer.
+//! `slotd submit`: many jobs in one call, for tools. Each line of standard input is a job, and has
+//! a line as its answer.
 //!
-//! What the options come to is worked out once for all lines that have the same. Jobs that are there together travel
-//! together; a tool that waits for each answer gets it at once.
+//! What the options come to is worked out once for all lines that have the same. Jobs that are
+//! there together travel together; a tool that waits for each answer gets it at once.
 
+use super::launch::{Copied, check_work_dir, client, note_tree, take_snapshot};
 use super::output::print;
 use super::sbatch::{self, Sbatch, Text};
-use super::tasks::{check_work_dir, client, note_tree, take_snapshot};
 use super::{Done, paths, refused, submitting_origin, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::args::submit::submit_line;
 use crate::client::connection::Connection;
-use crate::exec::snapshots::Held;
 use crate::model::{JobId, JobRequest};
+use crate::parse;
+use crate::parse::directive::Directive;
+use crate::parse::script_tasks::script_tasks;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{OneOfMany, Request, SubmitMany};
-use crate::spec;
-use crate::spec::directive::Directive;
-use crate::spec::script_tasks::script_tasks;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
@@ -28,12 +28,19 @@ use std::os::fd::AsFd;
 /// What is read at once, bytes: many lines of a tool that writes many.
 const READ: usize = 256 << 10;
 
-/// A parcel of jobs holds no more jobs, and hardly more bytes of scripts, than these.
+/// A batch of jobs holds no more jobs, and hardly more bytes of scripts, than these.
 const MOST_JOBS: usize = 1000;
 const MOST_BYTES: usize = 1 << 20;
 
 /// The longest line, bytes.
 const MOST_LINE: usize = 8 << 20;
+
+/// The most options that a line may have, those of its script included. People and tools give a
+/// dozen.
+const MOST_OPTIONS: usize = 1000;
+
+/// Templates that are remembered at once.
+const MOST_TEMPLATES: usize = 1000;
 
 /// Parcels that are under way at once: one is read and made while the daemon works on another.
 const UNDER_WAY: usize = 2;
@@ -101,7 +108,7 @@ struct Maker<'a> {
     origin: &'a Origin,
     templates: HashMap<TemplateKey, Template>,
     /// One for all lines with the same options.
-    copies: Vec<Held>,
+    copies: Vec<Copied>,
 }
 
 /// A job that can be handed in.
@@ -135,12 +142,24 @@ impl Maker<'_> {
             }
             (None, None) => return Err(CliError::error(1, "a job needs a script or a wrap")),
         };
-        spec::script::check(script.as_bytes()).map_err(|error| sbatch::refuse(&error))?;
+        parse::script::check(script.as_bytes()).map_err(|error| sbatch::refuse(&error))?;
+        if let Some(word) = line.options.iter().chain(&line.args).find(|word| word.contains('\0')) {
+            return Err(CliError::error(1, format!("{word:?} has a zero byte in it"))
+                .hint("no program can get one"));
+        }
         let mut directives = Vec::new();
         if command.is_none() {
             let found =
-                spec::directive::directives(&script).map_err(|error| sbatch::refuse(&error))?;
+                parse::directive::directives(&script).map_err(|error| sbatch::refuse(&error))?;
             directives.extend(found.into_iter().map(|Directive { line, words }| (line, words)));
+        }
+        let count = line.options.len()
+            + directives.iter().map(|(_, words): &(_, Vec<_>)| words.len()).sum::<usize>();
+        if count > MOST_OPTIONS {
+            let text = format!("a job has {count} options: {MOST_OPTIONS} are the most");
+            return Err(
+                CliError::error(1, text).hint("pass values to the script as args, or in a file")
+            );
         }
         let key = TemplateKey { options: line.options, directives, is_wrapped: command.is_some() };
         let Template { mut request, env } = self.template(key, &script)?;
@@ -170,8 +189,8 @@ impl Maker<'_> {
             Text::Stdin => Ok(script.as_bytes().to_vec()),
             other => sbatch::read(other),
         };
-        let Sbatch { mut request, texts, wait, test_only, snapshot, .. } =
-            sbatch::parse(&argv, self.origin, &read)?;
+        let parsed = sbatch::parse(&argv, self.origin, &read).map_err(no_text)?;
+        let Sbatch { mut request, texts, wait, test_only, snapshot, .. } = parsed;
         if wait || test_only {
             let text = "--wait and --test-only are for one job: submit many, and wait for them by their numbers";
             return Err(CliError::error(1, text));
@@ -183,14 +202,27 @@ impl Maker<'_> {
         let mut template = Template { request, env: texts.env };
         template.request.submit_line =
             submit_line(&argv[..argv.len() - usize::from(key.is_wrapped)]);
+        if self.templates.len() >= MOST_TEMPLATES {
+            self.templates.clear();
+        }
         self.templates.insert(key, template.clone());
         Ok(template)
     }
 }
 
+/// Options that print a text submit no job: each line of standard output is an answer.
+fn no_text(error: CliError) -> CliError {
+    if error.output.is_empty() {
+        error
+    } else {
+        CliError::error(1, "--help, --usage and --version submit no job")
+            .hint("run `sbatch --help`")
+    }
+}
+
 /// Lines that are answered together: those that are no jobs have their answer already.
 #[derive(Default)]
-struct Parcel {
+struct LineBatch {
     /// The lines, and what is wrong with each that is no job.
     lines: Vec<(usize, Option<String>)>,
     jobs: Vec<OneOfMany>,
@@ -198,7 +230,7 @@ struct Parcel {
     scripts: Vec<u8>,
 }
 
-impl Parcel {
+impl LineBatch {
     fn is_full(&self) -> bool {
         self.lines.len() >= MOST_JOBS || self.scripts.len() >= MOST_BYTES
     }
@@ -226,16 +258,16 @@ fn in_words(error: &CliError) -> String {
     error.lines.iter().map(|(_, line)| line.trim()).collect::<Vec<_>>().join("\n")
 }
 
-/// The daemon, and the lines of each parcel that it has not answered.
-struct Desk {
+/// The daemon, and the lines of each batch that it has not answered.
+struct Unanswered {
     daemon: Connection,
     under_way: VecDeque<Vec<(usize, Option<String>)>>,
     all_taken: bool,
 }
 
-impl Desk {
-    fn hand_in(&mut self, parcel: Parcel) -> Result<(), CliError> {
-        let Parcel { lines, mut jobs, env, scripts } = parcel;
+impl Unanswered {
+    fn hand_in(&mut self, batch: LineBatch) -> Result<(), CliError> {
+        let LineBatch { lines, mut jobs, env, scripts } = batch;
         note_trees(&mut jobs);
         self.under_way.push_back(lines);
         let request = SubmitMany { jobs, env_len: env.len(), client: client(false).process };
@@ -250,7 +282,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Tells what came of the oldest parcel.
+    /// Tells what came of the oldest batch.
     fn answer(&mut self) -> Result<(), CliError> {
         let taken = match self.daemon.receive()?.0 {
             Answer::SubmittedMany(taken) => taken,
@@ -315,8 +347,11 @@ pub fn run(args: &SubmitArgs) -> Done {
     // What is wrong with the options of all is told before a line is read.
     let plain = TemplateKey { options: Vec::new(), directives: Vec::new(), is_wrapped: true };
     maker.template(plain, "")?;
-    let mut desk =
-        Desk { daemon: Connection::open(&paths()?)?, under_way: VecDeque::new(), all_taken: true };
+    let mut desk = Unanswered {
+        daemon: Connection::open(&paths()?)?,
+        under_way: VecDeque::new(),
+        all_taken: true,
+    };
     let done = submit_all(&mut maker, &mut desk);
     done.map_err(|error| match desk.under_way.front().and_then(|lines| lines.first()) {
         Some((line, _)) => error.and(
@@ -330,24 +365,24 @@ pub fn run(args: &SubmitArgs) -> Done {
     Ok(u8::from(!desk.all_taken))
 }
 
-fn submit_all(maker: &mut Maker<'_>, desk: &mut Desk) -> Result<(), CliError> {
+fn submit_all(maker: &mut Maker<'_>, desk: &mut Unanswered) -> Result<(), CliError> {
     let stdin = io::stdin();
     let mut input = BufReader::with_capacity(READ, stdin.lock());
-    let mut parcel = Parcel::default();
+    let mut batch = LineBatch::default();
     let mut number = 0;
     while let Some(text) = next_line(&mut input)? {
         number += 1;
         let text = text.trim_ascii();
         if !text.is_empty() {
             let made = maker.make(text);
-            if made.as_ref().is_ok_and(|made| !parcel.takes(&made.env)) {
-                desk.hand_in(std::mem::take(&mut parcel))?;
+            if made.as_ref().is_ok_and(|made| !batch.takes(&made.env)) {
+                desk.hand_in(std::mem::take(&mut batch))?;
             }
-            parcel.push(number, made);
+            batch.push(number, made);
         }
         let has_more = input.buffer().contains(&b'\n');
-        if parcel.is_full() || (!has_more && !parcel.lines.is_empty()) {
-            desk.hand_in(std::mem::take(&mut parcel))?;
+        if batch.is_full() || (!has_more && !batch.lines.is_empty()) {
+            desk.hand_in(std::mem::take(&mut batch))?;
         }
         if !has_more && !is_readable(&stdin) {
             desk.answer_all()?;

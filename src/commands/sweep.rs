@@ -1,17 +1,17 @@
-//! `slotd sweep`: a script for each combination of parameters, as the tasks of one array. A task finds its parameters in its
-//! environment, by their names.
+//! `slotd sweep`: a script for each combination of parameters, as the tasks of one array. A task
+//! finds its parameters in its environment, by their names.
 //!
-//! They travel with the environment of the job, in variables that name the task: what is stored once is there for each
-//! start of a task, also after a requeue, and for `slotd retry`.
+//! They travel with the environment of the job, in variables that name the task: what is stored
+//! once is there for each start of a task, also after a requeue, and for `slotd retry`.
 
+use super::launch::{check_work_dir, submit_parsed, tell};
 use super::output::print;
-use super::tasks::{check_work_dir, submit_parsed, tell};
 use super::{Done, sbatch, submitting_origin};
 use crate::args::error::CliError;
 use crate::args::submit::submit_line;
 use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
-use crate::spec::array;
-use crate::spec::error::shown;
+use crate::parse::error::shown;
+use crate::sys::files;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
                   slotd sweep --csv runs.csv --dry-run"
 )]
 pub struct SweepArgs {
-    /// Values of a parameter, with commas between them: lr=0.1,0.01 or fold=1-5. Each with each of the others
+    /// Values of a parameter, with commas between them: lr=0.1,0.01 or fold=1-5. Each with each of
+    /// the others
     #[arg(long, value_name = "NAME=VALUES")]
     param: Vec<String>,
     /// A file whose first line names parameters; each other line has a value of each
@@ -39,6 +40,9 @@ pub struct SweepArgs {
     #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
+
+/// Tasks at most.
+const MOST: u32 = MAX_TASK_ID;
 
 /// The parameters of a task, with their values.
 type Row = Vec<(String, String)>;
@@ -98,12 +102,12 @@ fn told(task: usize, row: &Row) -> String {
     format!("{task}{}\n", row.iter().map(word).collect::<String>())
 }
 
-/// The tasks, in their order: the rows of the file with each combination of the parameters, the last of which changes
-/// fastest.
+/// The tasks, in their order: the rows of the file with each combination of the parameters, the
+/// last of which changes fastest.
 fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
     let mut rows = match &args.csv {
         Some(file) => {
-            let text = std::fs::read_to_string(file)
+            let text = files::read_input(file, files::MOST_RECORD)
                 .map_err(|error| CliError::error(1, format!("{}: {error}", file.display())))?;
             csv_rows(file, &text)?
         }
@@ -117,9 +121,8 @@ fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
     for param in &args.param {
         let (name, values) = param_values(param)?;
         check_name(&name, rows.first().into_iter().flatten().map(|(name, _)| name.as_str()))?;
-        if rows.len().saturating_mul(values.len()) > MAX_TASK_ID as usize {
-            return Err(CliError::error(1, format!("more than {MAX_TASK_ID} combinations"))
-                .hint("use fewer values"));
+        if rows.len().saturating_mul(values.len()) > MOST as usize {
+            return Err(too_many());
         }
         let with =
             |row: &Row, value: &String| [row.as_slice(), &[(name.clone(), value.clone())]].concat();
@@ -138,14 +141,47 @@ fn param_values(text: &str) -> Result<(String, Vec<String>), CliError> {
     let (name, list) = text.split_once('=').ok_or_else(invalid)?;
     let mut values = Vec::new();
     for value in list.split(',') {
-        match array::task_set(value).filter(|_| value.contains('-')) {
-            Some(range) => values.extend(range.iter().map(|number| number.to_string())),
+        match range(value).ok_or_else(invalid)? {
             None if value.is_empty() => return Err(invalid()),
             None => values.push(value.to_owned()),
+            Some((first, last, step)) => {
+                let count = (last - first) / step;
+                if count.saturating_add(values.len() as u64) >= MOST.into() {
+                    return Err(too_many());
+                }
+                values.extend((0..=count).map(|place| (first + place * step).to_string()));
+            }
         }
     }
     Ok((name.to_owned(), values))
 }
+
+/// The first and the last number of `1-9:2`, and its step; `Some(None)` for a value of another
+/// form, and `None` for a range that has no numbers.
+fn range(value: &str) -> Option<Option<(u64, u64, u64)>> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (ends, step) = value.split_once(':').unwrap_or((value, "1"));
+    let Some((first, last)) =
+        ends.split_once('-').filter(|(first, last)| is_number(first) && is_number(last))
+    else {
+        return Some(None);
+    };
+    if !is_number(step) {
+        return Some(None);
+    }
+    let (first, last, step) = (first.parse().ok()?, last.parse().ok()?, step.parse().ok()?);
+    (first <= last && step > 0).then_some(Some((first, last, step)))
+}
+
+fn too_many() -> CliError {
+    CliError::error(1, format!("more than {MOST} combinations")).hint("use fewer values")
+}
+
+/// Variables by which programs, the shell and the loader find what they need.
+const NEEDED: [&str; 14] = [
+    "BASH_ENV", "ENV", "HOME", "HOSTNAME", "IFS", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD",
+    "SHELL", "TERM", "TMPDIR", "USER",
+];
 
 /// Refuses what a shell could not name, what has a meaning already, and a name that is there.
 fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Result<(), CliError> {
@@ -157,7 +193,9 @@ fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Resu
             CliError::error(2, why).hint("names are those of variables: letters, digits and _")
         );
     }
-    if ["SLURM_", "SLOTD_"].iter().any(|prefix| name.starts_with(prefix)) {
+    if NEEDED.contains(&name)
+        || ["SLURM_", "SLOTD_", "LD_", "LC_"].iter().any(|prefix| name.starts_with(prefix))
+    {
         return Err(CliError::error(
             2,
             format!("{name} has a meaning of its own: choose another name"),
@@ -233,11 +271,27 @@ mod tests {
     }
 
     #[test]
+    fn numbers_beyond_those_of_tasks_make_a_range_too() {
+        assert_eq!(all(&["seed=5000000-5000004:2"]).map(|told| told.len()), Ok(3));
+    }
+
+    #[test]
     fn what_is_no_parameter_is_refused() {
         for (params, why) in [
             (&["lr"][..], "invalid --param lr: it is a name and its values"),
             (&["lr=1,,2"], "invalid --param lr=1,,2: it is a name and its values"),
             (&["2x=1"], "2x cannot be the name of a parameter"),
+            (&["PATH=/opt/a,/opt/b"], "PATH has a meaning of its own: choose another name"),
+            (&["LD_PRELOAD=x"], "LD_PRELOAD has a meaning of its own: choose another name"),
+            (&["n=1-5000000"], "more than 4000000 combinations"),
+            (&["n=0-18446744073709551615"], "more than 4000000 combinations"),
+            (&["n=1-3999999,7-8"], "more than 4000000 combinations"),
+            (&["n=5-1"], "invalid --param n=5-1: it is a name and its values"),
+            (&["n=1-9:0"], "invalid --param n=1-9:0: it is a name and its values"),
+            (
+                &["n=1-99999999999999999999"],
+                "invalid --param n=1-99999999999999999999: it is a name and its values",
+            ),
             (&["SLURM_X=1"], "SLURM_X has a meaning of its own: choose another name"),
             (&["a=1", "a=2"], "the parameter a is given twice"),
             (&["a=0-3999999", "b=1,2"], "more than 4000000 combinations"),

@@ -215,6 +215,47 @@ fn option_cpu_bind() {
 }
 
 #[test]
+fn a_job_of_its_own_asks_for_the_cpus_that_its_tasks_are_bound_to() {
+    let named = |args: &[&str]| srun(args).request.named_cpus;
+    assert_eq!(named(&["--cpu-bind=map_cpu:2,0", "true"]), [2]);
+    assert_eq!(named(&["-n3", "--cpu-bind=map_cpu:2,0", "true"]), [0, 2]);
+    assert_eq!(named(&["--no-wait", "--cpu-bind=mask_cpu:0x6", "true"]), [1, 2]);
+    assert_eq!(named(&["--cpu-bind=cores", "true"]), [0; 0]);
+    assert_eq!(
+        named(&["--jobid=7", "--cpu-bind=map_cpu:2", "true"]),
+        [0; 0],
+        "that job has its CPUs"
+    );
+}
+
+#[test]
+fn what_a_step_was_told_of_its_binding_is_no_option_of_a_step_inside_it() {
+    let told = |all: &str, list: &str, kind: &str| {
+        let of_step = |id| {
+            let bind = [
+                ("SLURM_CPU_BIND", all),
+                ("SLURM_CPU_BIND_LIST", list),
+                ("SLURM_CPU_BIND_TYPE", kind),
+            ];
+            let step = [
+                ("SLURM_CPU_BIND_VERBOSE", "quiet"),
+                ("SLURM_JOB_ID", "7"),
+                ("SLURM_STEP_ID", "0"),
+            ];
+            [&bind[..], &step[..id]].concat()
+        };
+        let inside = srun_in(&of_step(3), &["true"]).unwrap();
+        let no_wait = srun_in(&of_step(3), &["--no-wait", "true"]).unwrap();
+        let by_hand = srun_in(&of_step(1), &["true"]).unwrap();
+        [inside.step.cpu_bind, no_wait.request.cpu_bind, by_hand.step.cpu_bind]
+            .map(|bind| bind.to_string())
+    };
+    assert_eq!(told("quiet,mask_cpu:0x1", "0x1", "mask_cpu:"), ["quiet", "quiet", "mask_cpu:0x1"]);
+    assert_eq!(told("quiet,none", "", "none"), ["none", "quiet", "none"]);
+    assert_eq!(told("quiet,cores", "0x1", "mask_cpu:"), ["cores"; 3], "the user has changed it");
+}
+
+#[test]
 fn option_no_wait() {
     let got = srun(&["--no-wait", "-o", "out", "--cpu-bind=cores", "echo", "a b"]);
     assert_eq!((got.request.kind, got.request.std_out.as_deref()), (JobKind::Run, Some("out")));

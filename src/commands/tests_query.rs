@@ -14,9 +14,9 @@ use crate::commands::{refused, sattach, sdiag, seff, sprio, sstat, trial_refused
 use crate::model::request::{GpuRequest, KeptText};
 use crate::model::update::Update;
 use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
+use crate::parse::states::StateFilter;
 use crate::render::sinfo::States;
 use crate::render::{sprio as sprio_table, squeue as squeue_table};
-use crate::spec::states::StateFilter;
 use std::ffi::OsString;
 
 type Env<'a> = &'a [(&'a str, &'a str)];
@@ -495,7 +495,8 @@ fn values_of_scontrol_update_come_with_their_forms() {
         ("StartTime=tomorow", "did you mean tomorrow?"),
         ("MinMemoryNode=xyz", "a whole number of megabytes"),
         ("Dependency=foo:3", "afterok"),
-        ("Priority=x", "a whole number from 0 to 4294967295, or -1"),
+        ("Priority=x", "a whole number from 0 to 4294967293; `scontrol release` ends a hold"),
+        ("Priority=-1", "a whole number from 0 to 4294967293; "),
         ("Nice=x", "a whole number from -2147483645 to "),
         ("Requeue=maybe", "yes or no"),
         ("Features=a&", "features joined by "),
@@ -528,7 +529,12 @@ fn a_refused_name_comes_with_the_nearest_of_those_there_are() {
     }
     let text = trial_refused(&partition("x")).text("sbatch");
     assert_eq!(text.lines().nth(1), Some("allocation failure: Invalid partition name specified"));
-    assert_eq!(refused("It failed", &Refusal::NodeCount).lines.len(), 1);
+    assert_eq!(refused("It failed", &Refusal::NotPending).lines.len(), 1);
+    let several = refused("It failed", &Refusal::NodeCount).text("srun");
+    assert_eq!(
+        several,
+        "srun: error: It failed: Node count specification invalid\n  hint: slotd runs on one host: leave --nodes out\n"
+    );
 }
 
 #[test]
@@ -569,7 +575,7 @@ fn scontrol_show_job_in_every_spelling() {
     assert_eq!(show(&["show", "job"]), Show::Jobs(None));
     assert_eq!(
         show(&["show", "job", "1,2_3"]),
-        Show::Jobs(Some(vec![job(1), crate::spec::ids::parse_job("2_3").expect("good")]))
+        Show::Jobs(Some(vec![job(1), crate::parse::ids::parse_job("2_3").expect("good")]))
     );
     for words in [
         &["show", "job", "-o", "12"][..],
@@ -584,7 +590,7 @@ fn scontrol_show_job_in_every_spelling() {
 fn scontrol_shows_other_things() {
     assert_eq!(
         show(&["show", "step", "12.0"]),
-        Show::Steps(crate::spec::ids::parse_job_list("12.0").ok())
+        Show::Steps(crate::parse::ids::parse_job_list("12.0").ok())
     );
     assert_eq!(show(&["show", "node"]), Show::Node(None));
     assert_eq!(show(&["show", "nodes", "vm"]), Show::Node(Some("vm".into())));
@@ -634,7 +640,7 @@ fn scontrol_steers_jobs_with_and_without_the_word_job() {
     assert_eq!(command(&["wait_job", "1"]), Command::WaitJob(job(1)));
     assert_eq!(
         command(&["listpids", "1.0", "vm"]),
-        Command::ListPids(crate::spec::ids::parse_job("1.0").ok())
+        Command::ListPids(crate::parse::ids::parse_job("1.0").ok())
     );
 }
 

@@ -1,13 +1,17 @@
 //! sbatch's command line against recorded Slurm and slotd's own options, one test each.
 
 use crate::args::getopt::Grammar;
+use crate::args::options::JobOpts;
 use crate::args::origin::tests::lab;
-use crate::commands::COMMANDS;
+use crate::args::{headings, variables};
 use crate::commands::sbatch::{self, Sbatch, Text};
+use crate::commands::{COMMANDS, changes};
 use crate::model::Timestamp;
 use crate::model::batch_tasks::ScriptTasks;
 use crate::model::placement::Placement;
 use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
+use crate::render::{self, fixture};
+use clap::Args;
 use std::ffi::OsString;
 use std::io;
 
@@ -182,8 +186,7 @@ fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
         (&["--exclusive=usr", "job.sh"], "did you mean user?"),
         (&["--mail-type=BEGIN,ed", "job.sh"], "NONE, BEGIN, END, FAIL"),
         (&["--mail-type=fial", "job.sh"], "did you mean FAIL?"),
-        (&["--nice=x", "job.sh"], "a whole number from -2147483645 to 2147483645"),
-        (&["--priority=x", "job.sh"], "or TOP"),
+        (&["--mail-user=me\nBcc: you", "job.sh"], "an address in one line"),
         (&["--kill-on-invalid-dep=maybe", "job.sh"], "yes or no"),
         (&["-C", "fast&", "job.sh"], "features joined by & (all) or | (any)"),
         (&["--open-mode=apend", "job.sh"], "append or truncate; did you mean append?"),
@@ -437,7 +440,7 @@ fn option_ntasks() {
 fn option_mem() {
     assert_eq!(asked(&["--mem", "8G"]).request.mem, MemRequest::PerNode(8192));
     assert_eq!(asked(&["--mem=4GB"]).request.mem, MemRequest::PerNode(4096));
-    assert_eq!(asked(&["--mem-per-gpu=1g"]).request.mem, MemRequest::PerGpu(1024));
+    assert_eq!(asked(&["--mem-per-gpu=1g", "-G1"]).request.mem, MemRequest::PerGpu(1024));
     assert_eq!(asked(&[]).request.mem, MemRequest::Default);
 }
 
@@ -485,6 +488,14 @@ fn option_constraint() {
         asked(&["-C", "a&b"]).request.constraint.map(|c| c.to_string()),
         Some("a&b".to_owned())
     );
+}
+
+#[test]
+fn options_prefer_and_contiguous() {
+    let got = asked(&["--prefer=a|b", "--contiguous"]).request;
+    assert_eq!((got.prefer.map(|c| c.to_string()).as_deref(), got.contiguous), (Some("a|b"), true));
+    let none = asked(&["--prefer="]).request;
+    assert_eq!((none.prefer, none.contiguous), (None, false));
 }
 
 #[test]
@@ -616,7 +627,6 @@ fn options_without_meaning_on_one_host_are_kept() {
         "--propagate",
         "-k",
         "--switches=1",
-        "--contiguous",
         "-O",
         "--acctg-freq=30",
         "--tmp=1G",
@@ -704,7 +714,7 @@ fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
     for entry in COMMANDS {
         let (applet, definition) = (entry.applet, entry.definition());
         let grammar = Grammar::of(&definition);
-        for (variable, option) in applet.variables {
+        for (variable, option) in (applet.variables)() {
             assert!(grammar.takes(option).is_some(), "{variable}: --{option}");
         }
         definition.debug_assert();
@@ -712,25 +722,101 @@ fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
 }
 
 #[test]
-fn help_has_each_option_under_a_heading_and_no_heading_has_an_unknown_option() {
-    let mut unknown: Vec<&str> = Vec::new();
-    for entry in COMMANDS {
-        let (applet, definition) = (entry.applet, entry.definition());
-        for option in definition.get_arguments().filter(|_| !applet.groups.is_empty()) {
-            let is_told = option.is_positional()
-                || option.is_hide_set()
-                || option.get_help_heading().is_some();
-            assert!(is_told, "{} {:?}", applet.name, option.get_long());
-        }
-        unknown.extend(applet.groups.iter().flat_map(|(_, names)| *names));
-    }
+fn each_option_names_its_heading_and_each_place_in_help_is_that_of_an_option() {
+    let mut places = headings::MOVED.map(|(_, option, _)| option).to_vec();
     for entry in COMMANDS {
         let definition = entry.definition();
-        let options: Vec<&str> =
-            definition.get_arguments().filter_map(clap::Arg::get_long).collect();
-        unknown.retain(|name| entry.applet.groups.is_empty() || !options.contains(name));
+        for option in definition.get_arguments() {
+            let long = option.get_long().unwrap_or_default();
+            let is_general = ["help", "usage", "version", "verbose", "quiet"].contains(&long);
+            assert!(
+                is_general || option.get_help_heading() != Some(headings::GENERAL),
+                "{} --{long}",
+                entry.name()
+            );
+            places.retain(|name| *name != long);
+        }
     }
-    assert_eq!(unknown, [""; 0]);
+    assert_eq!(places, [""; 0]);
+}
+
+/// What an option of a job can be forgotten in: a new one stands in each of these, or in the list of
+/// those that do not.
+#[test]
+fn each_option_of_a_job_has_a_variable_and_is_shown_and_changed_or_is_known_not_to() {
+    let values = [
+        "2",
+        "1G",
+        "gpu:2",
+        "now+2days",
+        "afterok:1",
+        "yes",
+        "cpu:2",
+        "block",
+        "local",
+        "slotd",
+        "lab",
+        "END",
+        "compute_bound",
+        "TERM@9",
+        "x",
+    ];
+    let base = ["-n4", "-G1", "--wrap=x"];
+    let shown = |sbatch: &Sbatch| {
+        let view = fixture::job(1, "x").asks(|request| *request = sbatch.request.clone());
+        render::show::jobs(&[view.build()], false, true, &fixture::ctx())
+    };
+    let plain = shown(&asked_with(&[], JOB, &base));
+    let variables = variables::sbatch();
+    let (mut unnamed, mut unshown, mut fixed) = (Vec::new(), Vec::new(), Vec::new());
+    let definition = JobOpts::augment_args(clap::Command::new("sbatch"));
+    let has_heading = |option: &&clap::Arg| option.get_help_heading().is_some();
+    for option in definition.get_arguments().filter(has_heading) {
+        let long = option.get_long().unwrap_or_default();
+        let words = values.map(|value| format!("--{long}={value}")).into_iter();
+        let asked = words
+            .chain([format!("--{long}")])
+            .find_map(|word| outcome(&[], JOB, &[&base[..], &[word.as_str()]].concat()).0)
+            .unwrap_or_else(|| panic!("--{long} takes none of the values"));
+        if !variables.iter().any(|(_, option)| *option == long) {
+            unnamed.push(long);
+        }
+        if shown(&asked) == plain {
+            unshown.push(long);
+        }
+        if !changes::option_names().any(|name| name == long) {
+            fixed.push(long);
+        }
+    }
+    let words = |text: &'static str| text.split_whitespace().collect::<Vec<_>>();
+    assert_eq!(
+        unnamed,
+        words(
+            "gid nodes ntasks-per-node ntasks-per-core ntasks-per-socket mincpus cores-per-socket sockets-per-node \
+             extra-node-info oversubscribe gpus-per-socket ntasks-per-gpu time-min deadline kill-on-invalid-dep hold \
+             priority nice prefer contiguous nodelist exclude comment extra licenses mail-type mail-user"
+        ),
+        "without a variable"
+    );
+    // Some of these show in what the daemon makes of the request.
+    assert_eq!(
+        unshown,
+        words(
+            "uid gid nodes hint overcommit distribution mem mem-per-gpu mem-bind cpus-per-gpu ntasks-per-gpu begin \
+             dependency kill-on-invalid-dep hold priority signal partition clusters"
+        ),
+        "not shown"
+    );
+    assert_eq!(
+        fixed,
+        words(
+            "uid gid nodes ntasks-per-node ntasks-per-core ntasks-per-socket mincpus cores-per-socket sockets-per-node \
+             threads-per-core extra-node-info hint oversubscribe overcommit distribution tres-per-task mem-per-gpu \
+             mem-bind cpus-per-gpu ntasks-per-gpu kill-on-invalid-dep hold signal prefer contiguous nodelist exclude \
+             clusters"
+        ),
+        "not changed by slotd edit"
+    );
 }
 
 #[test]

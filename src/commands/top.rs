@@ -1,10 +1,11 @@
 //! `slotd top`: the queue on a full screen, as it is from moment to moment.
 //!
-//! The loop around [`crate::screen`]: it waits for keys, for the daemon's word that something has changed and for the files
-//! that are shown, and for nothing else while nothing runs. What may take long is done beside it.
+//! The loop around [`crate::tui`]: it waits for keys, for the daemon's word that something has
+//! changed and for the files that are shown, and for nothing else while nothing runs. What may take
+//! long is done beside it.
 
+mod actions;
 mod aside;
-mod deeds;
 mod outputs;
 mod signals;
 mod terminal;
@@ -13,16 +14,16 @@ mod window;
 use crate::args::error::CliError;
 use crate::client::connection::ClientError;
 use crate::client::follow::{Follower, Heard};
-use crate::commands::tasks::{signal_text, tell};
+use crate::commands::launch::{signal_text, tell};
 use crate::commands::{Done, now, origin, output, paths};
 use crate::model::JobRef;
-use crate::screen::page::Side;
-use crate::screen::state::{Deed, Theme, Words};
-use crate::screen::{Action, Input, Screen};
 use crate::sys::paths::Paths;
 use crate::sys::system::CpuTimes;
 use crate::sys::user::user_name;
 use crate::sys::{break_point, system};
+use crate::tui::page::Side;
+use crate::tui::state::{JobAction, Theme, Words};
+use crate::tui::{Action, Input, Screen};
 use aside::{Aside, News};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -331,21 +332,22 @@ impl Top {
     }
 
     /// Beside the loop: the daemon answers when it can.
-    fn start(&mut self, what: Deed, jobs: Vec<JobRef>) {
+    fn start(&mut self, what: JobAction, jobs: Vec<JobRef>) {
         let paths = self.paths.clone();
         let started = self
             .aside
-            .start(move |teller| teller.tell(News::Told(deeds::carry_out(&paths, what, jobs))));
+            .start(move |teller| teller.tell(News::Told(actions::carry_out(&paths, what, jobs))));
         if let Err(e) = started {
             self.screen
                 .update(Input::Told(format!("nothing was done: no thread can be made: {e}")));
         }
     }
 
-    /// Leaves the screen to the user's editor. What comes of it is told there: it may be more than a line.
+    /// Leaves the screen to the user's editor. What comes of it is told there: it may be more than
+    /// a line.
     fn edit(&mut self, job: &JobRef) -> Result<(), Ended> {
         self.terminal.leave();
-        let started = self.signals.without(|| deeds::editor(job).spawn())?;
+        let started = self.signals.without(|| actions::editor(job).spawn())?;
         let told = match started {
             Ok(mut child) => {
                 self.signals.behind(|| {
@@ -378,7 +380,8 @@ fn wait_for_enter() {
     let _ = io::stdin().read_line(&mut String::new());
 }
 
-/// Of the signals that came while another program had the terminal: those that were not meant for it.
+/// Of the signals that came while another program had the terminal: those that were not meant for
+/// it.
 fn is_end(asked: Asked) -> bool {
     matches!(asked, Asked::End(number) if ![Signal::SIGINT as u8, Signal::SIGQUIT as u8].contains(&number))
 }

@@ -1,12 +1,13 @@
-//! `slotd wait`: until jobs have ended, with a line about how far they are on a terminal. `sbatch --wait` shows it too.
+//! `slotd wait`: until jobs have ended, with a line about how far they are on a terminal.
+//! `sbatch --wait` shows it too.
 
 use super::log::{views, views_if_there};
 use super::why::refs;
 use super::{Done, now, paths};
 use crate::args::error::CliError;
-use crate::client::follow::{Follower, Heard, Known, Progress, Standing};
+use crate::client::follow::{Follower, Heard, Known, Standing};
 use crate::model::query::names_record;
-use crate::model::{JobId, JobRef, Timestamp};
+use crate::model::{JobId, JobRef, Progress, Timestamp};
 use crate::render::time;
 use std::io::{self, IsTerminal, Write};
 
@@ -24,7 +25,8 @@ pub fn run(args: &WaitArgs) -> Done {
     Ok(known.worst())
 }
 
-/// Waits until these jobs have ended. How far they are is told on a terminal, and nothing in a pipe.
+/// Waits until these jobs have ended. How far they are is told on a terminal, and nothing in a
+/// pipe.
 ///
 /// # Errors
 /// The daemon cannot be asked, or one of them does not exist.
@@ -40,9 +42,10 @@ pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
             Heard::Changed(changed) => changed,
         };
         let is_meant = |id: &&JobId| known.has(**id) || has_arrays;
-        let asked = match changed.all {
-            true => named.to_vec(),
-            false => changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect(),
+        let asked = if changed.all {
+            named.to_vec()
+        } else {
+            changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect()
         };
         if asked.is_empty() {
             continue;
@@ -102,16 +105,17 @@ impl Line {
 
 /// How long it takes until all are over if they go on as fast as so many have in so many seconds.
 fn to_go(progress: &Progress, over: usize, secs: u64) -> Option<u64> {
-    let left =
-        u64::try_from(progress.all.saturating_sub(progress.over)).ok().filter(|left| *left > 0)?;
+    let left = u64::try_from(progress.all().saturating_sub(progress.over))
+        .ok()
+        .filter(|left| *left > 0)?;
     let over = u64::try_from(over).ok().filter(|over| *over > 0 && secs > 0)?;
     Some(secs.saturating_mul(left).div_ceil(over))
 }
 
 /// `12/40 done, 4 running, 1 failed, about 5:12 to go`
 fn text(progress: &Progress, to_go: Option<u64>) -> String {
-    let Progress { all, over, failed, running } = progress;
-    let mut words = vec![format!("{over}/{all} done")];
+    let Progress { over, failed, running, .. } = progress;
+    let mut words = vec![format!("{over}/{} done", progress.all())];
     words.extend((*running > 0).then(|| format!("{running} running")));
     words.extend((*failed > 0).then(|| format!("{failed} failed")));
     words.extend(to_go.map(|secs| format!("about {} to go", time::short(secs))));
@@ -124,11 +128,11 @@ mod tests {
 
     #[test]
     fn the_line_tells_how_far_and_how_long() {
-        let progress = Progress { all: 40, over: 12, failed: 1, running: 4 };
+        let progress = Progress { total: 40, over: 12, failed: 1, running: 4, waiting: 23 };
         assert_eq!(to_go(&progress, 10, 100), Some(280));
         assert_eq!(text(&progress, Some(280)), "12/40 done, 4 running, 1 failed, about 4:40 to go");
         assert_eq!((to_go(&progress, 0, 100), to_go(&progress, 10, 0)), (None, None));
-        let over = Progress { all: 2, over: 2, ..Progress::default() };
+        let over = Progress { over: 2, ..Progress::default() };
         assert_eq!(text(&over, to_go(&over, 2, 10)), "2/2 done");
     }
 }

@@ -1,23 +1,23 @@
 //! `slotd why`: what keeps jobs from starting, how long they may run, or why they ended.
 
+use super::launch::signal_text;
 use super::output::{ctx, print};
-use super::tasks::signal_text;
-use super::{Done, ask, origin, sacct, unexpected};
+use super::{Done, ask, enforces_memory, origin, sacct, unexpected};
 use crate::args::error::CliError;
 use crate::client::tail;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, ExitCode, JobId, JobRef, JobState, TaskSet};
+use crate::model::{ArrayRole, End, ExitCode, JobId, JobRef, JobState, TaskSet};
+use crate::parse;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::text::printable;
 use crate::render::why::{self, Names, Tail};
 use crate::render::{Ctx, json};
-use crate::spec;
 use crate::sys::user;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::path::Path;
 
 /// Of the standard error of a job that failed.
 const LAST_LINES: u64 = 10;
@@ -44,13 +44,11 @@ pub fn run(args: &WhyArgs) -> Done {
     };
     views.sort_by_key(sacct::order);
     let ctx = ctx(&origin, now);
-    let names = Names { signal: &signal_text, user: &user::user_name };
     if args.json {
         let told: Vec<_> = views.iter().map(|view| told(view, &ctx)).collect();
         print(&json::text(&json!({ "jobs": told })))?;
     } else {
-        let told: Vec<String> =
-            alike(&views).iter().map(|group| tell(group, &ctx, &names)).collect();
+        let told: Vec<String> = alike(&views).iter().map(|group| tell(group, &ctx)).collect();
         print(&told.join("\n"))?;
     }
     let is_known =
@@ -66,18 +64,20 @@ pub fn run(args: &WhyArgs) -> Done {
 
 /// What there is to be told of a job, as data.
 pub fn told(view: &JobView, ctx: &Ctx) -> Value {
-    let names = Names { signal: &signal_text, user: &user::user_name };
-    why::json(view, tail_of(view).as_ref(), ctx, &names)
+    why::json(view, tail_of(view).as_ref(), ctx, &NAMES)
 }
+
+const NAMES: Names<'static> =
+    Names { signal: &signal_text, user: &user::user_name, memory_is_enforced: &enforces_memory };
 
 /// The jobs that the words of a command line name.
 ///
 /// # Errors
 /// One of them is no number of a job.
 pub fn refs(words: &[String]) -> Result<Vec<JobRef>, CliError> {
-    let refs = words
-        .iter()
-        .map(|word| spec::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string())));
+    let refs = words.iter().map(|word| {
+        parse::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string()))
+    });
     Ok(refs.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
@@ -112,9 +112,9 @@ fn key(exit: ExitCode) -> ExitCodeKey {
     (exit.status, exit.signal)
 }
 
-fn tell(group: &[&JobView], ctx: &Ctx, names: &Names<'_>) -> String {
+fn tell(group: &[&JobView], ctx: &Ctx) -> String {
     let Some((first, others)) = group.split_first() else { return String::new() };
-    let mut text = why::print(first, tail_of(first).as_ref(), ctx, names);
+    let mut text = why::print(first, tail_of(first).as_ref(), ctx, &NAMES);
     let tasks = others.iter().filter_map(|view| match &view.role {
         ArrayRole::Task { task, .. } => Some(*task),
         ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => None,
@@ -130,12 +130,11 @@ fn tell(group: &[&JobView], ctx: &Ctx, names: &Names<'_>) -> String {
 /// What a job that failed wrote at last.
 fn tail_of(view: &JobView) -> Option<Tail> {
     let has_failed = view.run.state.is_terminal()
-        && view.run.state != JobState::Completed
+        && view.run.state != JobState::Ended(End::Completed)
         && view.run.start.is_some();
-    // A FIFO would be waited for.
-    std::fs::metadata(&view.std_err).ok().filter(|file| has_failed && file.is_file())?;
+    let path = has_failed.then_some(Path::new(&view.std_err))?;
     let lines =
-        tail::last_lines(&mut File::open(&view.std_err).ok()?, LAST_LINES, MOST_BYTES).ok()?;
+        tail::last_lines(&mut tail::open_output(path).ok()??, LAST_LINES, MOST_BYTES).ok()?;
     let lines = lines.into_iter().map(|line| printable(line.into(), true).into_owned()).collect();
     Some(Tail { path: view.std_err.clone(), lines })
 }

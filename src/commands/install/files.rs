@@ -1,12 +1,15 @@
-//! The files of an installation: commands, pages, scripts. What others made is neither replaced nor removed.
+//! The files of an installation: commands, pages, scripts. What others made is neither replaced nor
+//! removed.
 
 use super::layout::Layout;
 use super::{command_names, fail, note, say};
 use crate::args::error::CliError;
 use crate::commands::pages::{self, completions, manual};
+use crate::sys::files;
+use crate::sys::fresh::{self, Fresh};
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -35,21 +38,26 @@ pub fn make_private_dir(dir: &Path) -> Result<(), CliError> {
 /// Writes a file beside its place and renames it.
 pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
     // A link, made by a manager of dot files say, stays one.
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let new = beside(&place);
-    let written = fs::write(&new, bytes)
-        .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&new, &place));
-    written.map_err(|e| {
-        let _ = fs::remove_file(&new);
-        let why = "check the directory's owner, mode and free space";
-        fail(format!("{} cannot be written: {e}: {why}", path.display()))
-    })
+    replace(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), bytes, mode)
 }
 
-fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}", std::process::id()))
+/// Writes a program or a script into the directory of the commands, in the place of whatever has
+/// its name. What a link there leads to is another command.
+fn write_command(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    replace(path, bytes, 0o755)
+}
+
+fn replace(place: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
+    let write = || {
+        let mut fresh = Fresh::new(place, mode)?;
+        fresh.file.write_all(bytes)?;
+        fresh.file.set_permissions(Permissions::from_mode(mode))?;
+        fresh.replace()
+    };
+    write().map_err(|e| {
+        let why = "check the directory's owner, mode and free space";
+        fail(format!("{} cannot be written: {e}: {why}", place.display()))
+    })
 }
 
 pub fn remove(path: &Path) -> Result<(), CliError> {
@@ -70,7 +78,7 @@ fn head(path: &Path) -> String {
     use std::io::Read;
     let mut bytes = Vec::new();
     // Whatever cannot be read is not ours.
-    let _ = fs::File::open(path).and_then(|file| file.take(200).read_to_end(&mut bytes));
+    let _ = files::open(path).and_then(|file| file.take(200).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -104,8 +112,8 @@ pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Links to the commands in a directory that is in every `PATH`: login shells and programs that trim their environment do
-/// not find those of a home.
+/// Links to the commands in a directory that is in every `PATH`: login shells and programs that
+/// trim their environment do not find those of a home.
 ///
 /// # Errors
 /// Something else has the name of a command there, or the directory is not this user's to write.
@@ -147,20 +155,22 @@ pub fn keep_link_dirs(layout: &Layout) -> Result<(), CliError> {
 
 /// Removes what [`link_commands`] made.
 pub fn unlink_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
-    let is_ours = |path: &PathBuf| {
-        fs::read_link(path).is_ok_and(|found| found.parent() == Some(&layout.bin_dir))
-    };
-    entries(dir).iter().filter(|path| is_ours(path)).try_for_each(|path| remove(path))
+    let mut paths =
+        command_names().chain(["slotd"]).map(|name| (dir.join(name), layout.bin_dir.join(name)));
+    paths.try_for_each(|(path, target)| match fs::read_link(&path) {
+        Ok(found) if found == target => remove(&path),
+        Ok(_) | Err(_) => Ok(()),
+    })
 }
 
 /// This program, and the commands as links or scripts.
 pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
     let program = fs::read("/proc/self/exe")
         .map_err(|e| fail(format!("this program cannot be read: {e}")))?;
-    write_file(&layout.program, &program, 0o755)?;
+    write_command(&layout.program, &program)?;
     let names: BTreeSet<&str> = command_names().chain(["slotd"]).collect();
-    // What only an earlier version or another root had.
-    for path in entries(&layout.bin_dir).iter().filter(|path| is_ours(path)) {
+    // The scripts of an earlier version. A link with another name is the user's.
+    for path in entries(&layout.bin_dir).iter().filter(|path| !path.is_symlink() && is_ours(path)) {
         if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| names.contains(name))
         {
             remove(path)?;
@@ -168,8 +178,7 @@ pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
     }
     if layout.is_default_root {
         for path in command_names().map(|name| layout.bin_dir.join(name)) {
-            let new = beside(&path);
-            symlink("slotd", &new).and_then(|()| fs::rename(&new, &path)).map_err(|e| {
+            fresh::replace_by_link(&path, Path::new("slotd")).map_err(|e| {
                 fail(format!("{} cannot be made: {e}: check the directory's owner", path.display()))
             })?;
         }
@@ -184,7 +193,7 @@ pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
             quoted(&layout.root),
             quoted(&layout.program),
         );
-        write_file(&layout.bin_dir.join(name), script.as_bytes(), 0o755)?;
+        write_command(&layout.bin_dir.join(name), script.as_bytes())?;
     }
     Ok(())
 }
@@ -194,7 +203,7 @@ pub fn install_daemon_script(layout: &Layout) -> Result<(), CliError> {
     let (program, settings) = (quoted(&layout.program), quoted(&layout.env_file));
     let script =
         format!("#!/bin/sh\n{SCRIPT_MARK}\nexec {program} daemon --env-file {settings} \"$@\"\n");
-    write_file(&layout.daemon_script, script.as_bytes(), 0o755)
+    write_command(&layout.daemon_script, script.as_bytes())
 }
 
 /// A path as one word of a shell. It was checked to be text.
@@ -207,7 +216,14 @@ pub fn quoted(path: &Path) -> String {
 pub fn remove_commands(layout: &Layout) -> Result<bool, CliError> {
     let own = ["slotd", "slotd.bin"].map(|name| layout.bin_dir.join(name));
     let mut is_found = false;
-    for path in entries(&layout.bin_dir).iter().filter(|path| is_ours(path) || own.contains(path)) {
+    let is_command = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        !path.is_symlink() || command_names().any(|command| Some(command) == name)
+    };
+    for path in entries(&layout.bin_dir)
+        .iter()
+        .filter(|path| is_ours(path) && is_command(path) || own.contains(path))
+    {
         remove(path)?;
         is_found = true;
     }
@@ -216,7 +232,7 @@ pub fn remove_commands(layout: &Layout) -> Result<bool, CliError> {
 
 /// Whether a man page or a script of completions is slotd's: its last line says so.
 fn is_our_page(path: &Path) -> bool {
-    let Ok(bytes) = fs::read(path) else { return false };
+    let Ok(bytes) = files::read(path, files::MOST_SETTINGS) else { return false };
     let text = String::from_utf8_lossy(&bytes);
     let last = text.lines().last().unwrap_or_default();
     ["# ", ".\\\" "].iter().any(|comment| last.strip_prefix(comment) == Some(pages::MARK))

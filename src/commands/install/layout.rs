@@ -2,11 +2,11 @@
 
 use super::{earlier_settings, fail, home};
 use crate::args::error::CliError;
-use crate::spec::env_file::EnvFile;
+use crate::parse::env_file::EnvFile;
+use crate::sys::files::{self, MOST_SETTINGS};
 use crate::sys::paths::Paths;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +15,8 @@ pub struct Places {
     /// Binary and commands [default: ~/.local/bin]
     #[arg(long, value_name = "PATH")]
     install_bin_dir: Option<String>,
-    /// Directory for links to the commands that every shell finds, /usr/local/bin say [default: none]
+    /// Directory for links to the commands that every shell finds, /usr/local/bin say
+    /// [default: none]
     #[arg(long, value_name = "PATH")]
     link_dir: Option<String>,
     /// SLOTD_ROOT [default: ~/.local/share/slotd]
@@ -54,7 +55,8 @@ pub struct Layout {
 
 impl Layout {
     /// # Errors
-    /// A path makes no sense, the runtime root is somebody's whole world, or the environment file cannot be read.
+    /// A path makes no sense, the runtime root is somebody's whole world, or the environment file
+    /// cannot be read.
     pub fn new(places: &Places) -> Result<Layout, CliError> {
         let home = home()?;
         let place = |option: &str, given: &Option<String>, default: &str| match given {
@@ -68,7 +70,7 @@ impl Layout {
         let link_dir =
             places.link_dir.as_ref().map(|dir| absolute("--link-dir", dir, &home)).transpose()?;
         let link_dirs_file = config_dir.join("link-dirs");
-        let earlier_dirs = fs::read(&link_dirs_file).unwrap_or_default();
+        let earlier_dirs = files::read(&link_dirs_file, MOST_SETTINGS).unwrap_or_default();
         let earlier_dirs = earlier_dirs
             .split(|byte| *byte == b'\n')
             .map(|line| PathBuf::from(OsStr::from_bytes(line)));
@@ -135,7 +137,8 @@ fn xdg(variable: &str, home: &Path, default: &str) -> PathBuf {
     given.unwrap_or_else(|| home.join(default))
 }
 
-/// An absolute path without slashes at its end. `~` counts, since a shell leaves it alone in `--option=~/path`.
+/// An absolute path without slashes at its end. `~` counts, since a shell leaves it alone in
+/// `--option=~/path`.
 fn absolute(option: &str, path: &str, home: &Path) -> Result<PathBuf, CliError> {
     if path.is_empty() {
         return Err(fail(format!("{option}: the path is empty")));
@@ -200,8 +203,8 @@ const SHARED: [&str; 27] = [
 ];
 const SHARED_TREES: [&str; 5] = ["/boot", "/dev", "/proc", "/sys", "/usr/local"];
 
-/// A directory that is somebody's whole world is no runtime root, least of all one to be removed. Looked at as written and
-/// with links followed: `/lib` may be a link to `/usr/lib`.
+/// A directory that is somebody's whole world is no runtime root, least of all one to be removed.
+/// Looked at as written and with links followed: `/lib` may be a link to `/usr/lib`.
 fn check_root(root: &Path, home: &Path) -> Result<(), CliError> {
     let shown = root.display();
     let text = root.to_str().unwrap_or_default();

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::{detached, fail, files, note, say, stop_daemon};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
-use crate::spec::env_file::EnvFile;
+use crate::parse::env_file::EnvFile;
 use nix::unistd::getuid;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -134,8 +134,8 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
     Ok(())
 }
 
-/// Has the manager listen at the socket. One that listens there goes on: those who wait for the next daemon keep their
-/// places.
+/// Has the manager listen at the socket. One that listens there goes on: those who wait for the
+/// next daemon keep their places.
 fn listen(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
     let listens = manager.property(&["show", "--property=Listen", "--value", SOCKET]);
     let is_there = listens.starts_with(&format!("{} ", layout.paths.socket().display()));
@@ -168,6 +168,28 @@ fn advise(settings: &EnvFile, manager: &Manager) {
         note(
             "to have jobs held to their memory and CPUs by the kernel, install with --cgroup-base auto",
         );
+    }
+}
+
+/// Stops the service, which stays installed. Whether there is one that ran.
+pub fn stop(layout: &Layout) -> bool {
+    if !layout.unit_dir.join(UNIT).exists() {
+        return false;
+    }
+    let Some(manager) = Manager::find() else { return false };
+    let ran = manager.is_ok(&["is-active", "--quiet", UNIT]);
+    // Clients of the socket would start the daemon again.
+    manager.is_ok(&["stop", SOCKET, UNIT]);
+    ran
+}
+
+/// Starts it again, as it was.
+pub fn start_again() {
+    if let Some(manager) = Manager::find() {
+        manager.is_ok(&["start", SOCKET]);
+        if !manager.is_ok(&["start", UNIT]) {
+            note(&format!("it could not be started again: see journalctl --user -u {UNIT}"));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! `slotd compat`: for each command and option of Slurm, what it comes to here. It is made of the definitions that the
-//! commands are parsed with, so that it is true; only what differs in a way that a definition does not tell stands here.
+//! `slotd compat`: for each command and option of Slurm, what it comes to here. It is made of the
+//! definitions that the commands are parsed with, so that it is true; only what differs in a way
+//! that a definition does not tell stands here.
 
 use crate::args::extra::Extra;
 use crate::commands::{COMMANDS, Entry};
@@ -41,8 +42,8 @@ const DIFFERS: [(&str, &str, &str); 23] = [
     ("squeue", "json", "v0.0.38 and v0.0.40"),
 ];
 
-/// Options that were replayed beside Slurm, with the same outcome: a command and an option a line, made by the tests from the
-/// records of Slurm.
+/// Options that were replayed beside Slurm, with the same outcome: a command and an option a line,
+/// made by the tests from the records of Slurm.
 const REPLAYED: &str = include_str!("replayed.txt");
 
 /// The page.

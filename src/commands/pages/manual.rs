@@ -47,13 +47,14 @@ fn command_page(entry: &Entry) -> io::Result<Vec<u8>> {
 fn tail(applet: &Applet, page: &Page) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["ENVIRONMENT"]);
-    if !applet.variables.is_empty() {
+    let variables = (applet.variables)();
+    if !variables.is_empty() {
         roff.text([roman(
             "Variables stand for options, which win on the command line. An empty one says nothing, \
              unless it stands for an option that needs no value.",
         )]);
     }
-    for (variable, option) in applet.variables {
+    for (variable, option) in variables {
         entry(&mut roff, variable, &format!("As --{option}."));
     }
     for (variable, meaning) in page.variables.iter().chain(texts::COMMON_VARIABLES) {

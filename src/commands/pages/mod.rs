@@ -1,4 +1,5 @@
-//! Man pages and shell completions, made of the definitions that the commands themselves are parsed with.
+//! Man pages and shell completions, made of the definitions that the commands themselves are parsed
+//! with.
 //!
 //! Only texts and file names are made here; `slotd man` and `slotd completions` write them.
 
@@ -20,6 +21,7 @@ pub const MARK: &str = "Made by slotd.";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::headings;
     use crate::commands::{COMMANDS, Entry, slotd};
     use clap::Arg;
 
@@ -41,8 +43,10 @@ mod tests {
                 .find(|page| page.name == format!("{}.1", applet.name))
                 .expect("a page");
             let text = String::from_utf8(page.text.clone()).expect("text").replace("\\-", "-");
-            // Options in groups have a section for each.
-            let options = if applet.groups.is_empty() { "OPTIONS" } else { "GENERAL" };
+            // Options with headings have a section for each.
+            let has_heading = |arg: &Arg| arg.get_help_heading() == Some(headings::GENERAL);
+            let is_arranged = command.get_arguments().any(has_heading);
+            let options = if is_arranged { "GENERAL" } else { "OPTIONS" };
             for section in [
                 "NAME",
                 "SYNOPSIS",
@@ -66,7 +70,7 @@ mod tests {
                 assert!(text.contains(&format!("--{long}")), "{}: --{long}", applet.name);
             }
             assert!(text.ends_with(&format!("{MARK}\n")), "{}", applet.name);
-            for (variable, _) in applet.variables {
+            for (variable, _) in (applet.variables)() {
                 assert!(text.contains(variable), "{}: {variable}", applet.name);
             }
         }

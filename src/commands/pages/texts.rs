@@ -147,9 +147,15 @@ pub const SINFO: Page = Page {
     exits: &[SHOWN, QUERY_FAILED],
 };
 
+/// How far MaxRSS can be trusted.
+const SAMPLING: &str = "Memory is sampled: 50 times a second while a step is young or grows, and every 30 seconds at last. MaxRSS is \
+                        the largest sample, or the peak of a single process that the kernel knows. A short peak of several \
+                        processes together may be missing.";
+
 pub const SSTAT: Page = Page {
     description: &[
         "Shows what running steps use at this moment: memory, CPU time, processes.",
+        SAMPLING,
         "With --series it shows what steps used from their start on, also of jobs that have ended: a line for each span of time, \
          120 of a step at most, with the CPUs that were busy, the most and the mean of its memory, and the bytes that it read \
          and wrote. --series --json is the same for programs. A step that is over within a hundredth of a second or two has no \
@@ -195,7 +201,9 @@ pub const SEFF: Page = Page {
         "Shows how much of the CPU time and the memory that a job had it used. Of an array all tasks are shown. What a \
          running job uses is measured when it is asked for.",
         "On a terminal it also plots the CPUs and the memory of one job over time, as parts of what the job has; with --plot it \
-         does so anywhere, and of each job.",
+         does so anywhere, and of each job. There, lines that begin with NOTE name the likely cause of a failure, and say when a \
+         job used more memory than it had.",
+        SAMPLING,
     ],
     variables: &[],
     exits: &[
@@ -235,6 +243,18 @@ pub const SBCAST: Page = Page {
         ("1", "An option or a value cannot be read, or there is no job."),
         ("255", "The job does not run, or SOURCE cannot be read."),
         ("other", "The number of the error for which DEST could not be written."),
+    ],
+};
+
+pub const SREPORT: Page = Page {
+    description: &[
+        "Prints Slurm's reports of clusters, accounts and users: their columns, and no lines, as one host with one user has \
+         no accounts. sacct shows jobs and what they used, seff how well they used it, sdiag what the daemon did.",
+    ],
+    variables: &[],
+    exits: &[
+        ("0", "The report was printed."),
+        ("1", "An option, a report or a time cannot be read."),
     ],
 };
 
@@ -371,6 +391,11 @@ pub const SLOTD: Page = Page {
             "ranks, once or auto: what --ntasks means for a batch script. Default: auto.",
         ),
         (
+            "SLOTD_REQUEUE",
+            "once or slurm: with once, --requeue runs a job once more after FAILED, TIMEOUT and OUT_OF_MEMORY. With slurm, a \
+             job that failed by itself stays ended, as in Slurm. Default: once.",
+        ),
+        (
             "SLOTD_MAX_TASKS_PER_NODE",
             "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512.",
         ),
@@ -391,6 +416,10 @@ pub const SLOTD: Page = Page {
             "SLOTD_GIT",
             "on or off: whether git is asked about the work trees that jobs are submitted from. Default: on.",
         ),
+        (
+            "SLOTD_DIFFS_MB",
+            "Megabytes of differences of work trees that are kept, compressed, or unlimited; the oldest are deleted first. Default: 64.",
+        ),
         ("SLOTD_LOG", "error, warn, info, debug or trace. Default: info."),
     ],
     exits: &[
@@ -408,7 +437,7 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd daemon", "[start|stop|restart|status] [--env-file PATH]"),
     ("slotd install", "[OPTIONS]"),
     ("slotd uninstall", "[OPTIONS]"),
-    ("slotd clean", "--older-than AGE [--dry-run]"),
+    ("slotd clean", "--older-than AGE [--dry-run] [--yes]"),
     ("slotd drain", "[gpu:LIST] [cpu:LIST] [REASON...]"),
     ("slotd resume", "[gpu:LIST] [cpu:LIST]"),
     ("slotd db", "check|backup FILE|restore FILE|vacuum"),

@@ -12,7 +12,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::time::iso;
 use crate::render::{host_use, json};
-use crate::screen::plot;
+use crate::tui::plot;
 
 /// Bars of a picture.
 const BARS: usize = 240;
@@ -21,7 +21,8 @@ pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
     let (query, _) = asked(args, origin, "now-1day")?;
     let from = query.since.unwrap_or_default();
     let (now, spans) = spans(from)?;
-    let to = query.until.unwrap_or(now);
+    // Times are relative to the start of this command.
+    let to = query.until.unwrap_or(origin.now);
     let node = node()?;
     let ctx = ctx(origin, now);
     let width = plot::width(output::columns());

@@ -149,9 +149,14 @@ pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, Cli
     } else {
         format!("<h2>What to ask for next time</h2>\n<ul>\n{advice}</ul>\n")
     };
+    let notes: String =
+        report::notes(all).iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
     let table =
         format!("<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
-    Ok(page(heading, &format!("{table}{advice}<h2>Where the CPU-hours went</h2>\n{}", svg(all)?)))
+    Ok(page(
+        heading,
+        &format!("{table}{advice}{notes}<h2>Where the CPU-hours went</h2>\n{}", svg(all)?),
+    ))
 }
 
 const STYLE: &str = "body{font:16px/1.4 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#282c34;background:#fff}\

@@ -6,12 +6,13 @@ use crate::client::connection::Connection;
 use crate::commands::{Done, ask, known_names, paths, pids, unexpected};
 use crate::model::query::JobQuery;
 use crate::model::update::Update;
+use crate::model::view::JobView;
 use crate::model::{JobRef, JobState};
+use crate::parse;
+use crate::parse::error::shown;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request};
-use crate::render::show;
-use crate::spec;
-use crate::spec::error::shown;
+use crate::render::{show, time};
 
 /// The call that Slurm names where a hold or a release fails.
 pub(super) const SUSPEND_CALL: Option<&str> = Some("slurm_suspend");
@@ -31,7 +32,7 @@ pub(super) fn id_text(word: &str) -> &str {
 }
 
 fn one_job(word: &str) -> Result<JobRef, CliError> {
-    spec::ids::parse_job(id_text(word)).map_err(|_| unknown_job(word))
+    parse::ids::parse_job(id_text(word)).map_err(|_| unknown_job(word))
 }
 
 fn unknown_job(word: &str) -> CliError {
@@ -42,7 +43,7 @@ fn unknown_job(word: &str) -> CliError {
 pub(super) fn job_list(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let mut refs = Vec::new();
     for word in words {
-        refs.extend(spec::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?);
+        refs.extend(parse::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?);
     }
     // What is done to a job is not done to one of its steps.
     match refs.iter().find(|named| named.step.is_some()) {
@@ -87,8 +88,8 @@ pub(super) fn targets(keyword: &str, words: &[String]) -> Result<Vec<Target>, Cl
         .collect()
 }
 
-/// The jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`; the options have no meaning of their own
-/// here.
+/// The jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`; the options have no
+/// meaning of their own here.
 pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let is_option = |word: &String| {
         word.eq_ignore_ascii_case("incomplete") || word.to_ascii_lowercase().starts_with("state=")
@@ -149,7 +150,59 @@ pub(super) fn list_pids(words: &[String]) -> Result<Command, CliError> {
     }
 }
 
+/// The word after `pidinfo`. Slurm takes a word that is no number for a process that is not there.
+pub(super) fn pid_info(words: &[String]) -> Result<Command, CliError> {
+    match words {
+        [] => Err(bare("missing argument for keyword:pidinfo")),
+        [pid] => Ok(Command::PidInfo(pid.parse().unwrap_or(0))),
+        _ => Err(too_many("pidinfo")),
+    }
+}
+
+/// A job without a limit ends so much later than it started, as Slurm counts it.
+const NO_LIMIT_SECS: u64 = 365 * 86_400;
+
 impl Session<'_> {
+    /// `completing`: a line for each job whose processes are being ended.
+    pub(super) fn completing(&self) -> Done {
+        let query = JobQuery { states: Some(vec![JobState::Completing]), ..JobQuery::default() };
+        let list = match ask(&Request::Jobs(query), &[])?.0 {
+            Answer::Jobs(list) => list,
+            other => return Err(unexpected(&other)),
+        };
+        let node = &self.origin.host;
+        let line = |job: &JobView| {
+            let end = job.run.end.unwrap_or(list.now);
+            let (ended, since) =
+                (time::iso(end, &self.origin.tz), time::long(list.now.since(end).as_secs()));
+            format!(
+                "JobId={} EndTime={ended} CompletingTime={since} Nodes(COMPLETING)={node}\n",
+                job.own_ref()
+            )
+        };
+        output::print(&list.jobs.iter().map(line).collect::<String>())
+    }
+
+    /// `pidinfo`: the job of a process, and when it ends.
+    pub(super) fn pid_info(&self, pid: i32) -> Done {
+        let list = self.query(&[])?;
+        let running: Vec<_> =
+            list.jobs.iter().filter(|job| job.run.state.is_active()).map(|job| job.id).collect();
+        let rows = pids::of_jobs(paths()?.root(), &running);
+        let Some(job) = rows.iter().find(|row| row.pid == pid).map(|row| row.job) else {
+            return Err(bare("Failed to locate job for requested pid"));
+        };
+        let view = list.jobs.iter().find(|view| view.id == job);
+        let start = view.and_then(|view| view.run.start).unwrap_or(list.now);
+        let limit = view.and_then(|view| view.request.time_limit_secs).unwrap_or(NO_LIMIT_SECS);
+        let end = start.plus_secs(limit);
+        let left = end.since(list.now).as_secs();
+        let date = time::date(end, &self.origin.tz);
+        output::print(&format!(
+            "Slurm JobId={job} ends at {date}\nJob remaining time is {left} seconds\n"
+        ))
+    }
+
     /// `listpids`: the processes that run.
     pub(super) fn list_pids(&self, job: Option<&JobRef>) -> Done {
         let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
@@ -167,8 +220,8 @@ impl Session<'_> {
         }
     }
 
-    /// `wait_job`: whether the job has its node, which is ready from the start. Slurm does not wait for a pending job
-    /// either.
+    /// `wait_job`: whether the job has its node, which is ready from the start. Slurm does not wait
+    /// for a pending job either.
     pub(super) fn wait_job(&self, job: &JobRef) -> Done {
         let query = JobQuery {
             without_paths: true,

@@ -9,13 +9,13 @@ use crate::commands::{Done, ask, now, unexpected};
 use crate::model::query::names_record;
 use crate::model::view::{JobView, NodeView};
 use crate::model::{ArrayRole, JobRef, Refusal};
+use crate::parse;
+use crate::parse::error::shown;
+use crate::parse::hostlist;
+use crate::parse::suggest;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::{json, show};
-use crate::spec;
-use crate::spec::error::shown;
-use crate::spec::hostlist;
-use crate::spec::suggest;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Show {
@@ -27,8 +27,8 @@ pub enum Show {
     Node(Option<String>),
     Partition(Option<String>),
     Config,
-    /// The names in a host list, which was looked up in `SLURM_NODELIST` if it was not given. Not yet read: a list that
-    /// cannot be read is told on standard error and the exit code is 0.
+    /// The names in a host list, which was looked up in `SLURM_NODELIST` if it was not given. Not
+    /// yet read: a list that cannot be read is told on standard error and the exit code is 0.
     Hostnames(String),
     /// Names to be joined to a host list, sorted or as given.
     Hostlist {
@@ -37,8 +37,8 @@ pub enum Show {
     },
     Daemons,
     Aliases,
-    /// Something that one host never has any of: `reservations`, `licenses`, `burstbuffer`, `topology`, …, by its
-    /// full name.
+    /// Something that one host never has any of: `reservations`, `licenses`, `burstbuffer`,
+    /// `topology`, …, by its full name.
     Nothing(&'static str),
 }
 
@@ -130,7 +130,7 @@ fn refs(value: Option<String>) -> Result<Option<Vec<JobRef>>, CliError> {
     let Some(text) = value else {
         return Ok(None);
     };
-    match spec::ids::parse_job_list(id_text(&text)) {
+    match parse::ids::parse_job_list(id_text(&text)) {
         Ok(refs) => Ok(Some(refs)),
         Err(_) => Err(bare(NO_JOB)),
     }
@@ -227,9 +227,10 @@ impl Session<'_> {
         let mut list = self.query(wanted)?;
         if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
             // A task of a job that is no array, or not of this array.
-            return match list.unknown.contains(&first.job) {
-                true => Err(bare(format!("slurm_load_jobs error: {}", Refusal::UnknownJob))),
-                false => self.not_found(&format!("Job {first}")),
+            return if list.unknown.contains(&first.job) {
+                Err(bare(format!("slurm_load_jobs error: {}", Refusal::UnknownJob)))
+            } else {
+                self.not_found(&format!("Job {first}"))
             };
         }
         for job in &mut list.jobs {

@@ -1,4 +1,5 @@
-//! What `scontrol` changes of the host: `update PartitionName=…`, `update NodeName=…`, `reconfigure`.
+//! What `scontrol` changes of the host: `update PartitionName=…`, `update NodeName=…`,
+//! `reconfigure`.
 
 use super::{Command, Session, bare, output};
 use crate::args::error::{CliError, Mark};
@@ -6,11 +7,11 @@ use crate::client::connection::Connection;
 use crate::commands::{Done, known_names, paths, unexpected};
 use crate::model::Partition;
 use crate::model::node::{NodeOrder, NodeParts};
+use crate::parse::error::shown;
+use crate::parse::node_parts;
+use crate::parse::partition::{self, PartitionError, Written};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::spec::error::shown;
-use crate::spec::node_parts;
-use crate::spec::partition::{self, PartitionError, Written};
 use std::collections::BTreeSet;
 
 /// The words after `update`, if they are about a partition or the node.

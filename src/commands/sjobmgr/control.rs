@@ -3,11 +3,11 @@
 use super::{ask, connect, connect_to, job_meant, understood};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
-use crate::commands::tasks::tell;
+use crate::commands::launch::tell;
 use crate::commands::{Done, output, paths};
 use crate::jobmgr::api::{Ask, Event, Status};
 use crate::jobmgr::core::Row;
-use crate::manager::hindsight::{self, Known};
+use crate::manager::ended::{self, Known};
 use crate::manager::{Client, begin};
 use crate::model::{ExitCode, JobId};
 use std::fmt::Write;
@@ -76,7 +76,7 @@ fn teller(job: JobId) -> Result<Teller, CliError> {
     if let Ok(client) = connect_to(job) {
         return Ok(Teller::Manager(client));
     }
-    let steps = hindsight::read(&dir).map_err(|e| {
+    let steps = ended::read(&dir).map_err(|e| {
         CliError::error(1, format!("the journal of the steps of job {job} cannot be read: {e}"))
     })?;
     if steps.is_empty() { Err(no_manager) } else { Ok(Teller::Journal(steps)) }
@@ -89,7 +89,7 @@ fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a
     }
     let mut found = Vec::new();
     for name in names {
-        let matching = hindsight::matching(steps, name);
+        let matching = ended::matching(steps, name);
         if matching.is_empty() {
             let text =
                 format!("the journal of job {job} has no step {name:?}, and its manager has ended");

@@ -1,25 +1,27 @@
-//! `sjobmgr resize`: more or less for a running job. It shrinks as its steps allow, grows at once where there is room, and
-//! otherwise waits for it by a job that expands it.
+//! `sjobmgr resize`: more or less for a running job. It shrinks as its steps allow, grows at once
+//! where there is room, and otherwise waits for it by a job that expands it.
 
 use super::own_job;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
+use crate::commands::launch::submit_parsed;
 use crate::commands::{Done, ask, now, output, refused, sbatch, unexpected};
 use crate::model::query::JobQuery;
 use crate::model::request::MemRequest;
 use crate::model::update::Update;
 use crate::model::view::JobView;
 use crate::model::{JobId, JobRef, JobState, Refusal};
+use crate::parse;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request};
 use crate::render::time;
-use crate::spec;
 use std::ffi::OsString;
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
 pub struct ResizeArgs {
-    /// CPUs that the job is to have, or with a sign how many more or fewer; without it and --mem, what is pending is shown
+    /// CPUs that the job is to have, or with a sign how many more or fewer; without it and --mem,
+    /// what is pending is shown
     #[arg(allow_hyphen_values = true)]
     cpus: Option<String>,
     /// Memory that it is to have, or how much more or less: 4G, +500M, -1G
@@ -88,7 +90,7 @@ pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
     let mem = args
         .mem
         .as_ref()
-        .map(|text| amount(text, has.mem_mb, "MB", spec::mem::megabytes))
+        .map(|text| amount(text, has.mem_mb, "MB", parse::mem::megabytes))
         .transpose()?;
     let cpus = cpus.map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
     let keys = [cpus.map(Update::NumCpus), mem.map(Update::MinMemoryNode)];
@@ -126,32 +128,30 @@ fn change(job: &JobView, keys: Vec<Update>, origin: &Origin) -> Result<(), CliEr
     }
 }
 
-/// No job can ask for less memory: one that waits for CPUs alone asks for this.
-const LEAST_MB: u64 = 1;
-
 /// A job that waits for so much more.
 fn expand(job: &JobView, cpus: u32, mem_mb: u64, origin: &Origin) -> Result<(), CliError> {
-    let mem = match job.request.mem {
-        MemRequest::PerCpu(mb) => format!("--mem-per-cpu={mb}"),
-        // A job has some memory of its own.
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
-            format!("--mem={}", mem_mb.max(LEAST_MB))
-        }
-    };
     let words = [
         "sbatch".to_owned(),
         format!("--dependency=expand:{}", job.id),
         format!("--partition={}", job.partition),
         format!("--cpus-per-task={cpus}"),
-        mem,
         format!("--chdir={}", origin.cwd.display()),
         "--job-name=resize".to_owned(),
         "--wrap=true".to_owned(),
     ];
-    sbatch::run(&words.map(OsString::from)).map(drop)
+    let mut parsed = sbatch::parse(&words.map(OsString::from), origin, &sbatch::read)?;
+    // `--mem=0` would be all of the host's.
+    parsed.request.mem = match job.request.mem {
+        MemRequest::PerCpu(mb) => MemRequest::PerCpu(mb),
+        _ if mem_mb == 0 => MemRequest::None,
+        _ => MemRequest::PerNode(mem_mb),
+    };
+    let id = submit_parsed(parsed, "sjobmgr")?;
+    output::print(&format!("Submitted batch job {id}\n")).map(drop)
 }
 
-/// What the job has, what it gives back, and what it waits for with the time at which that is expected.
+/// What the job has, what it gives back, and what it waits for with the time at which that is
+/// expected.
 fn show(id: JobId, origin: &Origin) -> Done {
     let (job, waiting) = look(id)?;
     let ctx = output::ctx(origin, now());
@@ -165,7 +165,7 @@ fn show(id: JobId, origin: &Origin) -> Done {
     for one in waiting.iter().filter(|one| one.run.state == JobState::Pending) {
         let start = time::instant_or(one.expected_start, "N/A", &ctx);
         let (cpus, mem_mb, why) = (one.tres.cpus, one.tres.mem_mb, one.run.reason.name());
-        let mem = if mem_mb > LEAST_MB { format!(" Mem=+{mem_mb}M") } else { String::new() };
+        let mem = if mem_mb > 0 { format!(" Mem=+{mem_mb}M") } else { String::new() };
         let _ = writeln!(
             out,
             "   ExpandedBy={} CPUs=+{cpus}{mem} Reason={why} StartTime={start}",

@@ -4,7 +4,7 @@ use super::control::wait_for;
 use super::{answer, own_job, understood};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
-use crate::commands::tasks::{client, tell};
+use crate::commands::launch::{client, tell};
 use crate::commands::{Done, output, paths, sbatch};
 use crate::jobmgr::api::{Ask, Event};
 use crate::jobmgr::def::OnFailure;
@@ -13,7 +13,7 @@ use crate::manager::{
     step_within, text_of,
 };
 use crate::model::JobId;
-use crate::spec::mem;
+use crate::parse::mem;
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
@@ -93,7 +93,8 @@ impl JobArgs {
         given.chain(self.requeue.then(|| "--requeue".to_owned())).collect()
     }
 
-    /// CPUs, memory and GPUs of the job, as far as they are known before sbatch has read the values.
+    /// CPUs, memory and GPUs of the job, as far as they are known before sbatch has read the
+    /// values.
     fn size(&self) -> (Option<u32>, Option<u64>, Option<u32>) {
         let cpus = self.cpus_per_task.as_ref().map_or(Some(1), |text| text.parse().ok());
         // None is all that there is.
@@ -182,7 +183,8 @@ fn is_ending(manager: &mut Client) -> bool {
         && matches!(manager.next_event(), Ok(Some(Event::Status(status))) if status.halted)
 }
 
-/// The manager that runs in this job takes the steps, and this process waits for them. `None`: it has ended, and took none.
+/// The manager that runs in this job takes the steps, and this process waits for them. `None`: it
+/// has ended, and took none.
 fn hand_over(
     args: &RunArgs,
     origin: &Origin,
@@ -247,7 +249,8 @@ fn lasting(named: &str, path: &str) -> Result<String, CliError> {
     if !found.is_file() && !found.is_dir() {
         return Err(unusable("no regular file"));
     }
-    // What descriptors of this process are called is nothing to others: /dev/stdin, /proc/self/fd/3.
+    // What descriptors of this process are called is nothing to others: /dev/stdin,
+    // /proc/self/fd/3.
     if !["/dev/", "/proc/"].iter().any(|dir| path.starts_with(dir)) {
         return Ok(path.to_owned());
     }

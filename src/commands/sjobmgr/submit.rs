@@ -6,6 +6,7 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::{Done, output};
 use crate::jobmgr::api::Event;
+use crate::sys::user;
 use serde::Serialize;
 
 /// One step, as the manager's socket takes it.
@@ -79,6 +80,13 @@ pub struct SubmitArgs {
 pub fn run(args: &SubmitArgs, origin: &Origin) -> Done {
     let job = job_meant(args.jobid, origin)?;
     let mut client = connect_to(job)?;
+    if client.owner() != origin.uid {
+        let owner = user::user_name(client.owner());
+        let why = format!(
+            "the manager of job {job} runs as user {owner}: the command was not sent to it"
+        );
+        return Err(CliError::error(1, why).hint("call sjobmgr as that user"));
+    }
     let dir = origin.absolute(args.dir.as_deref().unwrap_or("."));
     let event = ask(&mut client, &SubmitArgs { dir: Some(dir), ..args.clone() })?;
     let Event::Accepted { name } = event else {

@@ -1,6 +1,6 @@
 //! The step of an srun: what it asks of its allocation, its programs, its streams, and its end.
 
-use super::super::tasks::{Reporter, all_streams, tell, verdict};
+use super::super::launch::{Reporter, all_streams, tell, verdict};
 use super::{Done, Srun};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -13,12 +13,13 @@ use crate::model::request::{GpuRequest, MemRequest, OpenMode};
 use crate::model::step_request::{Mpi, StepKind};
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRequest, StepRequest};
+use crate::parse::error::shown;
+use crate::parse::{self, SpecError, multi_prog};
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
-use crate::spec::error::shown;
-use crate::spec::{self, SpecError, multi_prog};
-use crate::sys::system;
+use crate::sys::{files, system};
 use nix::errno::Errno;
 use std::io::IsTerminal;
+use std::path::Path;
 
 /// `--cpu-bind`: the binding, and whether it is reported.
 pub type Binding = (CpuBind, bool);
@@ -27,14 +28,14 @@ pub type Binding = (CpuBind, bool);
 /// No binding, in srun's words.
 pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
     if text.eq_ignore_ascii_case("help") {
-        return Err(CliError::output(format!("--cpu-bind=: {}\n", spec::cpu_bind::FORMS)));
+        return Err(CliError::output(format!("--cpu-bind=: {}\n", parse::cpu_bind::FORMS)));
     }
-    let bind = spec::cpu_bind::parse(text).map_err(|error| {
+    let bind = parse::cpu_bind::parse(text).map_err(|error| {
         CliError::error(1, error.to_string())
             .and(Mark::Fatal, "Failed to parse --cpu-bind= values.")
             .maybe_hint(error.hint)
     })?;
-    Ok((bind, spec::cpu_bind::wants_report(text)))
+    Ok((bind, parse::cpu_bind::wants_report(text)))
 }
 
 /// # Errors
@@ -64,7 +65,7 @@ pub enum Redirection {
     None,
     /// To or from srun, for this task only.
     Task(u32),
-    /// A file, with the patterns of `spec::filename`.
+    /// A file, with the patterns of `parse::filename`.
     File(String),
 }
 
@@ -84,7 +85,8 @@ impl Redirection {
         })
     }
 
-    /// The file's pattern, if it is a file. `/dev/null` for nowhere: what a job that the daemon runs has in its place.
+    /// The file's pattern, if it is a file. `/dev/null` for nowhere: what a job that the daemon
+    /// runs has in its place.
     pub fn path(&self) -> Option<String> {
         match self {
             Redirection::All | Redirection::Task(_) => None,
@@ -94,7 +96,8 @@ impl Redirection {
     }
 }
 
-/// Whether an allocation of the one node can be what was asked for (srun looks before it asks the controller).
+/// Whether an allocation of the one node can be what was asked for (srun looks before it asks the
+/// controller).
 ///
 /// # Errors
 /// More nodes than one, the node left out, or another one: in srun's words.
@@ -120,8 +123,8 @@ pub fn check_node(step: &StepRequest, job: JobId, node: &str) -> Result<(), CliE
 }
 
 impl Srun {
-    /// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
-    /// but GPUs for each task are for the tasks of every step.
+    /// The step. What the environment says of memory and GPUs there describes the job, not the
+    /// step, once there is one; but GPUs for each task are for the tasks of every step.
     pub fn step_request(
         &self,
         submission: &Submission,
@@ -163,9 +166,10 @@ impl Srun {
             nodelist: request.nodelist.clone(),
             exclude: request.exclude.clone(),
             mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
-            gpu: match jobs_own(&gpu) && submission.own_gpus().is_empty() {
-                true => GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() },
-                false => request.gpu.clone(),
+            gpu: if jobs_own(&gpu) && submission.own_gpus().is_empty() {
+                GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() }
+            } else {
+                request.gpu.clone()
             },
             exact: self.exact || (inside && sized && !self.whole && !self.overlap),
             overlap: self.overlap,
@@ -216,12 +220,14 @@ pub fn run(
     view: &JobView,
 ) -> Result<StepEnd, CliError> {
     let (streams, options) = streams(srun);
-    // What no daemon takes is refused by this one, who knows its bound, before anything is made for each task.
+    // What no daemon takes is refused by this one, who knows its bound, before anything is made for
+    // each task.
     let with_streams =
         Some(srun.step.tasks(&view.request)).filter(|tasks| *tasks <= MOST_TASKS).unwrap_or(0);
     let launch = StepLaunch {
         job: view.id,
         client: caller.client,
+        uid: srun.request.uid,
         again: false,
         request: srun.step.clone(),
         argv,
@@ -230,7 +236,7 @@ pub fn run(
         rlimits: origin.propagated(srun.propagate.as_ref()),
         streams: vec![streams; with_streams as usize],
         pty: false,
-        tie: None,
+        client_line: None,
         label: srun.label,
     };
     let mut reporter = Reporter::new("srun", srun.job.quiet);
@@ -260,7 +266,7 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
         return Ok(vec![srun.command.clone()]);
     }
     let file = &srun.command[0];
-    let text = std::fs::read_to_string(file).map_err(|e| {
+    let text = files::read_input(Path::new(file), files::MOST_SETTINGS).map_err(|e| {
         let why = e
             .raw_os_error()
             .map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());

@@ -1,7 +1,7 @@
-//! What may take long, beside the loop: keys are heard meanwhile. Each piece of work has a thread for as long as it takes, and
-//! tells what has come of it.
+//! What may take long, beside the loop: keys are heard meanwhile. Each piece of work has a thread
+//! for as long as it takes, and tells what has come of it.
 
-use crate::screen::page::Side;
+use crate::tui::page::Side;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

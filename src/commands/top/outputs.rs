@@ -1,9 +1,10 @@
-//! The outputs of a job as they are looked at: windows of files that may be longer than memory, and grow.
+//! The outputs of a job as they are looked at: windows of files that may be longer than memory, and
+//! grow.
 
 use super::aside::{Aside, News, Teller};
 use super::window::Window;
-use crate::screen::log::{Move, Text};
-use crate::screen::page::Side;
+use crate::tui::log::{Move, Text};
+use crate::tui::page::Side;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::io;
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! Signals, read where the loop waits: those that end it, that stop it, and that tell of the terminal.
+//! Signals, read where the loop waits: those that end it, that stop it, and that tell of the
+//! terminal.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -74,8 +75,8 @@ impl Signals {
         Ok(done)
     }
 
-    /// Does something during which a stop stops this process too, as another one has the terminal: what is pressed there is
-    /// meant for that one.
+    /// Does something during which a stop stops this process too, as another one has the terminal:
+    /// what is pressed there is meant for that one.
     ///
     /// # Errors
     /// What the kernel says.

@@ -1,7 +1,7 @@
-//! The terminal while the program has it: raw, on its second screen, with the mouse. It is given back as it was whatever
-//! ends the program, but for SIGKILL.
+//! The terminal while the program has it: raw, on its second screen, with the mouse. It is given
+//! back as it was whatever ends the program, but for SIGKILL.
 
-use crate::screen::{Input, Screen, draw};
+use crate::tui::{Input, Screen, draw};
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind};
 use crossterm::terminal::{
@@ -55,8 +55,8 @@ impl Terminal {
         terminal::size()
     }
 
-    /// Writes what is another than before, which a terminal that can shows at once. Its size, where it is not the one that the
-    /// screen is laid out for, and nothing was drawn.
+    /// Writes what is another than before, which a terminal that can shows at once. Its size, where
+    /// it is not the one that the screen is laid out for, and nothing was drawn.
     ///
     /// # Errors
     /// What the terminal says.

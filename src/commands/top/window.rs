@@ -64,7 +64,8 @@ impl Window {
         Ok(bytes)
     }
 
-    /// So many lines from there on. Of a line that is longer than what is read at once this is its beginning.
+    /// So many lines from there on. Of a line that is longer than what is read at once this is its
+    /// beginning.
     ///
     /// # Errors
     /// The file cannot be read; so with all of these.
@@ -151,8 +152,8 @@ impl Window {
         if back { from } else { self.size.saturating_sub(from) }
     }
 
-    /// The beginning of the next line, or of the one before, that has these bytes in it. `on` is told after each piece how many
-    /// bytes have been searched, and may break it off.
+    /// The beginning of the next line, or of the one before, that has these bytes in it. `on` is
+    /// told after each piece how many bytes have been searched, and may break it off.
     ///
     /// # Errors
     /// As of [`Self::lines`].

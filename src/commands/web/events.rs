@@ -1,8 +1,9 @@
-//! Server-sent events: what has changed in the queue, as the daemon tells it, and how long the outputs of the job are that
-//! the page shows.
+//! Server-sent events: what has changed in the queue, as the daemon tells it, and how long the
+//! outputs of the job are that the page shows.
 //!
-//! Each stream has a connection to the daemon of its own and reads the next news when the browser has taken the last: one
-//! that does not read holds nobody up, and what it misses is told together. Nothing here wakes up while nothing happens.
+//! Each stream has a connection to the daemon of its own and reads the next news when the browser
+//! has taken the last: one that does not read holds nobody up, and what it misses is told together.
+//! Nothing here wakes up while nothing happens.
 
 use super::job::named;
 use super::logs::{Stream, path_of};
@@ -188,7 +189,8 @@ impl Growth {
         Ok(Growth { paths, inotify, ready: None, known: None, told: None })
     }
 
-    /// Watches the files, and the directories where they may appear. Again and again: another file may have the name.
+    /// Watches the files, and the directories where they may appear. Again and again: another file
+    /// may have the name.
     fn look(&self) -> [Option<u64>; 2] {
         let of_file =
             AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;

@@ -9,10 +9,10 @@ use crate::model::query::JobQuery;
 use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, Step};
+use crate::parse;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::{seff, show};
-use crate::spec;
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
@@ -69,7 +69,7 @@ impl From<&Step> for StepRow {
 
 /// The name of a job in an address, as commands write it.
 pub fn named(text: &str) -> Result<JobRef, Refused> {
-    spec::ids::parse_job(text).map_err(Refused::bad)
+    parse::ids::parse_job(text).map_err(Refused::bad)
 }
 
 /// The records of a job, from the queue or from the accounting.
@@ -93,7 +93,8 @@ fn asked(request: Request) -> Result<JobList, Refused> {
     }
 }
 
-/// The record that a name is about: of an array its first task that runs, else what stands for most of it.
+/// The record that a name is about: of an array its first task that runs, else what stands for most
+/// of it.
 pub fn record(list: &JobList) -> Result<&JobView, Refused> {
     let runs = |job: &&JobView| job.run.state == JobState::Running;
     let found = list.jobs.iter().find(runs).or_else(|| list.jobs.first());
@@ -113,9 +114,10 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
     let text = show::jobs(std::slice::from_ref(view), false, true, &ctx);
     let why = why::told(view, &ctx);
     ctx.bitstr_len.get_or_insert(24);
-    let usage = match view.run.state.is_terminal() {
-        true => Some(seff::recorded_usage(view)),
-        false => usage_of(std::slice::from_ref(view))?.remove(&view.id),
+    let usage = if view.run.state.is_terminal() {
+        Some(seff::recorded_usage(view))
+    } else {
+        usage_of(std::slice::from_ref(view))?.remove(&view.id)
     };
     let tasks = if list.jobs.len() > 1 { list.jobs.as_slice() } else { &[] };
     Ok(Details {

@@ -1,7 +1,7 @@
 //! Parts of a job's output, as bytes: a page follows a file of gigabytes by what it shows of it.
 //!
-//! Which file that is the daemon tells: no path comes from the page. `Range: bytes=A-`, `bytes=A-B` and `bytes=-LAST` are
-//! understood; an answer is never longer than [`MOST_PART`].
+//! Which file that is the daemon tells: no path comes from the page. `Range: bytes=A-`, `bytes=A-B`
+//! and `bytes=-LAST` are understood; an answer is never longer than [`MOST_PART`].
 
 use super::job::{named, record, records};
 use super::{Refused, waiting};
@@ -110,9 +110,10 @@ fn open(path: &PathBuf) -> Result<File, Refused> {
     };
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(told)?;
-    match file.metadata().map_err(told)?.is_file() {
-        true => Ok(file),
-        false => Err(Refused::missing(format!("{} is no regular file", path.display()))),
+    if file.metadata().map_err(told)?.is_file() {
+        Ok(file)
+    } else {
+        Err(Refused::missing(format!("{} is no regular file", path.display())))
     }
 }
 

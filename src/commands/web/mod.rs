@@ -1,16 +1,18 @@
-//! `slotd web`: the queue in a browser. It is a client of the daemon like every command: it serves one page on loopback,
-//! asks the daemon what the page asks it, and runs the commands of this binary for what the page is to change.
+//! `slotd web`: the queue in a browser. It is a client of the daemon like every command: it serves
+//! one page on loopback, asks the daemon what the page asks it, and runs the commands of this
+//! binary for what the page is to change.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `door` | who may come in: the token, the session, hosts and origins |
+//! | `auth` | who may come in: the token, the session, hosts and origins |
+//! | `visitors` | connections that have not authenticated: how many there may be |
 //! | `page` | the files of the page, which are part of the binary |
 //! | `rows` | jobs as the page shows them |
 //! | `queue` | the host and the queue, and what ended before |
 //! | `job` | one job, its script |
 //! | `logs` | parts of a job's output |
 //! | `events` | what has changed, as it changes |
-//! | `hands` | submitting, cancelling and the like |
+//! | `actions` | submitting, cancelling and the like |
 
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
@@ -21,21 +23,24 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::middleware::{DefaultHeaders, Next, from_fn};
 use actix_web::{App, Error, HttpResponse, HttpServer, ResponseError, web};
-use door::Door;
+use auth::Auth;
 use nix::sys::signal::SigHandler;
 use serde_json::json;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::Duration;
+use visitors::Visitors;
 
-mod door;
+mod actions;
+mod auth;
 mod events;
-mod hands;
 mod job;
 mod logs;
 mod page;
 mod queue;
 mod rows;
 mod series;
+mod visitors;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -56,6 +61,9 @@ const MOST_BODY: usize = 4 << 20;
 /// Connections at once, of all tabs together.
 const MOST_CONNECTIONS: usize = 128;
 
+/// How long the head of a request may take. A browser sends it at once.
+const LONGEST_HEAD: Duration = Duration::from_secs(3);
+
 /// Questions that are put to the daemon, and programs that are run, at once.
 const MOST_ASKING: usize = 8;
 
@@ -66,12 +74,12 @@ pub fn run(args: &WebArgs) -> Done {
     let failed = |e: io::Error| CliError::error(1, format!("cannot listen at {address}: {e}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?;
-    let door = Door::new().map_err(|e| CliError::error(1, format!("/dev/urandom: {e}")))?;
+    let auth = Auth::new().map_err(|e| CliError::error(1, format!("/dev/urandom: {e}")))?;
     // A browser that goes away ends its connection and nothing else.
     start::on_broken_pipe(SigHandler::SigIgn);
     eprintln!("Open this address in a browser. It opens once; Ctrl-C ends the server.");
-    output::print(&format!("http://{at}/?token={}\n", door.token()))?;
-    let ended = actix_rt::System::new().block_on(serve(listener, door));
+    output::print(&format!("http://{at}/?token={}\n", auth.token()))?;
+    let ended = actix_rt::System::new().block_on(serve(listener, auth));
     ended.map(|()| 0).map_err(|e| CliError::error(1, format!("the server ended: {e}")))
 }
 
@@ -93,12 +101,12 @@ fn address(args: &WebArgs) -> Result<SocketAddr, CliError> {
     }
 }
 
-async fn serve(listener: TcpListener, door: Door) -> io::Result<()> {
-    let door = web::Data::new(door);
+async fn serve(listener: TcpListener, auth: Auth) -> io::Result<()> {
+    let auth = web::Data::new(auth);
     let streams = web::Data::new(events::Streams::default());
     let app = move || {
         App::new()
-            .app_data(door.clone())
+            .app_data(auth.clone())
             .app_data(streams.clone())
             .app_data(web::PayloadConfig::new(MOST_BODY))
             .app_data(
@@ -111,7 +119,10 @@ async fn serve(listener: TcpListener, door: Door) -> io::Result<()> {
             .wrap(headers())
             .configure(routes)
     };
+    let visitors = Visitors::default();
     HttpServer::new(app)
+        .on_connect(move |io, of_connection| visitors.connected(io, of_connection))
+        .client_request_timeout(LONGEST_HEAD)
         .workers(1)
         .worker_max_blocking_threads(MOST_ASKING)
         .max_connections(MOST_CONNECTIONS)
@@ -131,11 +142,11 @@ fn routes(app: &mut web::ServiceConfig) {
         .route("/api/series", web::get().to(series::of_host))
         .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
-        .route("/api/job/{job}/edit", web::get().to(hands::editable))
-        .route("/api/job/{job}/edit", web::post().to(hands::edit))
+        .route("/api/job/{job}/edit", web::get().to(actions::editable))
+        .route("/api/job/{job}/edit", web::post().to(actions::edit))
         .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))
-        .route("/api/act", web::post().to(hands::act))
-        .route("/api/submit", web::post().to(hands::submit))
+        .route("/api/act", web::post().to(actions::act))
+        .route("/api/submit", web::post().to(actions::submit))
         .default_service(web::to(nowhere));
 }
 
@@ -143,8 +154,8 @@ async fn nowhere() -> Result<HttpResponse, Refused> {
     Err(Refused::missing("there is no such page"))
 }
 
-/// What a browser is told of every answer: to run nothing but the files of the page, to show it in no other one, to keep
-/// nothing.
+/// What a browser is told of every answer: to run nothing but the files of the page, to show it in
+/// no other one, to keep nothing.
 fn headers() -> DefaultHeaders {
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
@@ -159,20 +170,26 @@ fn headers() -> DefaultHeaders {
         .add(("Cache-Control", "no-store"))
 }
 
-/// Lets nothing through that the door refuses.
+/// Lets nothing through that [`auth`] refuses.
 async fn guard(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let refused = match request.app_data::<web::Data<Door>>() {
-        Some(door) => door.refuses(request.request()),
+    let refused = match request.app_data::<web::Data<Auth>>() {
+        Some(auth) => auth.refuses(request.request()),
         None => Some(Refused {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             why: "the server has no door".to_owned(),
         }),
     };
     match refused {
-        None => Ok(next.call(request).await?.map_into_boxed_body()),
+        None => {
+            // The page itself is served to anyone who shows the token: it is its own guard.
+            if request.path() != "/" {
+                visitors::authenticated(request.request());
+            }
+            Ok(next.call(request).await?.map_into_boxed_body())
+        }
         Some(refused) => Ok(request.into_response(refused.error_response()).map_into_boxed_body()),
     }
 }
@@ -203,7 +220,15 @@ impl ResponseError for Refused {
     }
 
     fn error_response(&self) -> HttpResponse {
-        HttpResponse::build(self.status).json(json!({ "error": self.why }))
+        let mut answer = HttpResponse::build(self.status);
+        // A connection that did not authenticate is not kept.
+        if matches!(
+            self.status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST
+        ) {
+            answer.force_close();
+        }
+        answer.json(json!({ "error": self.why }))
     }
 }
 

@@ -1,7 +1,9 @@
 //! The files of the page. They are part of the binary: there is no path to ask for.
 
 use super::Refused;
-use super::door::Door;
+use super::auth::Auth;
+use super::visitors;
+use crate::model::End;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
@@ -14,6 +16,10 @@ const PAGE: &str = include_str!("page/index.html");
 
 /// Where the key stands in the page that the token opens.
 const KEY_PLACE: &str = "<meta name=\"key\" content=\"\">";
+
+/// Where the names of all ends stand in the page, and of those that are failures.
+const ENDS_PLACE: &str = "<meta name=\"ends\" content=\"\">";
+const FAILURES_PLACE: &str = "<meta name=\"failures\" content=\"\">";
 
 const FILES: [(&str, &str, &str); 13] = [
     ("app.css", CSS, include_str!("page/app.css")),
@@ -36,22 +42,37 @@ pub struct Opening {
     token: Option<String>,
 }
 
+/// The page with the states that its scripts and styles have to know.
+fn page() -> String {
+    let names = |is_wanted: fn(End) -> bool| {
+        let ends = End::ALL.iter().filter(|end| is_wanted(**end));
+        ends.map(|end| end.name()).collect::<Vec<_>>().join(",")
+    };
+    let page = filled(PAGE.to_owned(), ENDS_PLACE, &names(|_| true));
+    filled(page, FAILURES_PLACE, &names(End::is_failure))
+}
+
+/// With this content in an element that has none.
+fn filled(page: String, place: &str, content: &str) -> String {
+    page.replace(place, &place.replace("content=\"\"", &format!("content=\"{content}\"")))
+}
+
 /// The page: to who shows the token, which is used up by it, and to who was let in before.
 pub async fn open(
     request: HttpRequest,
-    door: web::Data<Door>,
+    auth: web::Data<Auth>,
     opening: web::Query<Opening>,
 ) -> Result<HttpResponse, Refused> {
     let mut answer = HttpResponse::Ok();
     answer.insert_header((header::CONTENT_TYPE, HTML));
-    if let Some((cookie, key)) = opening.token.as_deref().and_then(|token| door.enter(token)) {
+    if let Some((cookie, key)) = opening.token.as_deref().and_then(|token| auth.enter(token)) {
+        visitors::authenticated(&request);
         answer.insert_header((header::SET_COOKIE, cookie));
-        return Ok(
-            answer.body(PAGE.replace(KEY_PLACE, &format!("<meta name=\"key\" content=\"{key}\">")))
-        );
+        return Ok(answer.body(filled(page(), KEY_PLACE, key)));
     }
-    if door.knows(&request) {
-        return Ok(answer.body(PAGE));
+    if auth.knows(&request) {
+        visitors::authenticated(&request);
+        return Ok(answer.body(page()));
     }
     let why = "this address opens once, and was used or is another's: start slotd web again, and open what it prints";
     Err(Refused { status: StatusCode::UNAUTHORIZED, why: why.to_owned() })
@@ -69,7 +90,9 @@ mod tests {
 
     #[test]
     fn the_page_has_a_place_for_its_key_and_nothing_from_elsewhere() {
-        assert_eq!(PAGE.matches(KEY_PLACE).count(), 1);
+        for place in [KEY_PLACE, ENDS_PLACE, FAILURES_PLACE] {
+            assert_eq!(PAGE.matches(place).count(), 1, "{place}");
+        }
         for (name, text) in
             FILES.iter().map(|(name, _, text)| (*name, *text)).chain([("index.html", PAGE)])
         {
@@ -83,6 +106,19 @@ mod tests {
                 " style=\"",
             ] {
                 assert!(!text.contains(word), "{name} has {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn scripts_and_styles_know_of_no_end_but_a_good_one() {
+        let page = page();
+        assert!(page.contains("name=\"ends\" content=\"COMPLETED,FAILED,CANCELLED,"), "{page}");
+        assert!(page.contains("name=\"failures\" content=\"FAILED,TIMEOUT,"), "{page}");
+        for end in End::ALL.iter().filter(|end| **end != End::Completed) {
+            for (name, _, text) in FILES {
+                let quoted = format!("\"{}\"", end.name());
+                assert!(!text.contains(&quoted), "{name} has {quoted}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The host and the queue as they are now, and the jobs that ended before.
 
-use super::rows::{Progress, Row, millis, progress};
+use super::rows::{Row, millis, progress};
 use super::{Refused, waiting};
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
@@ -8,14 +8,14 @@ use crate::commands::{ask, ask_for_jobs, origin, sacct, unexpected};
 use crate::model::query::JobQuery;
 use crate::model::tres::Usage;
 use crate::model::view::{JobView, NodeView};
-use crate::model::{JobId, JobRef, JobState};
+use crate::model::{JobId, JobRef, JobState, Progress};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::render::seff;
 use actix_web::{HttpResponse, web};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 
 /// Rows that are sent of what waits, and of what ended, unless more are asked for.
@@ -197,6 +197,8 @@ struct Found {
     jobs: Vec<Row>,
     /// All that were found, of which `jobs` may be the last.
     count: usize,
+    /// How far the arrays among `jobs` are that still have tasks that wait or run.
+    arrays: BTreeMap<u32, Progress>,
 }
 
 pub async fn history(search: web::Query<Search>) -> Result<HttpResponse, Refused> {
@@ -244,9 +246,26 @@ fn find(search: &Search) -> Result<Found, Refused> {
     keep_latest(&mut found, rows);
     let mut ctx = ctx(&origin, now);
     ctx.bitstr_len.get_or_insert(24);
+    let arrays = live_arrays(&found)?;
     let jobs =
         found.iter().map(|job| Row::of(job, Some(&seff::recorded_usage(job)), &ctx)).collect();
-    Ok(Found { now: millis(now), jobs, count })
+    Ok(Found { now: millis(now), jobs, count, arrays })
+}
+
+/// How far the arrays of these records are, whatever of them was searched for.
+fn live_arrays(found: &[JobView]) -> Result<BTreeMap<u32, Progress>, Refused> {
+    let arrays: BTreeSet<JobId> = found.iter().filter_map(|job| job.array_job_id()).collect();
+    if arrays.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let jobs = arrays.into_iter().map(JobRef::job).collect();
+    let query = JobQuery { jobs, without_paths: true, without_steps: true, ..JobQuery::live() };
+    let mut live: Vec<JobView> = Vec::new();
+    ask_for_jobs(&Request::Jobs(query), |list| {
+        live.extend(list.jobs);
+        Ok(())
+    })?;
+    Ok(progress(&live))
 }
 
 fn asked(search: &Search, origin: &Origin) -> Result<JobQuery, Refused> {

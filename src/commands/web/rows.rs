@@ -1,8 +1,9 @@
-//! Jobs as the page shows them: one shape for what waits, runs and has ended. Times are milliseconds since 1970.
+//! Jobs as the page shows them: one shape for what waits, runs and has ended. Times are
+//! milliseconds since 1970.
 
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{JobState, Reason, Timestamp};
+use crate::model::{JobState, Progress, Reason, Timestamp};
 use crate::render::array::Shown;
 use crate::render::{Ctx, job as facts};
 use serde::Serialize;
@@ -80,7 +81,7 @@ impl Row {
             label: shown.id(ctx),
             target: target(&shown),
             array: view.array_job_id().map(|array| array.0),
-            tasks: view.compact_tasks().map_or(1, crate::model::TaskSet::len),
+            tasks: view.weight(),
             name: request.name.clone(),
             user: request.user.clone(),
             partition: view.partition.clone(),
@@ -115,7 +116,8 @@ fn target(shown: &Shown<'_>) -> String {
     }
 }
 
-/// The scheduler's own words, if it has any; what is left of a dependency; else what the reason means.
+/// The scheduler's own words, if it has any; what is left of a dependency; else what the reason
+/// means.
 fn why(view: &JobView) -> String {
     let run = &view.run;
     if let Some(words) = &run.system_comment {
@@ -130,14 +132,6 @@ fn why(view: &JobView) -> String {
     }
 }
 
-/// How far the tasks of an array are, as far as they are not over.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Progress {
-    total: usize,
-    waiting: usize,
-    running: usize,
-}
-
 /// Of each array that has tasks that wait or run.
 pub fn progress(live: &[JobView]) -> BTreeMap<u32, Progress> {
     let mut arrays: BTreeMap<u32, Progress> = BTreeMap::new();
@@ -146,16 +140,7 @@ pub fn progress(live: &[JobView]) -> BTreeMap<u32, Progress> {
         let progress = arrays.entry(array.0).or_default();
         progress.total =
             view.request.array.as_ref().map_or(progress.total, |spec| spec.tasks.len());
-        match view.run.state {
-            JobState::Pending => progress.waiting += view.pending_tasks(),
-            JobState::Running | JobState::Suspended | JobState::Completing => progress.running += 1,
-            JobState::Completed
-            | JobState::Failed
-            | JobState::Cancelled
-            | JobState::Timeout
-            | JobState::OutOfMemory
-            | JobState::NodeFail => {}
-        }
+        *progress += Progress::of(view);
     }
     arrays.retain(|_, progress| progress.waiting + progress.running > 0);
     arrays

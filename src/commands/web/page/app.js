@@ -1,6 +1,6 @@
 // The page: which view is shown, and when it is looked at anew.
 
-import { enter, get, listen, renew } from "./ask.js";
+import { ENDS, enter, get, listen, renew } from "./ask.js";
 import { by, say } from "./dom.js";
 import * as history from "./history.js";
 import * as host from "./host.js";
@@ -138,7 +138,7 @@ async function start() {
   document.addEventListener("visibilitychange", () => wanted && refresh());
   setInterval(() => document.hidden || !picture?.running.length || tick(), 1000);
   route();
-  const day = await renew(() => history.find({ starttime: "now-1day", state: "CD,F,CA,TO,OOM,NF" }));
+  const day = await renew(() => history.find({ starttime: "now-1day", state: ENDS.join(",") }));
   for (const row of day?.jobs ?? []) if (!ended.has(row.id)) ended.set(row.id, row);
   show();
 }

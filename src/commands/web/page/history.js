@@ -5,8 +5,9 @@ import { by, say } from "./dom.js";
 import { show } from "./queue.js";
 
 let found = [];
+let arrays = {};
 
-const again = () => show("history", "history", "Jobs found", found, {}, again);
+const again = () => show("history", "history", "Jobs found", found, arrays, again);
 
 export const find = (search) => get(`/api/history?${new URLSearchParams(search)}`);
 
@@ -15,6 +16,7 @@ async function look() {
   const answer = await attempt(() => find(fields));
   if (!answer) return;
   found = answer.jobs;
+  arrays = answer.arrays;
   say(by("found"), answer.count > found.length ? `${answer.count} jobs, of which the last ${found.length} are shown` : `${answer.count} jobs`);
   again();
 }

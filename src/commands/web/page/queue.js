@@ -1,6 +1,6 @@
 // Tables of jobs: what runs, what waits, what ended. Tasks of an array are under one row, which opens.
 
-import { ACTIONS, act } from "./ask.js";
+import { ACTIONS, act, hasFailed } from "./ask.js";
 import { attribute, by, duration, el, keyed, link, moment, say, size } from "./dom.js";
 
 const elapsed = (row, now) => row.elapsed_ms + (row.state === "RUNNING" ? Math.max(0, now - row.taken) : 0);
@@ -54,6 +54,7 @@ function make(kind, row) {
 
 function update(kind, tr, row, now) {
   attribute(tr, "data-state", row.state);
+  attribute(tr, "data-failed", hasFailed(row) && "");
   attribute(tr, "class", row.inside ? "inside" : undefined);
   say(tr.children[0].firstChild, row.label);
   attribute(tr.children[0].firstChild, "href", `#/job/${encodeURIComponent(row.target)}`);
@@ -86,7 +87,7 @@ function grouped(rows, arrays) {
       items.push(row);
     } else if (!seen.has(row.array)) {
       seen.add(row.array);
-      items.push({ group: row.array, first: row, progress, count: counts.get(row.array), failed: rows.some((other) => other.array === row.array && other.end && other.state !== "COMPLETED") });
+      items.push({ group: row.array, first: row, progress, count: counts.get(row.array), failed: rows.find((other) => other.array === row.array && other.end && other.state !== "COMPLETED") });
       if (open.has(row.array)) items.push(...rows.filter((other) => other.array === row.array).map((other) => ({ ...other, inside: true })));
     }
   }
@@ -118,7 +119,7 @@ function updateGroup(tr, item) {
     ? `${done} of ${progress.total} done, ${progress.running} running, ${progress.waiting} waiting`
     : `${item.count} tasks ended`);
   const last = { ...item.first, label: String(item.group), target: String(item.group) };
-  if (!progress && item.failed) buttons(tr.buttons, { ...last, state: "FAILED" });
+  if (!progress && item.failed) buttons(tr.buttons, { ...last, state: item.failed.state });
   else if (progress) buttons(tr.buttons, { ...item.first, label: String(item.group), target: String(item.group), state: "PENDING", reason: item.first.reason });
   else tr.buttons.replaceChildren();
 }

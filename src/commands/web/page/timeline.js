@@ -1,6 +1,6 @@
 // Who ran where when, who runs, and what is planned next: a line for each CPU and GPU.
 
-import { renew } from "./ask.js";
+import { hasFailed, renew } from "./ask.js";
 import { by, moment, svg } from "./dom.js";
 import { find } from "./history.js";
 
@@ -74,7 +74,7 @@ function draw(picture) {
     // One bar of a job is in the order of the keys; the others are the same job.
     const is_first = !named_bars.has(bar.job.id);
     named_bars.add(bar.job.id);
-    const rect = svg("rect", { class: bar.planned ? "bar planned" : "bar", "data-state": bar.job.state, x: left, y: y.get(bar.key) + 1, width: Math.max(2, right - left), height: HEIGHT - 2, rx: 2 }, svg("title", {}, title(bar)));
+    const rect = svg("rect", { class: bar.planned ? "bar planned" : "bar", "data-state": bar.job.state, "data-failed": hasFailed(bar.job), x: left, y: y.get(bar.key) + 1, width: Math.max(2, right - left), height: HEIGHT - 2, rx: 2 }, svg("title", {}, title(bar)));
     return svg("a", { href: `#/job/${encodeURIComponent(bar.job.target)}`, tabindex: is_first ? "0" : "-1", "aria-label": title(bar), "data-job": bar.job.label }, rect);
   });
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words }, ...grid(now, from, until, x, height), ...labels, ...shown);

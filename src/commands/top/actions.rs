@@ -1,22 +1,23 @@
-//! What keys do to jobs: requests of the daemon, or commands of this binary where they are more than one.
+//! What keys do to jobs: requests of the daemon, or commands of this binary where they are more
+//! than one.
 
 use crate::client::connection::Connection;
 use crate::model::JobRef;
 use crate::model::query::JobQuery;
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, ControlAction, Request};
-use crate::screen::state::Deed;
 use crate::sys::paths::Paths;
+use crate::tui::state::JobAction;
 use std::process::{Command, Stdio};
 
 /// This binary, also after another one has taken its place on the disk.
 const SELF: &str = "/proc/self/exe";
 
 /// Does it, and tells in words what has come of it. It waits for the daemon.
-pub fn carry_out(paths: &Paths, what: Deed, jobs: Vec<JobRef>) -> String {
+pub fn carry_out(paths: &Paths, what: JobAction, jobs: Vec<JobRef>) -> String {
     let control = |jobs, action| Request::Control { jobs, action };
     let (done, request) = match what {
-        Deed::Cancel => {
+        JobAction::Cancel => {
             let uid = nix::unistd::getuid().as_raw();
             (
                 "cancelled",
@@ -27,11 +28,11 @@ pub fn carry_out(paths: &Paths, what: Deed, jobs: Vec<JobRef>) -> String {
                 }),
             )
         }
-        Deed::Hold => ("held", control(jobs, ControlAction::Hold)),
-        Deed::Release => ("released", control(jobs, ControlAction::Release)),
-        Deed::Top => ("put first", control(jobs, ControlAction::Top)),
-        Deed::Requeue => ("put back into the queue", control(jobs, ControlAction::Requeue)),
-        Deed::Retry => return retry(&jobs),
+        JobAction::Hold => ("held", control(jobs, ControlAction::Hold)),
+        JobAction::Release => ("released", control(jobs, ControlAction::Release)),
+        JobAction::Top => ("put first", control(jobs, ControlAction::Top)),
+        JobAction::Requeue => ("put back into the queue", control(jobs, ControlAction::Requeue)),
+        JobAction::Retry => return retry(&jobs),
     };
     match Connection::open(paths).and_then(|mut conn| conn.ask(&request, &[])) {
         Ok((Answer::Done(outcomes), _)) => told(done, &outcomes),

@@ -1,4 +1,5 @@
-//! What the page changes. All of it is done by the commands of this binary, so that it means what it means in a shell.
+//! What the page changes. All of it is done by the commands of this binary, so that it means what
+//! it means in a shell.
 
 use super::job::named;
 use super::{Refused, waiting};

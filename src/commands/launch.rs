@@ -1,25 +1,29 @@
-//! What sbatch, srun and salloc have in common: handing a job in, launching a step, and what is said of them.
+//! What sbatch, srun and salloc have in common: handing a job in, launching a step, and what is
+//! said of them.
 
 use super::sbatch::Sbatch;
 use super::{paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
-use crate::exec::snapshots::{self, Held};
+use crate::exec::snapshots::{self, Held, SnapshotError};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::source::{Snapshot, WorkTree};
 use crate::model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::Submit;
+use crate::protocol::request::{Request, Submit};
 use crate::render::time;
 use crate::sys::paths::Paths;
-use crate::sys::{clock, proc, system, work_tree};
+use crate::sys::{clock, proc, system, user, work_tree};
 use jiff::tz::TimeZone;
 use nix::errno::Errno;
 use std::ffi::CStr;
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// This process as the one that submits, and that its allocation lives and dies with or not.
 pub fn client(holds: bool) -> Client {
@@ -44,7 +48,8 @@ pub fn stays_until_back(job: JobId) -> String {
     )
 }
 
-/// Says something in one write, so that several commands at one terminal do not tear each other's lines.
+/// Says something in one write, so that several commands at one terminal do not tear each other's
+/// lines.
 pub fn tell(text: &str) {
     // Where standard error is gone there is nobody to tell that.
     let _ = io::stderr().write_all(text.as_bytes());
@@ -77,36 +82,118 @@ pub fn hand_in(
     })
 }
 
-/// Notes the commit of the work tree that the job works in: HEAD may be another one a moment later. It costs a few reads
-/// of small files.
+/// Notes the commit of the work tree that the job works in: HEAD may be another one a moment later.
+/// It costs a few reads of small files. `SLOTD_GIT=off` in the environment of the command keeps it
+/// from looking.
 pub fn note_tree(request: &mut JobRequest) {
     // That of a copy was noted when it was made.
     if request.snapshot.is_none() {
-        request.tree = work_tree::probe(Path::new(&request.work_dir));
+        // For another user, root would read what that user may not.
+        let is_own = request.uid == nix::unistd::geteuid().as_raw();
+        let is_off = !is_own || std::env::var_os("SLOTD_GIT").is_some_and(|word| word == "off");
+        request.tree = if is_off { None } else { work_tree::probe(Path::new(&request.work_dir)) };
     }
 }
 
-/// `--snapshot`: copies the work tree that the job is to run in, and lets the job run in the copy. What is returned holds it
-/// until the submission is answered; a refused one discards it.
+/// A copy that takes longer is announced: a work tree may be huge, or have a FIFO where git reads a
+/// file.
+const SLOW_COPY: Duration = Duration::from_secs(5);
+
+/// A copy of a work tree that no job runs in yet. If this process ends before one does, the daemon
+/// deletes it.
+pub struct Copied {
+    held: Held,
+    /// The daemon watches its end.
+    _daemon: Connection,
+}
+
+impl Copied {
+    /// Deletes it: no job is going to run in it.
+    pub fn discard(self) {
+        self.held.discard();
+    }
+}
+
+/// `--snapshot`: copies the work tree that the job is to run in, and lets the job run in the copy.
+/// What is returned holds it until the submission is answered; a refused one discards it.
 ///
 /// # Errors
-/// The working directory is in no work tree, or the copy cannot be made: nothing of it is left.
-pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Held, CliError> {
-    let work_dir = Path::new(&request.work_dir);
+/// The working directory is in no work tree, no daemon is there, or the copy cannot be made:
+/// nothing of it is left.
+pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Copied, CliError> {
     let tree = work_tree_of(request)?;
-    let own = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
-    let below = own.strip_prefix(&tree.root).unwrap_or(Path::new("")).to_owned();
-    let held = snapshots::make(paths.root(), &paths.snapshots_dir(), &tree).map_err(|why| {
+    let failed = |why: SnapshotError| {
         CliError::error(1, format!("the work tree {} cannot be copied for --snapshot: {why}", tree.root)).hint(
             "all files are copied that git knows or does not ignore: .gitignore can name large ones that no job needs",
         )
-    })?;
-    let there = held.files().join(&below);
-    // git knows no empty directories.
-    if let Err(why) = fs::create_dir_all(&there) {
-        held.discard();
-        return Err(CliError::error(1, format!("{}: {why}", there.display())));
+    };
+    // Before anything is written: whoever owns that directory can replace what is made there.
+    let mut daemon = Connection::open(paths)?;
+    if daemon.owner() != nix::unistd::geteuid().as_raw() {
+        let (owner, place) = (user::user_name(daemon.owner()), paths.snapshots_dir());
+        let why = format!(
+            "--snapshot copies into {}, and the daemon there runs as user {owner}",
+            place.display()
+        );
+        return Err(CliError::error(1, why).hint("submit as that user, or without --snapshot"));
     }
+    let mut held = snapshots::begin(paths, &tree).map_err(failed)?;
+    let made = announce(&mut daemon, &held).and_then(|()| {
+        let root = tree.root.clone();
+        let note = move || {
+            let what = format!("copying the work tree {root} takes long");
+            tell(&format!("sbatch: {what}; Ctrl-C ends it, and nothing is submitted\n"));
+        };
+        noted_if_slow(SLOW_COPY, note, || held.fill(paths.root())).map_err(failed)?;
+        run_in_copy(request, &held)
+    });
+    match made {
+        Ok(()) => Ok(Copied { held, _daemon: daemon }),
+        Err(why) => {
+            held.discard();
+            Err(why)
+        }
+    }
+}
+
+/// Does something, and calls `note` on another thread if that takes longer.
+fn noted_if_slow<T>(
+    patience: Duration,
+    note: impl FnOnce() + Send + 'static,
+    work: impl FnOnce() -> T,
+) -> T {
+    let (done, waits) = mpsc::channel::<()>();
+    let noting = std::thread::spawn(move || {
+        if waits.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            note();
+        }
+    });
+    let result = work();
+    drop(done);
+    let _ = noting.join();
+    result
+}
+
+/// Has the daemon hold the copy too, until the connection ends.
+fn announce(daemon: &mut Connection, held: &Held) -> Result<(), CliError> {
+    let request = Request::HoldCopy { name: held.name.clone() };
+    daemon.send_with_fds(&request, &[], &[held.as_fd().as_raw_fd()])?;
+    match daemon.receive()?.0 {
+        Answer::Recorded => Ok(()),
+        Answer::Refused(why) => Err(refused("Batch job submission failed", &why)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has the job run in the matching directory of the copy.
+fn run_in_copy(request: &mut JobRequest, held: &Held) -> Result<(), CliError> {
+    let work_dir = Path::new(&request.work_dir);
+    let own = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
+    let below = own.strip_prefix(&held.tree.root).unwrap_or(Path::new(""));
+    let there = held.files().join(below);
+    // git knows no empty directories.
+    held.make_dir(below)
+        .map_err(|why| CliError::error(1, format!("{}: {why}", there.display())))?;
     // An input that is ignored by git is where it was.
     if let Some(input) = request.std_in.as_mut().filter(|input| !input.contains(['%', '\\']))
         && !there.join(&*input).exists()
@@ -117,7 +204,7 @@ pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Held, Cl
     let output_dir = std::mem::replace(&mut request.work_dir, there.to_string_lossy().into_owned());
     request.snapshot = Some(Snapshot { name: held.name.clone(), output_dir });
     request.tree = Some(held.tree.clone());
-    Ok(held)
+    Ok(())
 }
 
 /// The work tree that a job with `--snapshot` works in.
@@ -125,11 +212,18 @@ pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Held, Cl
 /// # Errors
 /// There is none.
 pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
-    work_tree::probe(Path::new(&request.work_dir)).ok_or_else(|| {
-        CliError::error(
-            1,
-            format!("--snapshot copies a git work tree, and {} is in none", request.work_dir),
-        )
+    let work_dir = Path::new(&request.work_dir);
+    work_tree::probe(work_dir).ok_or_else(|| {
+        let none =
+            format!("--snapshot copies a git work tree, and {} is in none", request.work_dir);
+        let error = CliError::error(1, none);
+        match work_tree::of_another_user(work_dir) {
+            Some((dot_git, owner)) => error.hint(format!(
+                "{} belongs to user {owner}: only your own repositories count",
+                dot_git.display()
+            )),
+            None => error,
+        }
     })
 }
 
@@ -152,7 +246,7 @@ pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
     };
     match hand_in(&paths()?, submission, &raw, command)?.1 {
         Answer::Refused(why) => {
-            copy.into_iter().for_each(Held::discard);
+            copy.into_iter().for_each(Copied::discard);
             Err(refused("Batch job submission failed", &why))
         }
         Answer::Submitted { job } => Ok(job),
@@ -160,8 +254,8 @@ pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
     }
 }
 
-/// Looks for the working directory of a job. One that waits for other jobs or for a time may get it from them: then a
-/// warning is enough.
+/// Looks for the working directory of a job. One that waits for other jobs or for a time may get it
+/// from them: then a warning is enough.
 ///
 /// # Errors
 /// It is not there, no directory, or may not be entered.
@@ -231,7 +325,8 @@ pub fn signal_text(signal: i32) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Slurm's lines about tasks that failed, those of one fate together: `vm: tasks 0-1: Exited with exit code 7`.
+/// Slurm's lines about tasks that failed, those of one fate together:
+/// `vm: tasks 0-1: Exited with exit code 7`.
 pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
     let mut fates: Vec<(ExitCode, Vec<u32>)> = Vec::new();
     for (task, exit) in (0..).zip(tasks) {
@@ -295,7 +390,8 @@ impl StepObserver for Reporter {
     }
 
     fn aborted(&mut self, wait_secs: u64) {
-        // The command of salloc is no step for the user: what is said of it is what became of the allocation.
+        // The command of salloc is no step for the user: what is said of it is what became of the
+        // allocation.
         if self.command == "srun" {
             self.say(&format!(
                 "Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."
@@ -373,6 +469,19 @@ pub fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_takes_longer_is_noted() {
+        let (noted, notes) = mpsc::channel();
+        let note = || {
+            let noted = noted.clone();
+            move || noted.send(()).unwrap()
+        };
+        // It ends when it has been noted.
+        assert!(noted_if_slow(Duration::from_millis(1), note(), || notes.recv().is_ok()));
+        assert_eq!(noted_if_slow(Duration::from_secs(3600), note(), || 7), 7);
+        assert!(notes.try_recv().is_err());
+    }
 
     #[test]
     fn tasks_of_one_fate_share_a_line() {

@@ -1,12 +1,15 @@
-//! Who may come in. Any user of this host can connect to a port of loopback, and any page that a browser shows can send
-//! requests there: nobody is answered without what only the one who was told the address has.
+//! Who may come in. Any user of this host can connect to a port of loopback, and any page that a
+//! browser shows can send requests there: nobody is answered without what only the one who was told
+//! the address has.
 //!
-//! - The token is in the address that is printed. It opens the page once, and is worth nothing after that.
-//! - The session is a cookie, which the browser keeps from scripts and from other sites. It does not keep it from other
-//!   ports of this host.
-//! - The key is in the page that the token opened, and is kept by the page for its own origin alone, which the port is part
-//!   of. Whatever asks or changes anything shows both.
-//! - A name that is not this host's own is refused whatever its address is: a foreign site may have its name lead here.
+//! - The token is in the address that is printed. It opens the page once, and is worth nothing
+//!   after that.
+//! - The session is a cookie, which the browser keeps from scripts and from other sites. It does
+//!   not keep it from other ports of this host.
+//! - The key is in the page that the token opened, and is kept by the page for its own origin
+//!   alone, which the port is part of. Whatever asks or changes anything shows both.
+//! - A name that is not this host's own is refused whatever its address is: a foreign site may have
+//!   its name lead here.
 
 use super::Refused;
 use actix_web::HttpRequest;
@@ -22,7 +25,7 @@ pub const KEY_HEADER: &str = "X-Slotd-Key";
 const OWN_NAMES: [&str; 3] = ["127.0.0.1", "[::1]", "localhost"];
 
 #[derive(Debug)]
-pub struct Door {
+pub struct Auth {
     /// `None`: used.
     token: Mutex<Option<String>>,
     session: String,
@@ -41,11 +44,11 @@ struct Caller<'a> {
     key: Option<&'a str>,
 }
 
-impl Door {
+impl Auth {
     /// # Errors
     /// The kernel gives no random numbers.
-    pub fn new() -> io::Result<Door> {
-        Ok(Door { token: Mutex::new(Some(secret()?)), session: secret()?, key: secret()? })
+    pub fn new() -> io::Result<Auth> {
+        Ok(Auth { token: Mutex::new(Some(secret()?)), session: secret()?, key: secret()? })
     }
 
     /// Empty once it was used.
@@ -101,8 +104,10 @@ impl Door {
                 "this browser has no session: start slotd web again",
             ));
         }
-        // The browser gives an event stream no header. It tells numbers of jobs and sizes.
-        let needs_key = caller.path.starts_with("/api/") && caller.path != "/api/events";
+        // A browser sends no header of its own for files of the page and for an event stream, which
+        // has numbers of jobs and sizes. Everything else needs the key: `/%61pi/submit` is also
+        // `/api/submit`.
+        let needs_key = !caller.path.starts_with("/page/") && caller.path != "/api/events";
         let has_key = caller.key.is_some_and(|shown| is_same(&self.key, shown));
         (needs_key && !has_key).then_some((
             StatusCode::FORBIDDEN,
@@ -148,8 +153,8 @@ fn secret() -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn door() -> Door {
-        Door {
+    fn auth() -> Auth {
+        Auth {
             token: Mutex::new(Some("t".repeat(64))),
             session: "s".repeat(64),
             key: "k".repeat(64),
@@ -158,16 +163,16 @@ mod tests {
 
     #[test]
     fn the_token_opens_once() {
-        let door = door();
-        assert!(door.enter(&"x".repeat(64)).is_none() && door.enter("").is_none());
-        let (cookie, _) = door.enter(&"t".repeat(64)).expect("the right token");
+        let auth = auth();
+        assert!(auth.enter(&"x".repeat(64)).is_none() && auth.enter("").is_none());
+        let (cookie, _) = auth.enter(&"t".repeat(64)).expect("the right token");
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-        assert!(door.enter(&"t".repeat(64)).is_none() && door.token().is_empty());
+        assert!(auth.enter(&"t".repeat(64)).is_none() && auth.token().is_empty());
     }
 
     #[test]
     fn whoever_lacks_anything_is_refused() {
-        let door = door();
+        let auth = auth();
         let (cookies, key) = (format!("a=b; slotd={}", "s".repeat(64)), "k".repeat(64));
         let good = Caller {
             path: "/api/queue",
@@ -178,7 +183,7 @@ mod tests {
             key: Some(&key),
         };
         let status = |caller: Caller<'_>| {
-            door.refuses_caller(&caller).map_or(200, |(status, _)| status.as_u16())
+            auth.refuses_caller(&caller).map_or(200, |(status, _)| status.as_u16())
         };
         assert_eq!(status(good), 200);
         for host in ["localhost:9000", "[::1]:8080", "127.0.0.1"] {
