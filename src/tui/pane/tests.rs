@@ -3,9 +3,9 @@
 use super::*;
 use crate::model::array::ArraySpec;
 use crate::model::view::JobList;
-use crate::model::{ExitCode, JobState, Reason};
+use crate::model::{End, ExitCode, Reason, TaskSet};
 use crate::render::fixture::{job, now};
-use crate::screen::picture::Touched;
+use crate::tui::picture::Touched;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -24,12 +24,12 @@ fn record(id: u32, kind: u8) -> JobView {
         1 => plain().reason(Reason::JobHeldUser).build(),
         2 => plain().running(i64::from(id % 5)).build(),
         3 => plain()
-            .ended(JobState::Completed, Reason::None, ExitCode::OK, 100, i64::from(id % 5))
+            .ended(End::Completed, Reason::None, ExitCode::OK, 100, i64::from(id % 5))
             .build(),
         4 => task().reason(Reason::Resources).build(),
         5 => task().running(i64::from(id % 5)).build(),
         _ => task()
-            .ended(JobState::Failed, Reason::NonZeroExitCode, failed, 100, i64::from(id % 5))
+            .ended(End::Failed, Reason::NonZeroExitCode, failed, 100, i64::from(id % 5))
             .build(),
     }
 }
@@ -119,7 +119,7 @@ fn the_progress_of_an_array_is_counted_as_it_changes() {
     kinds(&[(1, 8), (2, 10), (3, 12), (4, 9)], &mut picture);
     let counted = |picture: &Picture, array| {
         let progress = picture.progress(JobId(array));
-        (progress.waiting, progress.running, progress.ended, progress.failed)
+        (progress.waiting, progress.running, progress.over, progress.failed)
     };
     assert_eq!((counted(&picture, 100), counted(&picture, 101)), ((1, 1, 1, 1), (1, 0, 0, 0)));
     kinds(&[(1, 10), (2, 12)], &mut picture);

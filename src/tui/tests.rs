@@ -1,6 +1,6 @@
 //! The screen with a daemon that is played: what it shows, what keys do, and what it asks for.
 
-use super::state::{Deed, Theme, Words};
+use super::state::{JobAction, Theme, Words};
 use super::{Action, Input, Screen, draw};
 use crate::model::array::ArraySpec;
 use crate::model::brief::BriefJob;
@@ -12,15 +12,15 @@ use crate::model::series::{Series, Span, StepSeries};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobList, JobView};
 use crate::model::{
-    ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres,
+    End, ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres,
 };
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::fixture::{at, ctx, job, node, now, step};
-use crate::screen::keys::Spot;
-use crate::screen::log::{Move, Text};
-use crate::screen::order::MADE;
-use crate::screen::page::Side;
+use crate::tui::keys::Spot;
+use crate::tui::log::{Move, Text};
+use crate::tui::order::MADE;
+use crate::tui::page::Side;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use expect_test::expect_file;
 use proptest::prelude::*;
@@ -38,18 +38,14 @@ struct Daemon {
 impl Daemon {
     fn jobs(&self, query: &JobQuery) -> JobList {
         let found = self.jobs.iter().filter(|view| query.matches(&view.job));
-        match query.brief {
-            true => JobList {
-                brief: found.map(|view| BriefJob::of(view)).collect(),
-                ..JobList::at(now())
-            },
-            false => {
-                let mut jobs: Vec<JobView> = found.cloned().collect();
-                if !query.expected_starts {
-                    jobs.iter_mut().for_each(|job| job.expected_start = None);
-                }
-                JobList { jobs, ..JobList::at(now()) }
+        if query.brief {
+            JobList { brief: found.map(|view| BriefJob::of(view)).collect(), ..JobList::at(now()) }
+        } else {
+            let mut jobs: Vec<JobView> = found.cloned().collect();
+            if !query.expected_starts {
+                jobs.iter_mut().for_each(|job| job.expected_start = None);
             }
+            JobList { jobs, ..JobList::at(now()) }
         }
     }
 
@@ -127,17 +123,15 @@ impl Daemon {
     }
 }
 
-/// A running array, a job with a GPU, some that wait for different reasons, and some that have ended.
+/// A running array, a job with a GPU, some that wait for different reasons, and some that have
+/// ended.
 fn mixed() -> Vec<JobView> {
     let spec = || {
         Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..10).collect::<Vec<u32>>()), limit: None })
     };
     let array = |id| job(id, "sweep").asks(|r| r.array = spec());
     let done = |id, task| {
-        array(id)
-            .task(20, task)
-            .ended(JobState::Completed, Reason::None, ExitCode::OK, 100, 40)
-            .build()
+        array(id).task(20, task).ended(End::Completed, Reason::None, ExitCode::OK, 100, 40).build()
     };
     let failed = ExitCode { status: 3, signal: 0 };
     let mut jobs = vec![
@@ -168,7 +162,7 @@ fn mixed() -> Vec<JobView> {
             .with(|j| j.dependency = "afterok:30".to_owned())
             .build(),
         job(32, "held").reason(Reason::JobHeldUser).build(),
-        job(9, "broken").ended(JobState::Failed, Reason::NonZeroExitCode, failed, 300, 200).build(),
+        job(9, "broken").ended(End::Failed, Reason::NonZeroExitCode, failed, 300, 200).build(),
         done(18, 0),
         done(19, 1),
     ];
@@ -285,7 +279,7 @@ fn the_help_and_the_page_of_a_job() {
 #[test]
 fn what_cannot_be_taken_back_is_asked_about() {
     let (_, mut screen) = open(mixed(), (80, 24));
-    let cancel = |jobs| Action::Do { what: Deed::Cancel, jobs };
+    let cancel = |jobs| Action::Do { what: JobAction::Cancel, jobs };
     assert_eq!(press(&mut screen, "cn"), []);
     assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12))])]);
     assert_eq!(press(&mut screen, "jc"), []);
@@ -296,7 +290,7 @@ fn what_cannot_be_taken_back_is_asked_about() {
     assert_eq!(press(&mut screen, "g j\nj "), []);
     assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12)), task])]);
     let held = press(&mut screen, "\u{1b}\th");
-    assert!(matches!(&held[..], [Action::Do { what: Deed::Hold, .. }]), "{held:?}");
+    assert!(matches!(&held[..], [Action::Do { what: JobAction::Hold, .. }]), "{held:?}");
     assert!(press(&mut screen, "R").is_empty() && screen.question.is_some());
 }
 
@@ -352,13 +346,13 @@ fn after_a_change_what_has_changed_is_asked_for_and_no_more() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     assert!(screen.next_request().is_none(), "all is known");
     let ended = daemon.jobs.iter_mut().find(|job| job.id == JobId(12)).unwrap();
-    (ended.run.state, ended.run.end) = (JobState::Completed, Some(at(1)));
+    (ended.run.state, ended.run.end) = (JobState::Ended(End::Completed), Some(at(1)));
     daemon.jobs.retain(|job| job.id != JobId(32));
     daemon.tell(
         &mut screen,
         Changed { jobs: [JobId(12), JobId(32)].into(), queue: true, ..Changed::default() },
     );
-    assert_eq!(screen.picture.jobs[&JobId(12)].run.state, JobState::Completed);
+    assert_eq!(screen.picture.jobs[&JobId(12)].run.state, JobState::Ended(End::Completed));
     assert!(!screen.picture.jobs.contains_key(&JobId(32)));
     let whole =
         |request: &&Request| matches!(request, Request::Jobs(query) if query.jobs.is_empty());

@@ -1,12 +1,13 @@
 //! One of the three lists: which rows it has, in which order, and which of them are in sight.
 //!
-//! A queue may be long: a change costs what the records cost that have changed, and a look at the list what is in sight.
+//! A queue may be long: a change costs what the records cost that have changed, and a look at the
+//! list what is in sight.
 
 use super::order::{Order, Sort, Turns};
 use super::picture::{Picture, Place, label};
 use super::sorted::Sorted;
+use crate::model::JobId;
 use crate::model::view::JobView;
-use crate::model::{JobId, TaskSet};
 use std::collections::{BTreeSet, HashMap};
 
 /// What a row stands for.
@@ -50,7 +51,8 @@ impl Group {
     }
 }
 
-/// An array that is open: its place among those rows that are no records of others, and how many rows it has within.
+/// An array that is open: its place among those rows that are no records of others, and how many
+/// rows it has within.
 #[derive(Debug, Clone, Copy)]
 struct Opened {
     at: usize,
@@ -169,7 +171,7 @@ impl Pane {
         Entry {
             order: Order::of(job, self.sort, self.place),
             array: job.array_job_id(),
-            tasks: job.compact_tasks().map_or(1, TaskSet::len),
+            tasks: job.weight(),
             cpus: job.tres.cpus,
         }
     }

@@ -1,5 +1,5 @@
-//! A list in order, which is told one change at a time: what is looked for is found in a few steps, and the place of
-//! everything in it is known.
+//! A list in order, which is told one change at a time: what is looked for is found in a few steps,
+//! and the place of everything in it is known.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sorted<T>(Vec<T>);

@@ -1,6 +1,7 @@
-//! The keys, what they are for, and where: the help and the lowest lines of the screen are made of this table.
+//! The keys, what they are for, and where: the help and the lowest lines of the screen are made of
+//! this table.
 
-use super::state::Deed;
+use super::state::JobAction;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What a key asks for.
@@ -21,7 +22,7 @@ pub enum Word {
     Filter,
     Search,
     Sort,
-    Do(Deed),
+    Do(JobAction),
     Edit,
     Suspend,
     Help,
@@ -171,17 +172,17 @@ pub const KEYS: &[Line] = &[
         "open and close an array",
     ),
     line(LISTS, &[(KeyCode::Esc, Word::Back)], "Esc", "clear", "no filter and no marks"),
-    line(BOTH, &[(letter('c'), Word::Do(Deed::Cancel))], "c", "cancel", "cancel"),
+    line(BOTH, &[(letter('c'), Word::Do(JobAction::Cancel))], "c", "cancel", "cancel"),
     line(
         BOTH,
-        &[(letter('R'), Word::Do(Deed::Requeue))],
+        &[(letter('R'), Word::Do(JobAction::Requeue))],
         "R",
         "requeue",
         "end it and put it back into the queue",
     ),
-    line(BOTH, &[(letter('h'), Word::Do(Deed::Hold))], "h", "hold", "hold"),
-    line(BOTH, &[(letter('r'), Word::Do(Deed::Release))], "r", "release", "release"),
-    line(BOTH, &[(letter('t'), Word::Do(Deed::Top))], "t", "top", "to the top of the queue"),
+    line(BOTH, &[(letter('h'), Word::Do(JobAction::Hold))], "h", "hold", "hold"),
+    line(BOTH, &[(letter('r'), Word::Do(JobAction::Release))], "r", "release", "release"),
+    line(BOTH, &[(letter('t'), Word::Do(JobAction::Top))], "t", "top", "to the top of the queue"),
     line(
         BOTH,
         &[(letter('e'), Word::Edit)],
@@ -191,7 +192,7 @@ pub const KEYS: &[Line] = &[
     ),
     line(
         BOTH,
-        &[(letter('a'), Word::Do(Deed::Retry))],
+        &[(letter('a'), Word::Do(JobAction::Retry))],
         "a",
         "again",
         "submit again what is over; of an array what failed",
@@ -200,9 +201,9 @@ pub const KEYS: &[Line] = &[
 
 impl Line {
     /// What these keys do to jobs: it has a meaning for jobs in some states alone.
-    pub fn deed(&self) -> Option<Deed> {
+    pub fn job_action(&self) -> Option<JobAction> {
         match self.keys {
-            [(_, Word::Do(deed)), ..] => Some(*deed),
+            [(_, Word::Do(job_action)), ..] => Some(*job_action),
             _ => None,
         }
     }

@@ -2,12 +2,12 @@
 
 use super::{bars, foot, line, status};
 use crate::model::series::JobSeries;
-use crate::screen::keys::Spot;
-use crate::screen::log::shown;
-use crate::screen::page::{Page, Part};
-use crate::screen::picture::label;
-use crate::screen::plot;
-use crate::screen::state::Screen;
+use crate::tui::keys::Spot;
+use crate::tui::log::shown;
+use crate::tui::page::{Page, Part};
+use crate::tui::picture::label;
+use crate::tui::plot;
+use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;

@@ -1,4 +1,5 @@
-//! Where everything is on a screen of this size: the same for drawing, for the mouse and for scrolling.
+//! Where everything is on a screen of this size: the same for drawing, for the mouse and for
+//! scrolling.
 
 use super::keys::{self, Line, Spot};
 use super::page::Part;
@@ -54,7 +55,8 @@ impl Screen {
         Areas { title, host, panes, status: cut(&mut foot, 1), keys: foot }
     }
 
-    /// Each list has what it needs up to a third, and the one that keys are for what the others leave.
+    /// Each list has what it needs up to a third, and the one that keys are for what the others
+    /// leave.
     fn heights(&self, all: u16) -> [u16; 3] {
         let need = |i: usize| u16::try_from(self.panes[i].len() + 1).unwrap_or(u16::MAX).max(2);
         let mut heights = [0, 1, 2].map(|i| need(i).min(all / 3));
@@ -93,8 +95,8 @@ impl Screen {
     /// What the keys do that have a meaning here, in a word each, on as many lines as that takes.
     pub fn foot(&self, spot: Spot) -> Vec<String> {
         let places = self.places();
-        let is_of_use = |line: &&Line| match line.deed() {
-            Some(deed) => places.iter().any(|place| deed.is_for(*place)),
+        let is_of_use = |line: &&Line| match line.job_action() {
+            Some(job_action) => places.iter().any(|place| job_action.is_for(*place)),
             None => !line.short.is_empty() && (!line.is_edit() || places.contains(&Place::Waiting)),
         };
         let mut lines: Vec<String> = Vec::new();

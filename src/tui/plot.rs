@@ -71,7 +71,8 @@ impl Plot {
     }
 }
 
-/// CPUs, memory and GPUs of a job over time, of what it has; and what it read and wrote, if that is seen at all.
+/// CPUs, memory and GPUs of a job over time, of what it has; and what it read and wrote, if that is
+/// seen at all.
 pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;

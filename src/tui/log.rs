@@ -1,4 +1,5 @@
-//! A part of an output as it is on the screen. Which part is read of the file is the loop's business.
+//! A part of an output as it is on the screen. Which part is read of the file is the loop's
+//! business.
 
 /// What the loop has read of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub enum Move {
     },
 }
 
-/// What a terminal would show of a line, with what it would act on written out: a progress bar that draws over itself
-/// leaves its last state.
+/// What a terminal would show of a line, with what it would act on written out: a progress bar that
+/// draws over itself leaves its last state.
 pub fn shown(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let last = line.rsplit('\r').next().unwrap_or_default();

@@ -74,12 +74,14 @@ impl Order {
     }
 }
 
-/// Whether resources or other jobs keep it, rather than something that has nothing to do with its turn.
+/// Whether resources or other jobs keep it, rather than something that has nothing to do with its
+/// turn.
 fn waits_for_its_turn(reason: Reason) -> bool {
     matches!(reason, Reason::None | Reason::Resources | Reason::Priority | Reason::Exclusive)
 }
 
-/// Those that wait for their turn, in the order of the queue: all of them, however the list is ordered and whatever it shows.
+/// Those that wait for their turn, in the order of the queue: all of them, however the list is
+/// ordered and whatever it shows.
 #[derive(Debug, Default)]
 pub struct Turns {
     all: Sorted<(Order, JobId)>,

@@ -4,7 +4,7 @@ use crate::model::host_use::HostSpan;
 use crate::model::series::StepSeries;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, StepId, TaskSet, Timestamp};
+use crate::model::{Job, JobId, JobRef, JobState, Progress, StepId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a running job uses at the moment.
@@ -73,59 +73,8 @@ impl Place {
         match state {
             JobState::Pending => Place::Waiting,
             JobState::Running | JobState::Suspended | JobState::Completing => Place::Running,
-            JobState::Completed
-            | JobState::Failed
-            | JobState::Cancelled
-            | JobState::Timeout
-            | JobState::OutOfMemory
-            | JobState::NodeFail => Place::Ended,
+            JobState::Ended(_) => Place::Ended,
         }
-    }
-}
-
-/// How far an array is, in tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
-    pub waiting: usize,
-    pub running: usize,
-    pub ended: usize,
-    pub failed: usize,
-    /// All that there were, where it is known.
-    pub total: Option<usize>,
-}
-
-impl Progress {
-    /// Of all its tasks those that are over.
-    pub fn done(&self) -> usize {
-        self.total.map_or(self.ended, |total| total.saturating_sub(self.waiting + self.running))
-    }
-
-    pub fn all(&self) -> usize {
-        self.total.unwrap_or(self.waiting + self.running + self.ended)
-    }
-}
-
-impl Progress {
-    /// Counts the tasks of a record.
-    fn add(&mut self, job: &JobView) {
-        let tasks = job.compact_tasks().map_or(1, TaskSet::len);
-        match Place::of(job.run.state) {
-            Place::Waiting => self.waiting += job.pending_tasks(),
-            Place::Running => self.running += 1,
-            Place::Ended => {
-                self.ended += tasks;
-                self.failed += if job.run.state.is_failure() { tasks } else { 0 };
-            }
-        }
-    }
-
-    fn take_away(&mut self, job: &JobView) {
-        let mut of_job = Progress::default();
-        of_job.add(job);
-        self.waiting -= of_job.waiting;
-        self.running -= of_job.running;
-        self.ended -= of_job.ended;
-        self.failed -= of_job.failed;
     }
 }
 
@@ -144,7 +93,7 @@ impl Picture {
         if let Some(id) = view.array_job_id() {
             let array = self.arrays.entry(id).or_default();
             array.records.insert(view.id);
-            array.progress.add(&view);
+            array.progress += Progress::of(&view);
         }
         self.jobs.insert(view.id, view);
     }
@@ -158,7 +107,7 @@ impl Picture {
         let Some(of) = known.array_job_id() else { return };
         if let Some(array) = self.arrays.get_mut(&of) {
             array.records.remove(&id);
-            array.progress.take_away(&known);
+            array.progress -= Progress::of(&known);
             if array.records.is_empty() {
                 self.arrays.remove(&of);
             }
@@ -189,7 +138,7 @@ impl Picture {
 
     fn note_total(&mut self, array: JobId, tasks: usize) {
         if let Some(array) = self.arrays.get_mut(&array) {
-            array.progress.total = Some(tasks);
+            array.progress.total = tasks;
         }
     }
 
@@ -284,14 +233,5 @@ pub fn named(picture: &Picture, id: JobId) -> JobRef {
 
 /// `12`, `12_3`, `12_[4-99]`.
 pub fn label(job: &Job) -> String {
-    match &job.role {
-        ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
-            let array = job.array_job_id().unwrap_or(job.id);
-            match tasks.single() {
-                Some(task) => format!("{array}_{task}"),
-                None => format!("{array}_[{tasks}]"),
-            }
-        }
-        ArrayRole::None | ArrayRole::Task { .. } => job.label(),
-    }
+    job.full_label()
 }

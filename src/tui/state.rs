@@ -20,7 +20,8 @@ pub enum Input {
     Key(KeyEvent),
     Mouse(MouseEvent),
     Size(u16, u16),
-    /// The daemon's clock, while something runs, and which part of the CPUs worked since the last time, from 0 to 1.
+    /// The daemon's clock, while something runs, and which part of the CPUs worked since the last
+    /// time, from 0 to 1.
     Tick {
         now: Timestamp,
         cpus: Option<f64>,
@@ -49,7 +50,7 @@ pub enum Action {
     Suspend,
     /// Ask for this, and tell what came of it.
     Do {
-        what: Deed,
+        what: JobAction,
         jobs: Vec<JobRef>,
     },
     /// Leave the screen to the user's editor, with this job in it.
@@ -69,7 +70,7 @@ pub enum Action {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum JobAction {
     Cancel,
     Hold,
     Release,
@@ -79,14 +80,14 @@ pub enum Deed {
     Retry,
 }
 
-impl Deed {
+impl JobAction {
     /// Whether it has a meaning for jobs in this list.
     pub fn is_for(self, place: Place) -> bool {
         match self {
-            Deed::Cancel => place != Place::Ended,
-            Deed::Hold | Deed::Release | Deed::Top => place == Place::Waiting,
-            Deed::Requeue => place == Place::Running,
-            Deed::Retry => place == Place::Ended,
+            JobAction::Cancel => place != Place::Ended,
+            JobAction::Hold | JobAction::Release | JobAction::Top => place == Place::Waiting,
+            JobAction::Requeue => place == Place::Running,
+            JobAction::Retry => place == Place::Ended,
         }
     }
 }
@@ -194,7 +195,8 @@ impl Screen {
     pub fn update(&mut self, input: Input) -> Vec<Action> {
         let actions = match input {
             Input::Key(event) if event.modifiers.contains(KeyModifiers::ALT) => {
-                // Esc and another key that came together are not to be told from it, and it has no meaning of its own.
+                // Esc and another key that came together are not to be told from it, and it has no
+                // meaning of its own.
                 let mut actions = self.key(KeyCode::Esc.into());
                 let modifiers = event.modifiers - KeyModifiers::ALT;
                 actions.extend(self.key(KeyEvent { modifiers, ..event }));
@@ -384,10 +386,10 @@ impl Screen {
         match word {
             Word::Help => self.help = true,
             Word::Quit => return vec![Action::Quit],
-            Word::Do(deed @ (Deed::Cancel | Deed::Requeue)) => self.ask(deed),
+            Word::Do(job_action @ (JobAction::Cancel | JobAction::Requeue)) => self.ask(job_action),
             // One that was meant is easily many by mistake.
-            Word::Do(Deed::Retry) if self.targets().len() > 1 => self.ask(Deed::Retry),
-            Word::Do(deed) => return self.deed(deed),
+            Word::Do(JobAction::Retry) if self.targets().len() > 1 => self.ask(JobAction::Retry),
+            Word::Do(job_action) => return self.job_action(job_action),
             Word::Edit => return self.edit(),
             _ => {}
         }
@@ -443,7 +445,7 @@ impl Screen {
     }
 
     /// Before what cannot be taken back.
-    fn ask(&mut self, what: Deed) {
+    fn ask(&mut self, what: JobAction) {
         let jobs = self.targets();
         if jobs.is_empty() {
             return;
@@ -453,16 +455,16 @@ impl Screen {
             many => format!("{} jobs", many.len()),
         };
         let text = match what {
-            Deed::Requeue => format!("End {whom} and put it back into the queue? (y/n)"),
-            Deed::Retry => format!("Submit {whom} again? (y/n)"),
-            Deed::Cancel | Deed::Hold | Deed::Release | Deed::Top => {
+            JobAction::Requeue => format!("End {whom} and put it back into the queue? (y/n)"),
+            JobAction::Retry => format!("Submit {whom} again? (y/n)"),
+            JobAction::Cancel | JobAction::Hold | JobAction::Release | JobAction::Top => {
                 format!("Cancel {whom}? (y/n)")
             }
         };
         self.question = Some(Question { text, action: Action::Do { what, jobs } });
     }
 
-    fn deed(&mut self, what: Deed) -> Vec<Action> {
+    fn job_action(&mut self, what: JobAction) -> Vec<Action> {
         let jobs = self.targets();
         if jobs.is_empty() { Vec::new() } else { vec![Action::Do { what, jobs }] }
     }

@@ -1,6 +1,7 @@
 //! What is asked of the daemon, one question at a time, and what its answers change.
 //!
-//! Listings tell little of each job, so that a long queue is there at once; more is asked of those in sight alone.
+//! Listings tell little of each job, so that a long queue is there at once; more is asked of those
+//! in sight alone.
 
 use super::picture::{Picture, named};
 use crate::model::changed::Changed;
@@ -115,7 +116,8 @@ impl Link {
         self.is_refused = false;
     }
 
-    /// What is not told is asked for once more later, so that nothing on the screen is older than it must be.
+    /// What is not told is asked for once more later, so that nothing on the screen is older than
+    /// it must be.
     fn refused(&mut self) {
         self.is_refused = true;
         match self.asked.take() {
@@ -131,7 +133,8 @@ impl Link {
         *self = Link::default();
     }
 
-    /// The next question; `None` where everything that is looked at is known, or an answer is on its way.
+    /// The next question; `None` where everything that is looked at is known, or an answer is on
+    /// its way.
     pub fn next(&mut self, picture: &Picture, looks: &Looks) -> Option<Request> {
         if self.asked.is_some() || self.is_refused {
             return None;

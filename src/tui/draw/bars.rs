@@ -1,6 +1,6 @@
 //! Bars: parts of a whole, drawn with cells.
 
-use crate::screen::state::Theme;
+use crate::tui::state::Theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};

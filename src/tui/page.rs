@@ -173,11 +173,16 @@ impl Screen {
         side.map(|side| Action::Log { side, to }).into_iter().collect()
     }
 
-    /// What is known of the job: why it waits or ended as `slotd why` says it, and the rest as `scontrol show job` has it.
+    /// What is known of the job: why it waits or ended as `slotd why` says it, and the rest as
+    /// `scontrol show job` has it.
     pub fn details_text(&self) -> String {
         let Some(page) = &self.page else { return String::new() };
         let Some(job) = self.picture.details.get(&page.job) else { return "...".to_owned() };
-        let names = Names { signal: &self.words.signal, user: &self.words.user };
+        let names = Names {
+            signal: &self.words.signal,
+            user: &self.words.user,
+            memory_is_enforced: &|| true,
+        };
         let why = why::print(job, None, &self.ctx(), &names);
         format!("{why}\n{}", show::jobs(std::slice::from_ref(job), false, true, &self.ctx()))
     }

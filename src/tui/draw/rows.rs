@@ -1,14 +1,15 @@
-//! The lists: a heading and a row for each job or array, in the columns that the width has room for.
+//! The lists: a heading and a row for each job or array, in the columns that the width has room
+//! for.
 
 use super::{bars, host, line};
 use crate::model::view::JobView;
-use crate::model::{JobId, JobState, Reason};
+use crate::model::{End, JobId, JobState, Reason};
 use crate::render::{job as words, seff, time};
-use crate::screen::log::shown;
-use crate::screen::order::Sort;
-use crate::screen::pane::{Key, Pane, Row};
-use crate::screen::picture::{Place, label};
-use crate::screen::state::Screen;
+use crate::tui::log::shown;
+use crate::tui::order::Sort;
+use crate::tui::pane::{Key, Pane, Row};
+use crate::tui::picture::{Place, label};
+use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -247,8 +248,8 @@ fn bar(screen: &Screen, row: Row, to: &mut Buffer, area: Rect) {
                 |amount: usize, style, odd| bars::Segment { amount: amount as f64, style, odd };
             let failed = progress.failed.min(progress.done());
             let segments = [
-                part(progress.done() - failed, theme.state(JobState::Completed), false),
-                part(failed, theme.state(JobState::Failed), true),
+                part(progress.done() - failed, theme.state(JobState::Ended(End::Completed)), false),
+                part(failed, theme.state(JobState::Ended(End::Failed)), true),
             ];
             bars::draw(to, area, theme, progress.all().max(1) as f64, &segments);
         }
