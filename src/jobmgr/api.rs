@@ -1,4 +1,5 @@
-//! What goes over the manager's socket, one JSON object a line. An object without the key `request` is a step.
+//! What goes over the manager's socket, one JSON object a line. An object without the key `request`
+//! is a step.
 
 use super::core::Row;
 pub use seconds::Seconds;

@@ -1,16 +1,16 @@
 //! The state of the manager and its decisions.
 //!
-//! The clock is the monotonic one, and an argument. A step is known by its place in the order of acceptance; each attempt to run
-//! it is a step of the job with a number of its own.
+//! The clock is the monotonic one, and an argument. A step is known by its place in the order of
+//! acceptance; each attempt to run it is a step of the job with a number of its own.
 
 use super::def::{Command, OnFailure, Settings, StepDef, Warning};
 use super::graph::{Graph, Refused};
 use super::ready::{Fit, Ready, Shape};
 use super::resources::Resources;
 use crate::model::node::NodeParts;
-use crate::model::resize::Gift;
+use crate::model::resize::GivenBack;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, JobState, Tres};
+use crate::model::{End, ExitCode, Tres};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub use why::Row;
 
 /// How a step came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum StepOutcome {
     /// It ended well.
     Ok,
     Failed,
@@ -38,13 +38,13 @@ pub enum Fate {
     Skipped,
 }
 
-impl Fate {
+impl StepOutcome {
     pub fn name(self) -> &'static str {
         match self {
-            Fate::Ok => "COMPLETED",
-            Fate::Failed => "FAILED",
-            Fate::Cancelled => "CANCELLED",
-            Fate::Skipped => "SKIPPED",
+            StepOutcome::Ok => "COMPLETED",
+            StepOutcome::Failed => "FAILED",
+            StepOutcome::Cancelled => "CANCELLED",
+            StepOutcome::Skipped => "SKIPPED",
         }
     }
 }
@@ -60,7 +60,7 @@ pub enum Phase {
     Backoff(Duration),
     /// With this number.
     Running(u32),
-    Ended(Fate),
+    Ended(StepOutcome),
 }
 
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ pub enum Effect {
     /// A step is over for good.
     Ended {
         step: u32,
-        fate: Fate,
+        fate: StepOutcome,
     },
     /// The time of the job is over: steps that run are told to end, and others are left.
     OutOfTime,
@@ -101,13 +101,15 @@ pub enum Effect {
 pub struct Policy {
     /// In the place of what each step says (`--keep-going`, `--halt-on-failure`).
     pub on_failure: Option<OnFailure>,
-    /// What steps get that are to end early and ask for no signal of their own (the job's `--signal`).
+    /// What steps get that are to end early and ask for no signal of their own (the job's
+    /// `--signal`).
     pub warning: Option<Warning>,
     /// At most so many steps at once.
     pub most_running: Option<u32>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// The kernel hands no longer argument or variable to a program, its final zero byte included; `None`: nobody knows.
+    /// The kernel hands no longer argument or variable to a program, its final zero byte included;
+    /// `None`: nobody knows.
     pub longest_word: Option<usize>,
 }
 
@@ -180,7 +182,8 @@ pub struct Core {
     /// For how long the job was suspended.
     suspended: Duration,
     counts: Counts,
-    /// The worst exit code of steps that failed for good, or were ended by their user or with the manager.
+    /// The worst exit code of steps that failed for good, or were ended by their user or with the
+    /// manager.
     worst: ExitCode,
     pub effects: Vec<Effect>,
 }
@@ -337,13 +340,13 @@ impl Core {
         for step in hopeless {
             let waits = self.entry(step).is_some_and(|entry| entry.phase == Phase::Waiting);
             if waits {
-                self.end(step, Fate::Skipped);
+                self.end(step, StepOutcome::Skipped);
             }
         }
     }
 
     /// A step is over for good, and what follows from it.
-    fn end(&mut self, step: u32, fate: Fate) {
+    fn end(&mut self, step: u32, fate: StepOutcome) {
         let mut ends = vec![(step, fate)];
         while let Some((step, fate)) = ends.pop() {
             self.unready(step);
@@ -354,29 +357,33 @@ impl Core {
             entry.phase = Phase::Ended(fate);
             let on_failure = self.policy.on_failure.unwrap_or(entry.settings.on_failure);
             match fate {
-                Fate::Ok => self.counts.ok += 1,
-                Fate::Failed => self.counts.failed += 1,
-                Fate::Cancelled => self.counts.cancelled += 1,
-                Fate::Skipped => self.counts.skipped += 1,
+                StepOutcome::Ok => self.counts.ok += 1,
+                StepOutcome::Failed => self.counts.failed += 1,
+                StepOutcome::Cancelled => self.counts.cancelled += 1,
+                StepOutcome::Skipped => self.counts.skipped += 1,
             }
             self.effects.push(Effect::Ended { step, fate });
-            if fate == Fate::Failed && on_failure == OnFailure::Stop {
+            if fate == StepOutcome::Failed && on_failure == OnFailure::Stop {
                 self.halt = self.halt.max(Halt::Drain);
             }
-            let counts_as_well =
-                fate == Fate::Ok || (fate == Fate::Failed && on_failure == OnFailure::Continue);
+            let counts_as_well = fate == StepOutcome::Ok
+                || (fate == StepOutcome::Failed && on_failure == OnFailure::Continue);
             let followed = self.graph.end(step, counts_as_well);
             followed.free.into_iter().for_each(|step| self.make_ready(step));
             let waiting =
                 |step: &u32| self.entry(*step).is_some_and(|entry| entry.phase == Phase::Waiting);
             ends.extend(
-                followed.hopeless.into_iter().filter(waiting).map(|step| (step, Fate::Skipped)),
+                followed
+                    .hopeless
+                    .into_iter()
+                    .filter(waiting)
+                    .map(|step| (step, StepOutcome::Skipped)),
             );
         }
     }
 
     /// A step that an earlier manager has seen ending for good: it is not started.
-    pub fn restore_end(&mut self, step: u32, fate: Fate, exit: ExitCode, attempts: u32) {
+    pub fn restore_end(&mut self, step: u32, fate: StepOutcome, exit: ExitCode, attempts: u32) {
         if let Some(entry) = self.steps.get_mut(step as usize) {
             entry.attempts = attempts;
         }
@@ -385,9 +392,9 @@ impl Core {
     }
 
     /// A step that did not end well had this exit code at last.
-    fn count_exit(&mut self, exit: ExitCode, fate: Fate) {
+    fn count_exit(&mut self, exit: ExitCode, fate: StepOutcome) {
         // Its end was not in time.
-        let is_late = fate == Fate::Failed && exit.is_success();
+        let is_late = fate == StepOutcome::Failed && exit.is_success();
         self.worst = self.worst.worse(if is_late { ExitCode::signal(SIGTERM) } else { exit });
     }
 
@@ -403,12 +410,14 @@ impl Core {
         self.resources.resize(whole, owed);
     }
 
-    /// What goes back to the job's owner now. To be asked for before [`Core::decide`], which would use it.
-    pub fn gift(&mut self) -> Option<Gift> {
-        self.resources.gift()
+    /// What goes back to the job's owner now. To be asked for before [`Core::decide`], which would
+    /// use it.
+    pub fn given_back(&mut self) -> Option<GivenBack> {
+        self.resources.given_back()
     }
 
-    /// These of what the job has are out of use now, and no others: no step gets them, and steps on them are moved.
+    /// These of what the job has are out of use now, and no others: no step gets them, and steps on
+    /// them are moved.
     pub fn on_parts_out(&mut self, out: NodeParts, now: Duration) {
         self.resources.set_out(out);
         let is_on_it =
@@ -497,15 +506,15 @@ impl Core {
     }
 
     /// How a step with this exit code is recorded.
-    fn state_of(exit: ExitCode, stopped: Option<Stopped>) -> JobState {
+    fn state_of(exit: ExitCode, stopped: Option<Stopped>) -> End {
         match stopped {
-            Some(Stopped::Limit) => JobState::Timeout,
-            Some(Stopped::Moved) if !exit.is_success() => JobState::NodeFail,
+            Some(Stopped::Limit) => End::Timeout,
+            Some(Stopped::Moved) if !exit.is_success() => End::NodeFail,
             Some(Stopped::User | Stopped::Halt | Stopped::Unstarted) if !exit.is_success() => {
-                JobState::Cancelled
+                End::Cancelled
             }
-            Some(_) | None if exit.is_success() => JobState::Completed,
-            Some(_) | None => JobState::Failed,
+            Some(_) | None if exit.is_success() => End::Completed,
+            Some(_) | None => End::Failed,
         }
     }
 }

@@ -32,7 +32,8 @@ const SHELL_WORDS: [&str; 51] = [
 ];
 
 impl Command {
-    /// The words to execute. A line in which a shell would find nothing to do needs none, as with make.
+    /// The words to execute. A line in which a shell would find nothing to do needs none, as with
+    /// make.
     pub fn argv(&self) -> Vec<String> {
         match self {
             Command::Words(words) => words.iter().map(|word| word.to_string()).collect(),

@@ -1,10 +1,11 @@
 //! Who waits for whom.
 //!
-//! A dependency on a pattern is one on a group: a node between its members and those that wait for all of them, so that a
-//! thousand steps after a thousand others cost two thousand edges and not a million.
+//! A dependency on a pattern is one on a group: a node between its members and those that wait for
+//! all of them, so that a thousand steps after a thousand others cost two thousand edges and not a
+//! million.
 
 use super::def::{After, StepDef, Wanted};
-use crate::spec::suggest;
+use crate::parse::suggest;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! The three ways to write steps down, and what they have in common: lines of shell commands, TOML, JSON lines.
+//! The three ways to write steps down, and what they have in common: lines of shell commands, TOML,
+//! JSON lines.
 //!
-//! All of them become [`spec::StepSpec`], one key a field, and then [`StepDef`]s by `expand`. A text is understood as a whole or not at
-//! all. Files that a text names (`foreach`) are read by the caller's function.
+//! All of them become [`spec::StepSpec`], one key a field, and then [`StepDef`]s by `expand`. A
+//! text is understood as a whole or not at all. Files that a text names (`foreach`) are read by the
+//! caller's function.
 
 use super::def::StepDef;
 use std::fmt;
@@ -35,7 +37,8 @@ impl Form {
         }
     }
 
-    /// By the first line that says something; `None`: none does. A shell wants a blank after its own `{`, `[` and `[[`.
+    /// By the first line that says something; `None`: none does. A shell wants a blank after its
+    /// own `{`, `[` and `[[`.
     pub fn begun_by(text: &str) -> Option<Form> {
         let line = unmarked(text)
             .lines()
@@ -107,8 +110,8 @@ impl Wrong {
 /// Reads a file that a text names.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// The steps of a text. `file` names it in errors. `last` is the last number in the name of a step that had none, and is so
-/// again afterwards.
+/// The steps of a text. `file` names it in errors. `last` is the last number in the name of a step
+/// that had none, and is so again afterwards.
 ///
 /// # Errors
 /// The first thing in it that makes no sense.

@@ -1,7 +1,8 @@
 //! Steps that wait for nothing but resources, in the order in which they start.
 //!
-//! The highest priority goes first. Of the same priority whatever fits starts, the one that was accepted first before the
-//! others; a step of a higher priority that does not fit keeps those of lower ones back, so that it gets its turn.
+//! The highest priority goes first. Of the same priority whatever fits starts, the one that was
+//! accepted first before the others; a step of a higher priority that does not fit keeps those of
+//! lower ones back, so that it gets its turn.
 
 use super::def::Ask;
 use std::cmp::Reverse;

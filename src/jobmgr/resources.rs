@@ -1,13 +1,13 @@
-//! What the manager has of its job and what its steps have of that. It may grow and shrink while steps run: what was taken
-//! away under a running step stays with the step until that ends.
+//! What the manager has of its job and what its steps have of that. It may grow and shrink while
+//! steps run: what was taken away under a running step stays with the step until that ends.
 //!
-//! Of what the manager is to give back it keeps aside what no step uses, and gives that; the rest as steps end. What is out
-//! of use it gives back as well, to have it replaced.
+//! Of what the manager is to give back it keeps aside what no step uses, and gives that; the rest
+//! as steps end. What is out of use it gives back as well, to have it replaced.
 
 use super::def::Ask;
 use crate::model::Tres;
 use crate::model::node::NodeParts;
-use crate::model::resize::Gift;
+use crate::model::resize::GivenBack;
 use crate::model::tres::Allocation;
 use std::collections::BTreeSet;
 
@@ -24,18 +24,19 @@ pub struct Resources {
     /// So much is to be given back,
     owed: Tres,
     /// of which this is used by nobody, and given to no step. What is out of use comes first.
-    aside: Gift,
+    aside: GivenBack,
     /// What the daemon was told of that last, since it was heard of last.
-    told: Gift,
+    told: GivenBack,
     /// What is out of use.
     out: NodeParts,
 }
 
 /// The CPUs by number. Of a host whose CPUs are not told apart they are numbered here.
 fn cpus_of(whole: &Allocation) -> BTreeSet<u32> {
-    match whole.cpu_ids.is_empty() {
-        true => (0..whole.tres.cpus).collect(),
-        false => whole.cpu_ids.iter().copied().collect(),
+    if whole.cpu_ids.is_empty() {
+        (0..whole.tres.cpus).collect()
+    } else {
+        whole.cpu_ids.iter().copied().collect()
     }
 }
 
@@ -73,7 +74,7 @@ impl Resources {
         (self.whole, self.owed) = (whole, owed);
         // What is aside already stays so, if it is still owed: the daemon may be about to take it.
         let had = std::mem::take(&mut self.aside);
-        self.told = Gift::default();
+        self.told = GivenBack::default();
         let (cpus, gpus) = (self.owed.cpus as usize, self.owed.gpus as usize);
         let still = |ids: Vec<u32>, free: &mut BTreeSet<u32>, out: &BTreeSet<u32>, most: usize| {
             let mut aside: Vec<u32> = free.intersection(out).copied().collect();
@@ -86,8 +87,9 @@ impl Resources {
         self.aside.gpu_ids = still(had.gpu_ids, &mut self.free_gpus, &self.out.gpus, gpus);
     }
 
-    /// What can be given back now, if that is more than was told: all that is out of use, and so much else as is owed.
-    pub fn gift(&mut self) -> Option<Gift> {
+    /// What can be given back now, if that is more than was told: all that is out of use, and so
+    /// much else as is owed.
+    pub fn given_back(&mut self) -> Option<GivenBack> {
         let Resources { owed, aside, free_cpus, free_gpus, .. } = self;
         while aside.cpu_ids.len() < owed.cpus as usize
             && let Some(cpu) = free_cpus.pop_last()
@@ -185,6 +187,7 @@ impl Resources {
             cpu_ids: cpus,
             gpu_ids: gpus,
             gpu_share: self.whole.gpu_share,
+            ..Allocation::default()
         })
     }
 
@@ -193,18 +196,24 @@ impl Resources {
         self.used_mem_mb = self.used_mem_mb.saturating_sub(ask.mem_mb.unwrap_or(0));
         for id in &had.cpu_ids {
             self.used_cpus.remove(id);
-            match self.out.cpus.contains(id) {
-                _ if !self.cpus.contains(id) => {}
-                true => self.aside.cpu_ids.insert(0, *id),
-                false => drop(self.free_cpus.insert(*id)),
+            if !self.cpus.contains(id) {
+                continue;
+            }
+            if self.out.cpus.contains(id) {
+                self.aside.cpu_ids.insert(0, *id);
+            } else {
+                self.free_cpus.insert(*id);
             }
         }
         for id in &had.gpu_ids {
             self.used_gpus.remove(id);
-            match self.out.gpus.contains(id) {
-                _ if !self.whole.gpu_ids.contains(id) => {}
-                true => self.aside.gpu_ids.insert(0, *id),
-                false => drop(self.free_gpus.insert(*id)),
+            if !self.whole.gpu_ids.contains(id) {
+                continue;
+            }
+            if self.out.gpus.contains(id) {
+                self.aside.gpu_ids.insert(0, *id);
+            } else {
+                self.free_gpus.insert(*id);
             }
         }
     }
@@ -250,23 +259,26 @@ mod tests {
         let owed = Tres { cpus: 2, mem_mb: 70, ..Tres::ZERO };
         resources.resize(three.clone(), owed);
         assert!(!resources.could_hold(&ask(2, None, 0)), "there will be one");
-        let idle = Gift { cpu_ids: vec![2], mem_mb: 40, gpu_ids: vec![] };
-        assert_eq!(resources.gift(), Some(idle));
-        assert_eq!(resources.gift(), None, "it was told");
+        let idle = GivenBack { cpu_ids: vec![2], mem_mb: 40, gpu_ids: vec![] };
+        assert_eq!(resources.given_back(), Some(idle));
+        assert_eq!(resources.given_back(), None, "it was told");
         assert!(!resources.fits(&ask(1, None, 0)) && !resources.fits(&ask(0, Some(1), 0)));
         resources.give_back(&step, &ask(2, Some(60), 0));
-        let all = Gift { cpu_ids: vec![2, 1], mem_mb: 70, gpu_ids: vec![] };
-        assert_eq!(resources.gift(), Some(all.clone()));
-        // The daemon has taken the first gift by now, and has not heard of the second.
+        let all = GivenBack { cpu_ids: vec![2, 1], mem_mb: 70, gpu_ids: vec![] };
+        assert_eq!(resources.given_back(), Some(all.clone()));
+        // The daemon has taken the first part by now, and has not heard of the second.
         resources.resize(whole(&[0, 1], 60, &[]), Tres { cpus: 1, mem_mb: 30, ..Tres::ZERO });
         assert!(!resources.fits(&ask(2, None, 0)), "CPU 1 is as good as gone");
-        assert_eq!(resources.gift(), Some(Gift { cpu_ids: vec![1], mem_mb: 30, gpu_ids: vec![] }));
+        assert_eq!(
+            resources.given_back(),
+            Some(GivenBack { cpu_ids: vec![1], mem_mb: 30, gpu_ids: vec![] })
+        );
         resources.resize(whole(&[0], 30, &[]), Tres::ZERO);
-        assert_eq!(resources.gift(), None);
+        assert_eq!(resources.given_back(), None);
         assert!(resources.fits(&ask(1, Some(30), 0)));
         // What is not owed any more is kept.
         resources.resize(whole(&[0, 1], 30, &[]), Tres { cpus: 1, ..Tres::ZERO });
-        assert!(resources.gift().is_some());
+        assert!(resources.given_back().is_some());
         resources.resize(whole(&[0, 1], 30, &[]), Tres::ZERO);
         assert!(resources.fits(&ask(2, None, 0)));
     }
@@ -282,7 +294,10 @@ mod tests {
                 && resources.could_hold(&ask(3, None, 2))
         );
         resources.resize(whole(&[0, 1, 2], 100, &[4, 5]), Tres { cpus: 1, ..Tres::ZERO });
-        assert_eq!(resources.gift(), Some(Gift { cpu_ids: vec![1], mem_mb: 0, gpu_ids: vec![] }));
+        assert_eq!(
+            resources.given_back(),
+            Some(GivenBack { cpu_ids: vec![1], mem_mb: 0, gpu_ids: vec![] })
+        );
         resources.give_back(&step, &ask(1, None, 1));
         assert_eq!(
             resources.take(&ask(1, None, 1)).map(|got| (got.cpu_ids, got.gpu_ids)),

@@ -1,4 +1,5 @@
-//! The manager's socket: lines in, lines out. A client that does not read is let go, and holds nobody up.
+//! The manager's socket: lines in, lines out. A client that does not read is let go, and holds
+//! nobody up.
 
 use super::run::NO_TEXT;
 use crate::jobmgr::api::Event;
@@ -175,7 +176,8 @@ impl Client {
     /// The whole lines that have come in. To be called when it is readable.
     pub fn lines(&mut self) -> Vec<String> {
         let mut chunk = [0u8; 65_536];
-        // A part at a time, so that a client with very much to say does not keep the others waiting.
+        // A part at a time, so that a client with very much to say does not keep the others
+        // waiting.
         match self.socket.read(&mut chunk) {
             Ok(0) => self.is_deaf = true,
             Ok(n) => self.incoming.extend_from_slice(&chunk[..n]),

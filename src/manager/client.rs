@@ -4,7 +4,7 @@ use crate::exec::job_dirs;
 use crate::jobmgr::api::Event;
 use crate::model::JobId;
 use crate::sys::paths::Paths;
-use crate::sys::{lock, socket};
+use crate::sys::{lock, root_dirs, socket};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,12 +16,15 @@ pub fn socket_path(paths: &Paths, job: JobId) -> PathBuf {
     paths.job_dir(job).join(job_dirs::MANAGERS_SOCKET)
 }
 
-/// Lets one process at a time begin to manage the steps of a job, until that listens: whoever comes next finds its socket.
+/// Lets one process at a time begin to manage the steps of a job, until that listens: whoever comes
+/// next finds its socket. The job must be this user's: another one could read the steps, and would
+/// get files of this user.
 ///
 /// # Errors
-/// The lock cannot be made.
+/// The directories of slotd are another user's, or links; the lock cannot be made.
 pub fn begin(paths: &Paths, job: JobId) -> io::Result<File> {
     let dir = paths.job_dir(job);
+    root_dirs::open(paths, &dir)?;
     std::fs::create_dir_all(&dir)?;
     lock::take(&dir.join("sjobmgr.lock"), lock::Kind::Exclusive)
 }
@@ -29,13 +32,21 @@ pub fn begin(paths: &Paths, job: JobId) -> io::Result<File> {
 /// A connection to a manager.
 pub struct Client {
     lines: BufReader<UnixStream>,
+    owner: u32,
 }
 
 impl Client {
     /// # Errors
     /// No manager listens there.
     pub fn open(path: &std::path::Path) -> io::Result<Client> {
-        Ok(Client { lines: BufReader::new(socket::connect(path)?) })
+        let socket = socket::connect(path)?;
+        let owner = socket::peer_uid(&socket)?;
+        Ok(Client { lines: BufReader::new(socket), owner })
+    }
+
+    /// The user that the manager runs as.
+    pub fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// # Errors

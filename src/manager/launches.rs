@@ -8,9 +8,9 @@ use crate::model::job::ClientProcess;
 use crate::model::request::{GpuRequest, MemRequest};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{ArrayRole, ExitCode, JobState, Step, StepId, StepKey, StepRequest, Timestamp};
+use crate::parse::filename::{self, FilenameVars};
 use crate::protocol::answer::ManagedJob;
 use crate::protocol::request::{StepLaunch, Stream};
-use crate::spec::filename::{self, FilenameVars};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -38,17 +38,22 @@ pub struct Launches {
     patterns: HashMap<Shape, usize>,
     /// How many the launcher knows, those of another size of the job included.
     patterns_told: usize,
-    /// Which step has opened a file for writing first, by a hash of the path: those that come later add to it.
+    /// The number of the launch that has opened a file for writing first, by a hash of the path:
+    /// later launches append to it, whether they are of another step or of the same one again.
     written: HashMap<u64, u32>,
+    /// This manager goes on with the work of an earlier one: what is there was written by that one.
+    appends: bool,
 }
 
 impl Launches {
+    /// `appends`: nothing that is there is overwritten.
     pub fn new(
         job: ManagedJob,
         root: String,
         socket: PathBuf,
         work_dir: PathBuf,
         umask: u32,
+        appends: bool,
     ) -> Launches {
         Launches {
             job,
@@ -59,6 +64,7 @@ impl Launches {
             patterns: HashMap::new(),
             patterns_told: 0,
             written: HashMap::new(),
+            appends,
         }
     }
 
@@ -72,13 +78,7 @@ impl Launches {
     }
 
     /// The orders that start a step; the first may be a pattern.
-    pub fn orders(
-        &mut self,
-        step: u32,
-        entry: &Entry,
-        number: u32,
-        alloc: &Allocation,
-    ) -> Vec<Order> {
+    pub fn orders(&mut self, entry: &Entry, number: u32, alloc: &Allocation) -> Vec<Order> {
         let settings = &entry.settings;
         let shape = Shape {
             ntasks: settings.ntasks,
@@ -102,7 +102,7 @@ impl Launches {
             .as_ref()
             .map_or_else(|| self.work_dir.clone(), |dir| self.work_dir.join(&**dir));
         let tasks = (0..settings.ntasks)
-            .map(|rank| self.task(step, entry, number, rank, &work_dir, alloc))
+            .map(|rank| self.task(entry, number, rank, &work_dir, alloc))
             .collect();
         orders.push(Order::Launch(Box::new(Launch {
             number,
@@ -121,6 +121,7 @@ impl Launches {
         let launch = StepLaunch {
             job: job.id,
             client: ClientProcess::default(),
+            uid: job.request.uid,
             again: false,
             request: StepRequest {
                 ntasks: Some(shape.ntasks),
@@ -139,7 +140,7 @@ impl Launches {
             rlimits: Default::default(),
             streams: Vec::new(),
             pty: false,
-            tie: None,
+            client_line: None,
             label: false,
         };
         let mut set_env =
@@ -156,7 +157,6 @@ impl Launches {
 
     fn task(
         &mut self,
-        step: u32,
         entry: &Entry,
         number: u32,
         rank: u32,
@@ -177,8 +177,8 @@ impl Launches {
         let mut file = |pattern: &str, is_output: bool| {
             let path = dir.join(filename::expand(pattern, &vars));
             let first =
-                if is_output { *self.written.entry(hash(&path)).or_insert(step) } else { step };
-            Stream::File { path, append: first != step }
+                if is_output { *self.written.entry(hash(&path)).or_insert(number) } else { number };
+            Stream::File { path, append: self.appends || first != number }
         };
         let stdin = settings.stdin.as_ref().map_or(Stream::Null, |pattern| file(pattern, false));
         let stdout = settings.stdout.as_ref().map_or(Stream::Fd(0), |pattern| file(pattern, true));

@@ -1,4 +1,5 @@
-//! The line to the daemon. While it is away the manager goes on; when it is back, it hears what it has missed.
+//! The line to the daemon. While it is away the manager goes on; when it is back, it hears what it
+//! has missed.
 
 use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, SocketWatch, reopen};
 use crate::model::job::ClientProcess;
@@ -39,8 +40,8 @@ pub struct Link {
     state: State,
 }
 
-/// Asks the daemon for the job of this manager. One that is away while the job runs comes back: it is waited for, and `away`
-/// is called.
+/// Asks the daemon for the job of this manager. One that is away while the job runs comes back: it
+/// is waited for, and `away` is called.
 ///
 /// # Errors
 /// It does not answer, or refuses.

@@ -1,8 +1,8 @@
 //! What an earlier manager has left: the journal to go on with, and how far its steps had come.
 
 use crate::exec::step_journal::{self, Entry, Past};
-use crate::jobmgr::core::{Core, Fate};
-use crate::model::{ExitCode, JobState, Timestamp};
+use crate::jobmgr::core::{Core, StepOutcome};
+use crate::model::{End, ExitCode, Timestamp};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// What the last journal of this file tells of its steps: in the directories of all jobs, the one that was written last.
+/// What the last journal of this file tells of its steps: in the directories of all jobs, the one
+/// that was written last.
 pub fn find(jobs_dir: &Path, file: &str) -> BTreeMap<String, Past> {
     let dirs = std::fs::read_dir(jobs_dir).into_iter().flatten().flatten();
     let journals = dirs.flat_map(|dir| journals_in(&dir.path()));
@@ -42,8 +43,8 @@ fn heads(path: &Path) -> impl Iterator<Item = String> {
     })
 }
 
-/// The steps of one file: several may have been run in a job, one after the other. A run that did not go on with the one
-/// before began anew.
+/// The steps of one file: several may have been run in a job, one after the other. A run that did
+/// not go on with the one before began anew.
 pub fn of_file(entries: &[Entry], file: &str) -> BTreeMap<String, Past> {
     let mut own = Vec::new();
     let mut is_own = false;
@@ -62,8 +63,8 @@ pub fn of_file(entries: &[Entry], file: &str) -> BTreeMap<String, Past> {
     step_journal::pasts(&own)
 }
 
-/// Tells the core how far its steps had come. `again`: those that failed for good are run again, too. The steps of which
-/// something was known.
+/// Tells the core how far its steps had come. `again`: those that failed for good are run again,
+/// too. The steps of which something was known.
 pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> Vec<(String, Past)> {
     let mut known = Vec::new();
     for (name, past) in pasts {
@@ -77,23 +78,23 @@ pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> V
         let may_retry = past.attempts <= entry.settings.retry.times;
         let lost = ExitCode::signal(SIGKILL);
         match past.last {
-            Some((JobState::Completed, exit)) => {
-                core.restore_end(step, Fate::Ok, exit, past.attempts)
+            Some((End::Completed, exit)) => {
+                core.restore_end(step, StepOutcome::Ok, exit, past.attempts)
             }
             // The job ended, and its manager had no time to say so.
-            Some((JobState::Failed, exit)) if exit.signal == SIGTERM => {
+            Some((End::Failed, exit)) if exit.signal == SIGTERM => {
                 core.restore_attempts(step, past.attempts - 1)
             }
-            Some((JobState::Cancelled, exit)) => {
-                core.restore_end(step, Fate::Cancelled, exit, past.attempts)
+            Some((End::Cancelled, exit)) => {
+                core.restore_end(step, StepOutcome::Cancelled, exit, past.attempts)
             }
             Some(_) if again => core.restore_attempts(step, 0),
             Some((_, exit)) if !may_retry => {
-                core.restore_end(step, Fate::Failed, exit, past.attempts)
+                core.restore_end(step, StepOutcome::Failed, exit, past.attempts)
             }
             None if past.lost && again => core.restore_attempts(step, 0),
             None if past.lost && !may_retry => {
-                core.restore_end(step, Fate::Failed, lost, past.attempts)
+                core.restore_end(step, StepOutcome::Failed, lost, past.attempts)
             }
             Some(_) | None => core.restore_attempts(step, past.attempts),
         }
@@ -108,7 +109,7 @@ pub fn lost_ends(entries: &[Entry], now: Timestamp) -> Vec<step_journal::StepEnd
         let crate::model::StepId::Num(number) = step.id else { return None };
         Some(step_journal::StepEnd {
             step: number,
-            state: JobState::Failed,
+            state: End::Failed,
             exit: ExitCode::signal(SIGKILL),
             usage: Default::default(),
             start: step.start,

@@ -1,11 +1,12 @@
-//! The two processes of a manager: the one that the user started, which starts the steps, and its child, which decides.
+//! The two processes of a manager: the one that the user started, which starts the steps, and its
+//! child, which decides.
 
 use super::link::Identity;
 use super::run::{self, RunError, Setup};
 use crate::client::connection::Connection;
 use crate::exec::step_journal::{self, Entry, Journal, StepEnd};
 use crate::exec::step_launcher::{self, Ended};
-use crate::model::JobState;
+use crate::model::End;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::fork::{Memory, fork_into};
@@ -19,13 +20,14 @@ use std::os::unix::net::UnixStream;
 /// Records in one request.
 const CHUNK: usize = 200;
 
-/// Runs a manager, and returns its exit code. This process must have one thread. `beginning` is the lock of
-/// [`super::client::begin`].
+/// Runs a manager, and returns its exit code. This process must have one thread. `beginning` is the
+/// lock of [`super::client::begin`].
 ///
 /// # Errors
 /// It could not be started. What the manager itself has to say it has said.
 pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Result<u8> {
-    // Whoever reads what it says may go away: its steps are not ended by that. They themselves have the default.
+    // Whoever reads what it says may go away: its steps are not ended by that. They themselves have
+    // the default.
     start::on_broken_pipe(SigHandler::SigIgn);
     start::on_large_file(SigHandler::SigIgn);
     let identity = setup.identity.clone();
@@ -57,7 +59,8 @@ pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Re
         );
     }
     if exit.signal != 0 || !killed.is_empty() {
-        // Whatever cannot be told now is told by the next manager, or by the daemon when the job ends.
+        // Whatever cannot be told now is told by the next manager, or by the daemon when the job
+        // ends.
         let _ = tell_ends(&identity, killed);
     }
     Ok(u8::try_from(exit.as_shell()).unwrap_or(1))
@@ -69,7 +72,7 @@ fn tell_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
     let (mut journal, _) = Journal::open(&step_journal::path(&job_dir, identity.run))?;
     for end in killed {
         let Ended { number, exit, usage, started, ended, .. } = end;
-        let state = if exit.is_success() { JobState::Completed } else { JobState::Failed };
+        let state = if exit.is_success() { End::Completed } else { End::Failed };
         let (start, end) = (started, ended);
         journal.push(&Entry::End(StepEnd {
             step: number,

@@ -156,7 +156,8 @@ mod tests {
             .begin(&Counts { all: 1_000_000, ok: 900_000, ..Counts::default() }, Duration::ZERO);
         progress.show(&Counts { all: 1_000_000, ok: 900_001, ..Counts::default() }, Duration::ZERO);
         assert_eq!((bar.position(), bar.length()), (900_001, Some(1_000_000)));
-        // A single one in a moment is soon a small rate; what was done before would be a large one for a minute.
+        // A single one in a moment is soon a small rate; what was done before would be a large one
+        // for a minute.
         let began = std::time::Instant::now();
         while bar.per_sec() > 10_000.0 {
             assert!(began.elapsed() < Duration::from_secs(10), "{}", bar.per_sec());

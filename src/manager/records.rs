@@ -1,4 +1,5 @@
-//! What the daemon is to hear of steps: gathered, brought to the disk, sent, and sent again until it is durable there.
+//! What the daemon is to hear of steps: gathered, brought to the disk, sent, and sent again until
+//! it is durable there.
 
 use super::link::{Identity, Link};
 use crate::exec::step_journal::{Entry, Journal};
@@ -14,7 +15,8 @@ use std::time::Duration;
 /// So many make a batch.
 const BATCH: usize = 100;
 
-/// A batch has no more: it fits into a socket, so that a daemon that stands still does not hold the manager up.
+/// A batch has no more: it fits into a socket, so that a daemon that stands still does not hold the
+/// manager up.
 const MOST: usize = 200;
 
 /// The first of a batch waits no longer.
@@ -129,9 +131,10 @@ impl Records {
             let request = Request::RecordSteps { job: identity.job, run: identity.run, steps };
             let is_sent = link.send(&request);
             let Request::RecordSteps { steps, .. } = request else { return };
-            match is_sent {
-                true => self.batch = Batch::Sent(bytes, steps),
-                false => self.take_back(steps, now),
+            if is_sent {
+                self.batch = Batch::Sent(bytes, steps)
+            } else {
+                self.take_back(steps, now)
             }
         }
     }

@@ -1,4 +1,5 @@
-//! From what a user wants to a manager that runs: the text read, the job taken over, the journal opened.
+//! From what a user wants to a manager that runs: the text read, the job taken over, the journal
+//! opened.
 
 use super::api::Api;
 use super::client::socket_path;
@@ -18,7 +19,7 @@ use crate::model::request::JobKind;
 use crate::model::tres::Allocation;
 use crate::model::{JobRequest, StepId, Tres};
 use crate::protocol::answer::ManagedJob;
-use crate::sys::{clock, proc, system};
+use crate::sys::{clock, files, proc, system};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -89,7 +90,11 @@ pub fn text_of(bytes: Vec<u8>) -> io::Result<String> {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    text_of(std::fs::read(path)?)
+    let no_text = |e: io::Error| match e.kind() {
+        io::ErrorKind::InvalidData => io::Error::new(e.kind(), NO_TEXT),
+        _ => e,
+    };
+    files::read_input(path, files::MOST_RECORD).map_err(no_text)
 }
 
 /// Reads a file that a text names, from the manager's working directory.
@@ -113,8 +118,8 @@ fn steps_of(
     language::parse(Form::of(name, &text), name, &text, &read, last_number).map_err(RunError::Text)
 }
 
-/// Reads the steps that a job is to be submitted for, which is to have this. What nobody knows yet is as much as the steps need.
-/// How many there are.
+/// Reads the steps that a job is to be submitted for, which is to have this. What nobody knows yet
+/// is as much as the steps need. How many there are.
 ///
 /// # Errors
 /// A manager would not run them in that job.
@@ -142,8 +147,8 @@ pub fn check(
     Ok(count)
 }
 
-/// Runs the manager in this process, which the launcher at the other end of `launcher` has forked. Its exit code.
-/// `beginning` is given back as soon as it listens.
+/// Runs the manager in this process, which the launcher at the other end of `launcher` has forked.
+/// Its exit code. `beginning` is given back as soon as it listens.
 ///
 /// # Errors
 /// It could not begin: no step was started.
@@ -178,12 +183,14 @@ pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8
     core.on_numbers(job.numbers.0..job.numbers.0.saturating_add(job.numbers.1));
     let (file, pasts, mut journal) = open_journal(&setup, &mut core, steps)?;
     let known = past::restore(&mut core, pasts, setup.resume_failed);
+    let goes_on_with = !known.is_empty();
     let (own, run) = (setup.identity.job, setup.identity.run);
     journal.push(&Entry::Head { job: own, run, file, resumed: setup.resume });
     for (name, past) in known {
         journal.push(&Entry::Before { name, past });
     }
-    let mut shell = make_shell(setup, core, link, *job, journal, (launcher, progress))?;
+    let mut shell =
+        make_shell(setup, core, link, (*job, goes_on_with), journal, (launcher, progress))?;
     (shell.last_number, shell.goes_on) = (last_number, goes_on);
     drop(beginning);
     Ok(shell.run())
@@ -195,8 +202,8 @@ fn warning_of(request: &JobRequest) -> Option<Warning> {
     Some(Warning { signal: asked.signal, before_secs: asked.before_secs.into() })
 }
 
-/// Opens the journal of this run of the job, and takes the steps in. The file as the journal knows it, and what earlier
-/// managers of it have done.
+/// Opens the journal of this run of the job, and takes the steps in. The file as the journal knows
+/// it, and what earlier managers of it have done.
 fn open_journal(
     setup: &Setup,
     core: &mut Core,
@@ -226,7 +233,7 @@ fn make_shell(
     setup: Setup,
     core: Core,
     link: link::Link,
-    job: ManagedJob,
+    (job, goes_on_with): (ManagedJob, bool),
     mut journal: Journal,
     (launcher, progress): (UnixStream, Progress),
 ) -> Result<Shell, RunError> {
@@ -245,7 +252,8 @@ fn make_shell(
     let api = Api::open(&socket).map_err(RunError::file("listen at", &socket))?;
     let root = setup.identity.paths.root().to_string_lossy().into_owned();
     let numbers = job.numbers;
-    let launches = Launches::new(job, root, socket, setup.work_dir.clone(), setup.umask);
+    let launches =
+        Launches::new(job, root, socket, setup.work_dir.clone(), setup.umask, goes_on_with);
     let input = match setup.source {
         Source::Pipe => Some(Input::default()),
         Source::File { .. } => None,

@@ -1,4 +1,5 @@
-//! The loop of the manager: what happens goes to the core, and what the core wants is written down and carried out.
+//! The loop of the manager: what happens goes to the core, and what the core wants is written down
+//! and carried out.
 
 use super::api::Api;
 use super::launches::{self, Launches};
@@ -9,7 +10,7 @@ use crate::exec::step_journal::{Entry, Journal, StepEnd};
 use crate::exec::step_launcher::{Ended, Fact, Order};
 use crate::exec::wire;
 use crate::jobmgr::api::{Event, Seconds};
-use crate::jobmgr::core::{Core, Effect, Fate, Halt};
+use crate::jobmgr::core::{Core, Effect, Halt, StepOutcome};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobRef, Step, Timestamp};
 use crate::protocol::frame::Decoder;
@@ -33,11 +34,12 @@ pub use asks::Input;
 use daemon::Lateness;
 use interrupts::{By, Interrupts};
 
-/// How long the records of a manager that has nothing else to do wait for a daemon that is away. The daemon finds them in the
-/// journal when the job ends.
+/// How long the records of a manager that has nothing else to do wait for a daemon that is away.
+/// The daemon finds them in the journal when the job ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What the loop takes note of. They are to be blocked before there is a second thread, which would be ended by them.
+/// What the loop takes note of. They are to be blocked before there is a second thread, which would
+/// be ended by them.
 pub fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
@@ -166,8 +168,8 @@ impl Shell {
         self.leave()
     }
 
-    /// There is no time for the steps that are left: the job is queued again, if it is to be and something was done in this
-    /// run. Where nothing was, another one would do no more.
+    /// There is no time for the steps that are left: the job is queued again, if it is to be and
+    /// something was done in this run. Where nothing was, another one would do no more.
     fn go_on_in_another_run(&mut self) {
         let counts = self.core.counts();
         let is_left = counts.ended() < counts.all;
@@ -189,7 +191,7 @@ impl Shell {
                 Effect::Launch { step, number, alloc } => {
                     let Some(entry) = self.core.entry(step) else { continue };
                     let record = launches::record(entry, number, alloc.clone(), clock::now());
-                    for order in self.launches.orders(step, entry, number, &alloc) {
+                    for order in self.launches.orders(entry, number, &alloc) {
                         self.orders.extend(wire::encode(&order).unwrap_or_default());
                     }
                     self.staged.push(number);
@@ -212,19 +214,19 @@ impl Shell {
     }
 
     /// A step is over for good.
-    fn settle(&mut self, step: u32, fate: Fate) {
+    fn settle(&mut self, step: u32, fate: StepOutcome) {
         let Some(entry) = self.core.entry(step) else { return };
         let name = entry.name.to_string();
         match fate {
-            Fate::Cancelled if entry.attempts == 0 => {
+            StepOutcome::Cancelled if entry.attempts == 0 => {
                 self.journal.push(&Entry::Cancelled { name: name.clone() })
             }
-            Fate::Skipped => self.journal.push(&Entry::Skipped { name: name.clone() }),
-            Fate::Ok | Fate::Failed | Fate::Cancelled => {}
+            StepOutcome::Skipped => self.journal.push(&Entry::Skipped { name: name.clone() }),
+            StepOutcome::Ok | StepOutcome::Failed | StepOutcome::Cancelled => {}
         }
         let exit = match fate {
-            Fate::Ok => ExitCode::OK,
-            Fate::Failed | Fate::Cancelled | Fate::Skipped => {
+            StepOutcome::Ok => ExitCode::OK,
+            StepOutcome::Failed | StepOutcome::Cancelled | StepOutcome::Skipped => {
                 self.exits.get(&step).copied().unwrap_or(ExitCode::status(1))
             }
         };
@@ -349,7 +351,8 @@ impl Shell {
             if info.ssi_signo == Signal::SIGINT as u32 {
                 self.on_interrupt(info.ssi_pid, By::Manager, now);
             } else if self.core.halt() != Halt::Stop {
-                // Whoever ends the job tells all of its processes: this one hears of it from its launcher, too.
+                // Whoever ends the job tells all of its processes: this one hears of it from its
+                // launcher, too.
                 self.core.stop(now);
             }
         }
@@ -400,7 +403,8 @@ impl Shell {
         ));
         let mut lost: Vec<(u32, Timestamp)> = Vec::with_capacity(count);
         for (number, live) in &self.live {
-            // The kernel has killed the first process of each task. What that has left is in its group.
+            // The kernel has killed the first process of each task. What that has left is in its
+            // group.
             for pid in &live.pids {
                 proc::kill_group(*pid, libc::SIGKILL);
             }

@@ -1,9 +1,9 @@
 //! An attempt to run a step: its start, its limit, its end, and what comes after a failure.
 
-use super::{Core, Due, Effect, Fate, Halt, Phase, SIGTERM};
+use super::{Core, Due, Effect, Halt, Phase, SIGTERM, StepOutcome};
 use crate::jobmgr::def::Warning;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, JobState};
+use crate::model::{End, ExitCode, Outcome};
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;
@@ -37,8 +37,9 @@ pub enum Stopped {
 pub struct AttemptEnd {
     pub step: u32,
     /// As it is recorded.
-    pub state: JobState,
-    /// The step was ended since the manager or the job ends, or since what it ran on is out of use: it is started again.
+    pub state: End,
+    /// The step was ended since the manager or the job ends, or since what it ran on is out of use:
+    /// it is started again.
     pub is_interrupted: bool,
 }
 
@@ -70,13 +71,13 @@ impl Core {
         }
         let state = Core::state_of(exit, stopped);
         let is_interrupted = match stopped {
-            Some(Stopped::Halt | Stopped::Unstarted) => state == JobState::Cancelled,
-            Some(Stopped::Moved) => state == JobState::NodeFail,
+            Some(Stopped::Halt | Stopped::Unstarted) => state == End::Cancelled,
+            Some(Stopped::Moved) => state == End::NodeFail,
             Some(Stopped::Limit | Stopped::User) | None => false,
         };
         if is_interrupted && stopped == Some(Stopped::Halt) {
             // This manager does not run it again.
-            self.count_exit(exit, Fate::Cancelled);
+            self.count_exit(exit, StepOutcome::Cancelled);
         }
         let entry = self.steps.get_mut(step as usize)?;
         if is_interrupted {
@@ -85,20 +86,22 @@ impl Core {
             self.make_ready(step);
             return Some(AttemptEnd { step, state, is_interrupted });
         }
-        match state {
-            JobState::Completed => self.end(step, Fate::Ok),
-            JobState::Cancelled => {
-                self.count_exit(exit, Fate::Cancelled);
-                self.end(step, Fate::Cancelled);
+        match state.outcome() {
+            Outcome::Success => self.end(step, StepOutcome::Ok),
+            Outcome::Cancelled => {
+                self.count_exit(exit, StepOutcome::Cancelled);
+                self.end(step, StepOutcome::Cancelled);
             }
-            _ if entry.attempts <= settings.retry.times && self.halt != Halt::Stop => {
+            Outcome::Failure
+                if entry.attempts <= settings.retry.times && self.halt != Halt::Stop =>
+            {
                 let at = now + Duration::from_secs(settings.retry.delay_after(entry.attempts));
                 entry.phase = Phase::Backoff(at);
                 self.timers.insert((at, step, Due::Retry));
             }
-            _ => {
-                self.count_exit(exit, Fate::Failed);
-                self.end(step, Fate::Failed);
+            Outcome::Failure => {
+                self.count_exit(exit, StepOutcome::Failed);
+                self.end(step, StepOutcome::Failed);
             }
         }
         Some(AttemptEnd { step, state, is_interrupted })
@@ -121,7 +124,11 @@ impl Core {
                 Due::Limit(number) => self.stop_attempt(number, Stopped::Limit, now),
                 Due::Move(number) => self.terminate(number, now),
                 Due::JobEnd => {
-                    self.stop(now);
+                    // Whoever ends the job may have been heard before, and the steps have their
+                    // grace from then on.
+                    if self.halt != Halt::Stop {
+                        self.stop(now);
+                    }
                     self.effects.push(Effect::OutOfTime);
                 }
                 Due::Kill(number) => self.effects.push(Effect::Signal { number, signal: SIGKILL }),
@@ -129,7 +136,8 @@ impl Core {
         }
     }
 
-    /// The job was suspended for so long in all. That counts towards no limit of the steps that run.
+    /// The job was suspended for so long in all. That counts towards no limit of the steps that
+    /// run.
     pub fn on_suspended(&mut self, suspended: Duration) {
         let by = suspended.saturating_sub(self.suspended);
         self.suspended = suspended;
@@ -164,8 +172,8 @@ impl Core {
         }
     }
 
-    /// A step leaves what is out of use: it gets the signal that it, or the job, asked for and so much time, and then
-    /// SIGTERM.
+    /// A step leaves what is out of use: it gets the signal that it, or the job, asked for and so
+    /// much time, and then SIGTERM.
     pub(super) fn move_away(&mut self, number: u32, now: Duration) {
         let Some(attempt) = self.running.get_mut(&number) else { return };
         attempt.stopped = Some(Stopped::Moved);

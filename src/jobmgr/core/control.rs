@@ -1,6 +1,6 @@
 //! What a user does to steps.
 
-use super::{Core, Due, Effect, Fate, Halt, Phase, Stopped, shape_of};
+use super::{Core, Due, Effect, Halt, Phase, StepOutcome, Stopped, shape_of};
 use crate::model::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Core {
                     if let Phase::Backoff(at) = phase {
                         self.timers.remove(&(at, *step, Due::Retry));
                     }
-                    self.end(*step, Fate::Cancelled);
+                    self.end(*step, StepOutcome::Cancelled);
                     done += 1;
                 }
                 Some(Phase::Running(number)) => {
@@ -114,9 +114,10 @@ impl Core {
         self.halt = Halt::Stop;
         let numbers: Vec<u32> = self.running.keys().copied().collect();
         for number in numbers {
-            match again {
-                true => self.effects.push(Effect::Signal { number, signal: SIGKILL }),
-                false => self.stop_attempt(number, Stopped::Halt, now),
+            if again {
+                self.effects.push(Effect::Signal { number, signal: SIGKILL })
+            } else {
+                self.stop_attempt(number, Stopped::Halt, now)
             }
         }
     }

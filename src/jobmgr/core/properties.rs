@@ -51,7 +51,7 @@ proptest! {
         let mut now = secs(0);
         let mut live: Vec<(u32, u32, Allocation)> = Vec::new();
         let mut starts = vec![0u32; defs.len()];
-        let mut fates: Vec<Option<Fate>> = vec![None; defs.len()];
+        let mut fates: Vec<Option<StepOutcome>> = vec![None; defs.len()];
         let mut dice = plan.dice.iter().cycle();
         for _ in 0..1000 {
             core.on_due(now);
@@ -64,9 +64,9 @@ proptest! {
                             let other: usize = after.name[1..].parse().unwrap();
                             let fate = fates[other].expect("what it waits for has ended");
                             let is_met = match after.wanted {
-                                Wanted::Ok => fate == Fate::Ok,
+                                Wanted::Ok => fate == StepOutcome::Ok,
                                 Wanted::Any => true,
-                                Wanted::NotOk => fate != Fate::Ok,
+                                Wanted::NotOk => fate != StepOutcome::Ok,
                             };
                             prop_assert!(is_met, "step {step} started after {other} ended {fate:?}");
                         }
@@ -99,9 +99,9 @@ proptest! {
             let fate = fates[at].expect("each step comes to an end");
             let most = def.settings.retry.times + 1;
             let is_right = match fate {
-                Fate::Skipped => starts[at] == 0,
-                Fate::Failed => starts[at] == most,
-                Fate::Ok | Fate::Cancelled => (1..=most).contains(&starts[at]),
+                StepOutcome::Skipped => starts[at] == 0,
+                StepOutcome::Failed => starts[at] == most,
+                StepOutcome::Ok | StepOutcome::Cancelled => (1..=most).contains(&starts[at]),
             };
             prop_assert!(is_right, "step {at} ended {fate:?} after {} starts", starts[at]);
         }

@@ -53,7 +53,7 @@ impl Scene {
         std::mem::take(&mut self.core.effects).into_iter().filter_map(signal).collect()
     }
 
-    fn end(&mut self, name: &str, status: i32) -> JobState {
+    fn end(&mut self, name: &str, status: i32) -> End {
         let step = self.core.graph.find(name).unwrap();
         let Some(Phase::Running(number)) = self.core.entry(step).map(|entry| entry.phase) else {
             panic!("{name} does not run")
@@ -84,7 +84,7 @@ fn time_for_which_the_job_was_suspended_counts_towards_no_limit_of_a_step() {
     assert_eq!(scene.signals(), []);
     scene.now = secs(18);
     assert_eq!(scene.signals(), [(0, 15)]);
-    assert_eq!(scene.end("a", 0), JobState::Timeout);
+    assert_eq!(scene.end("a", 0), End::Timeout);
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn a_pattern_waits_for_all_and_kinds_say_how_they_have_to_end() {
     );
     assert_eq!(scene.starts(), ["a-1", "a-2"]);
     assert_eq!(scene.row("good"), ("PENDING".into(), "Dependency: afterok:a-* (2 left)".into()));
-    assert_eq!(scene.end("a-1", 0), JobState::Completed);
+    assert_eq!(scene.end("a-1", 0), End::Completed);
     assert_eq!(scene.starts(), Vec::<String>::new());
-    assert_eq!(scene.end("a-2", 3), JobState::Failed);
+    assert_eq!(scene.end("a-2", 3), End::Failed);
     assert_eq!(scene.starts(), ["whatever", "bad"]);
     assert_eq!([scene.row("good").0, scene.row("after-good").0], ["SKIPPED", "SKIPPED"]);
     scene.end("whatever", 0);
@@ -217,7 +217,7 @@ fn a_step_at_its_limit_is_told_to_end_and_killed_after_the_grace() {
         scene.now = secs(at);
         assert_eq!(scene.signals(), signals, "after {at} s");
     }
-    assert_eq!(scene.end("a", 0), JobState::Timeout);
+    assert_eq!(scene.end("a", 0), End::Timeout);
     assert_eq!(scene.core.counts().failed, 1);
 }
 
@@ -251,6 +251,22 @@ fn what_runs_when_the_job_ends_is_told_to_end_before() {
 }
 
 #[test]
+fn a_job_end_that_is_seen_after_the_signal_of_its_limit_takes_no_grace_from_the_steps() {
+    let policy = Policy { grace: secs(30), ..Policy::default() };
+    let core = Core::new(cpus(1), policy, Some(secs(100)));
+    let mut scene = Scene::with(core, r#"step = [{ name = "a", command = "x" }]"#);
+    scene.starts();
+    // It did nothing for a while: both are there when it wakes.
+    scene.now = secs(101);
+    scene.core.stop(scene.now);
+    scene.core.on_due(scene.now);
+    assert!(scene.core.effects.iter().any(|effect| matches!(effect, Effect::OutOfTime)));
+    assert_eq!(scene.signals(), [(0, 15)]);
+    scene.now = secs(131);
+    assert_eq!(scene.signals(), [(0, 9)]);
+}
+
+#[test]
 fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
     let mut scene =
         Scene::new(2, r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }]"#);
@@ -258,10 +274,10 @@ fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
     scene.core.stop(scene.now);
     assert_eq!(scene.signals(), [(0, 15), (1, 15)]);
     let end = scene.core.on_ended(0, ExitCode::signal(15), scene.now).unwrap();
-    assert_eq!((end.state, end.is_interrupted), (JobState::Cancelled, true));
+    assert_eq!((end.state, end.is_interrupted), (End::Cancelled, true));
     // It was done when the signal came.
     let end = scene.core.on_ended(1, ExitCode::OK, scene.now).unwrap();
-    assert_eq!((end.state, end.is_interrupted), (JobState::Completed, false));
+    assert_eq!((end.state, end.is_interrupted), (End::Completed, false));
     assert!(scene.core.is_over(scene.now));
     assert_eq!(
         scene.core.worst(),
@@ -424,8 +440,8 @@ fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_
     assert_eq!(scene.signals(), [(1, 15)]);
     scene.now = secs(35);
     assert_eq!(scene.signals(), [(0, 9)]);
-    assert_eq!(scene.end("own", 9), JobState::NodeFail);
-    assert_eq!(scene.end("job", 0), JobState::Completed, "it has done all that it had to");
+    assert_eq!(scene.end("own", 9), End::NodeFail);
+    assert_eq!(scene.end("job", 0), End::Completed, "it has done all that it had to");
     assert_eq!(scene.starts(), ["own"], "on the other CPU");
     let alloc = |scene: &Scene| {
         scene.core.running().map(|(_, attempt)| attempt.alloc.cpu_ids.clone()).next()
@@ -436,7 +452,7 @@ fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_
     );
     scene.core.on_parts_out(out(&[1]), scene.now);
     scene.core.cancel(&[0], scene.now);
-    assert_eq!(scene.end("own", 1), JobState::Cancelled, "its user has the last word");
+    assert_eq!(scene.end("own", 1), End::Cancelled, "its user has the last word");
     assert!(scene.core.is_over(scene.now));
 }
 
@@ -447,7 +463,7 @@ fn a_step_that_names_no_signal_gets_sigterm_when_its_cpu_goes_out_of_use() {
     let out = NodeParts { cpus: [0].into(), ..NodeParts::default() };
     scene.core.on_parts_out(out, scene.now);
     assert_eq!(scene.signals(), [(0, 15)]);
-    assert_eq!(scene.end("a", 1), JobState::NodeFail);
+    assert_eq!(scene.end("a", 1), End::NodeFail);
     assert!(scene.starts().is_empty() && !scene.core.is_over(scene.now));
     scene.core.on_parts_out(NodeParts::default(), scene.now);
     assert_eq!(scene.starts(), ["a"]);
@@ -464,7 +480,7 @@ fn what_is_larger_than_the_shrunken_job_is_told_so_and_waits_until_it_grows() {
         scene.core.too_large().map(|(count, first)| (count, first.name.to_string())),
         Some((1, "wide".into()))
     );
-    assert!(scene.core.gift().is_some());
+    assert!(scene.core.given_back().is_some());
     assert_eq!(scene.row("wide").1, "Resources: asks for 3 CPUs; the job has 2 CPUs");
     scene.core.on_resources(cpus(3), Tres::ZERO);
     assert!(scene.core.too_large().is_none());

@@ -42,7 +42,8 @@ impl Core {
         })
     }
 
-    /// Steps that have not started and ask for more than there is since the job was made smaller: how many, and the first.
+    /// Steps that have not started and ask for more than there is since the job was made smaller:
+    /// how many, and the first.
     pub fn too_large(&self) -> Option<(usize, &Entry)> {
         let is_larger = |entry: &&Entry| {
             let waits = matches!(entry.phase, Phase::Waiting | Phase::Ready | Phase::Backoff(_));

@@ -6,8 +6,8 @@ use super::{Fault, ReadFile, Wrong};
 use crate::jobmgr::def::{
     After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning,
 };
-use crate::spec::error::shown;
-use crate::spec::{mem, signal, suggest, time};
+use crate::parse::error::shown;
+use crate::parse::{mem, signal, suggest, time};
 use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl<'a> Expander<'a> {
         Expander { file, read, known: HashSet::new(), last_number, steps: Vec::new() }
     }
 
-    /// The steps of one description. `number` is what makes the name of one without a name its own, where none that came
-    /// before has had it, or the next one.
+    /// The steps of one description. `number` is what makes the name of one without a name its own,
+    /// where none that came before has had it, or the next one.
     ///
     /// # Errors
     /// A value makes no sense. `line_of` tells where its key stands.
@@ -170,15 +170,14 @@ fn command(spec: &StepSpec, row: &[(String, String)]) -> Result<Command, Wrong> 
         Command::Shell(line) => line.trim().is_empty(),
         Command::Words(words) => words.first().is_none_or(|word| word.is_empty()),
     };
-    match is_empty {
-        true => Err(missing()),
-        false if !is_whole(&command.text()) => Err(Wrong::new(
-            "command",
-            "a command with a zero byte in it",
-            "no program takes one: leave it out",
-        )),
-        false => Ok(command),
+    if is_empty {
+        return Err(missing());
     }
+    if !is_whole(&command.text()) {
+        let why = "a command with a zero byte in it";
+        return Err(Wrong::new("command", why, "no program takes one: leave it out"));
+    }
+    Ok(command)
 }
 
 fn after(spec: &StepSpec, row: &[(String, String)]) -> Result<Box<[After]>, Wrong> {

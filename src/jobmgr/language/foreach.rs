@@ -1,10 +1,10 @@
-//! `foreach`: one step for each value of a list, a range, the lines of a file or the rows of a CSV file, or for each
-//! combination of several.
+//! `foreach`: one step for each value of a list, a range, the lines of a file or the rows of a CSV
+//! file, or for each combination of several.
 
 use super::spec::Scalar;
 use super::{ReadFile, Wrong, unmarked};
 use crate::model::array::MAX_TASK_ID;
-use crate::spec::{array, suggest};
+use crate::parse::{array, suggest};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -143,11 +143,10 @@ fn no_range(name: &str, range: &str) -> Wrong {
     let is_large = |number: &str| {
         number.parse::<u64>().map_or(!number.is_empty(), |number| number > MAX_TASK_ID.into())
     };
-    let (fault, hint) = match range.split(|c: char| !c.is_ascii_digit()).any(is_large) {
-        true => ("too large", format!("numbers up to {MAX_TASK_ID}")),
-        false => {
-            ("no range", "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]".to_owned())
-        }
+    let (fault, hint) = if range.split(|c: char| !c.is_ascii_digit()).any(is_large) {
+        ("too large", format!("numbers up to {MAX_TASK_ID}"))
+    } else {
+        ("no range", "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]".to_owned())
     };
     Wrong::new("foreach", format!("foreach: {name} = {range:?} is {fault}"), hint)
 }
@@ -182,11 +181,13 @@ fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
 pub enum Braces {
     /// A slip: nothing else reads this text.
     Wrong,
-    /// The shell's, or those of awk and the like. A name that is nearly one of foreach is a slip here as well.
+    /// The shell's, or those of awk and the like. A name that is nearly one of foreach is a slip
+    /// here as well.
     OfShell,
 }
 
-/// Refuses braces that a value of foreach was to stand in, and none does. `known` is what it has values for.
+/// Refuses braces that a value of foreach was to stand in, and none does. `known` is what it has
+/// values for.
 ///
 /// # Errors
 /// The first such braces.
@@ -209,7 +210,7 @@ pub fn check_braces(
         if braces == Braces::OfShell && of_row.is_none() && !is_near() {
             continue;
         }
-        let shown = format!("{{{}}}", crate::spec::error::shown(word));
+        let shown = format!("{{{}}}", crate::parse::error::shown(word));
         let text = format!("{key}: {shown} stands for nothing");
         let mut hint = match known {
             [] => "this step has no foreach: add one, or take the braces out".to_owned(),
@@ -223,7 +224,8 @@ pub fn check_braces(
     Ok(())
 }
 
-/// `{name}` replaced by what it stands for. Everything else in braces stays as it is, for the shell or awk.
+/// `{name}` replaced by what it stands for. Everything else in braces stays as it is, for the shell
+/// or awk.
 pub fn fill(text: &str, row: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

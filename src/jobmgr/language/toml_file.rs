@@ -3,7 +3,7 @@
 use super::expand::Expander;
 use super::spec::StepSpec;
 use super::{Fault, Wrong, in_words};
-use crate::spec::error::shown;
+use crate::parse::error::shown;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -64,7 +64,8 @@ fn line_at(text: &str, at: usize) -> u32 {
         .saturating_add(1)
 }
 
-/// The line of a key within a step; that where the step begins where the defaults say it, or none of them does.
+/// The line of a key within a step; that where the step begins where the defaults say it, or none
+/// of them does.
 fn line_of_key(text: &str, span: std::ops::Range<usize>, key: &str) -> u32 {
     let first = line_at(text, span.start);
     let is_key = |line: &str| {

@@ -1,9 +1,9 @@
 //! What the parsers of JSON and TOML say, in the words of who writes steps down.
 
-use crate::spec::suggest;
+use crate::parse::suggest;
 
-/// An error of serde for people, with what would be right where that is known. `table` is what the text calls a group of
-/// keys with values: a table, an object.
+/// An error of serde for people, with what would be right where that is known. `table` is what the
+/// text calls a group of keys with values: a table, an object.
 pub fn in_words(message: &str, table: &str) -> (String, Option<String>) {
     let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
     // A variant is what a table of one key names.

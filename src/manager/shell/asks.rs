@@ -9,7 +9,7 @@ use crate::jobmgr::language::{Fault, Form, in_words, json, parse, unmarked};
 use crate::manager::api::Waiting;
 use crate::manager::run::{NO_TEXT, fault_of, read_named};
 use crate::model::ExitCode;
-use crate::spec::suggest;
+use crate::parse::suggest;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,9 +58,10 @@ impl Shell {
             }
             Err(e) => e.kind() != io::ErrorKind::Interrupted,
         };
-        let end = match is_end {
-            true => input.text.len(),
-            false => input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1),
+        let end = if is_end {
+            input.text.len()
+        } else {
+            input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1)
         };
         input.form =
             input.form.or_else(|| Form::begun_by(&String::from_utf8_lossy(&input.text[..end])));
@@ -295,7 +296,7 @@ impl Shell {
         let mut waiting = Waiting { left: Default::default(), worst: ExitCode::OK };
         for step in steps {
             match self.core.entry(step).map(|entry| entry.phase) {
-                Some(Phase::Ended(crate::jobmgr::core::Fate::Ok)) | None => {}
+                Some(Phase::Ended(crate::jobmgr::core::StepOutcome::Ok)) | None => {}
                 Some(Phase::Ended(_)) => {
                     let exit = self.exits.get(&step).copied().unwrap_or(ExitCode::status(1));
                     waiting.worst = waiting.worst.worse(exit);

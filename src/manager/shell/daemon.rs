@@ -92,7 +92,8 @@ impl Shell {
             }
             Answer::Refused(Refusal::ShuttingDown) => self.records.on_lost(now),
             Answer::Refused(why) => {
-                // The job is over, or another manager has it: nobody waits for the records any more.
+                // The job is over, or another manager has it: nobody waits for the records any
+                // more.
                 self.progress.say(&format!("error: the daemon does not know this manager: {why}"));
                 self.core.stop(now);
                 self.link.give_up();
@@ -138,9 +139,9 @@ impl Shell {
 
     /// What no step uses goes back, if the job is to have less.
     pub(super) fn give_back(&mut self) {
-        if let Some(gift) = self.core.gift() {
+        if let Some(given_back) = self.core.given_back() {
             let (job, client) = (self.identity.job, self.identity.client);
-            self.link.send(&Request::GiveBack { job, client, gift });
+            self.link.send(&Request::GiveBack { job, client, given_back });
         }
     }
 
@@ -151,18 +152,17 @@ impl Shell {
         }
         let (cpus, gpus) =
             (parts.cpus.iter().copied().collect(), parts.gpus.iter().copied().collect());
-        match parts.is_empty() {
-            true => self.progress.note("all that the job has may be used again"),
-            false => {
-                self.progress.note(&format!("{parts} out of use: steps on it are moved ({why})"))
-            }
+        if parts.is_empty() {
+            self.progress.note("all that the job has may be used again")
+        } else {
+            self.progress.note(&format!("{parts} out of use: steps on it are moved ({why})"))
         }
         self.core.on_parts_out(parts, now);
         self.api.tell_all(None, &Event::Out { cpus, gpus, why });
     }
 
-    /// What is due is carried out, but for what is very late: then this process may have stood still with its job, and the
-    /// daemon says first for how long.
+    /// What is due is carried out, but for what is very late: then this process may have stood
+    /// still with its job, and the daemon says first for how long.
     pub(super) fn carry_out_due(&mut self, now: Duration) {
         let is_late = self.core.next_due().is_some_and(|due| due + LATE <= now)
             && self.core.halt() != Halt::Stop;

@@ -1,7 +1,8 @@
 //! SIGINT that one or two processes hear of.
 //!
-//! The manager and the launcher, its parent, are in one process group: Ctrl-C and whoever signals the group tell both, and
-//! whoever signals a process tells one of them. The launcher passes on what it hears.
+//! The manager and the launcher, its parent, are in one process group: Ctrl-C and whoever signals
+//! the group tell both, and whoever signals a process tells one of them. The launcher passes on
+//! what it hears.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,8 @@ pub enum By {
     Launcher,
 }
 
-/// What was heard from each sender (0: the terminal): how many times more often by the manager than by the launcher.
+/// What was heard from each sender (0: the terminal): how many times more often by the manager than
+/// by the launcher.
 #[derive(Debug, Default)]
 pub struct Interrupts(HashMap<u32, i64>);
 

@@ -1,8 +1,8 @@
 //! What is known of steps after the end of their manager: what its journal tells.
 
 use crate::exec::step_journal::{self, Entry, Past};
-use crate::jobmgr::core::{Fate, Row};
-use crate::model::{ExitCode, JobState, StepId};
+use crate::jobmgr::core::{Row, StepOutcome};
+use crate::model::{End, ExitCode, Outcome, StepId};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub struct Known {
     pub name: String,
     pub attempts: u32,
     /// How it came to its end, and the exit code; `None`: it has not run, or is to be run again.
-    pub end: Option<(Fate, ExitCode)>,
+    pub end: Option<(StepOutcome, ExitCode)>,
 }
 
 impl Known {
@@ -37,8 +37,8 @@ impl Known {
     }
 }
 
-/// What the managers of the last run of a job knew of their steps, each as it was last, in the order in which they were
-/// heard of. Nothing where there was no manager.
+/// What the managers of the last run of a job knew of their steps, each as it was last, in the
+/// order in which they were heard of. Nothing where there was no manager.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -54,19 +54,19 @@ pub fn matching<'a>(steps: &'a [Known], pattern: &str) -> Vec<&'a Known> {
 }
 
 /// As a manager would tell it that waits for the end of the step.
-fn end_of(state: JobState, exit: ExitCode) -> (Fate, ExitCode) {
+fn end_of(end: End, exit: ExitCode) -> (StepOutcome, ExitCode) {
     let not_well = if exit.is_success() { ExitCode::status(1) } else { exit };
-    match state {
-        JobState::Completed => (Fate::Ok, ExitCode::OK),
-        JobState::Cancelled => (Fate::Cancelled, not_well),
-        _ => (Fate::Failed, not_well),
+    match end.outcome() {
+        Outcome::Success => (StepOutcome::Ok, ExitCode::OK),
+        Outcome::Cancelled => (StepOutcome::Cancelled, not_well),
+        Outcome::Failure => (StepOutcome::Failed, not_well),
     }
 }
 
-fn end_of_past(past: &Past) -> Option<(Fate, ExitCode)> {
+fn end_of_past(past: &Past) -> Option<(StepOutcome, ExitCode)> {
     match past.last {
         Some((state, exit)) => Some(end_of(state, exit)),
-        None => past.lost.then_some((Fate::Failed, ExitCode::signal(SIGKILL))),
+        None => past.lost.then_some((StepOutcome::Failed, ExitCode::signal(SIGKILL))),
     }
 }
 
@@ -109,7 +109,7 @@ impl Reader {
                 }
                 self.steps[place].attempts += 1;
                 // Nobody has seen the end of one that has no other.
-                self.steps[place].end = Some((Fate::Failed, ExitCode::signal(SIGKILL)));
+                self.steps[place].end = Some((StepOutcome::Failed, ExitCode::signal(SIGKILL)));
                 if let StepId::Num(number) = step.id {
                     self.running.insert(number, place);
                 }
@@ -122,16 +122,16 @@ impl Reader {
                 }
             }
             Entry::Cancelled { name } => {
-                self.set_end(name, Some((Fate::Cancelled, ExitCode::status(1))))
+                self.set_end(name, Some((StepOutcome::Cancelled, ExitCode::status(1))))
             }
             Entry::Skipped { name } => {
-                self.set_end(name, Some((Fate::Skipped, ExitCode::status(1))))
+                self.set_end(name, Some((StepOutcome::Skipped, ExitCode::status(1))))
             }
             Entry::Left { name } => self.set_end(name, None),
         }
     }
 
-    fn set_end(&mut self, name: &str, end: Option<(Fate, ExitCode)>) {
+    fn set_end(&mut self, name: &str, end: Option<(StepOutcome, ExitCode)>) {
         let place = self.place(name);
         if std::mem::take(&mut self.anew[place]) {
             self.steps[place].attempts = 0;
@@ -173,7 +173,7 @@ mod tests {
         Entry::Start(Box::new(record))
     }
 
-    fn end(step: u32, state: JobState, exit: ExitCode, interrupted: bool) -> Entry {
+    fn end(step: u32, state: End, exit: ExitCode, interrupted: bool) -> Entry {
         let (start, end) = (Timestamp(0), Timestamp(1));
         Entry::End(StepEnd { step, state, exit, usage: Usage::default(), start, end, interrupted })
     }
@@ -189,19 +189,19 @@ mod tests {
             head("f", false),
             start(0, "well"),
             start(1, "again"),
-            end(0, JobState::Completed, ExitCode::OK, false),
-            end(1, JobState::Failed, bad, false),
+            end(0, End::Completed, ExitCode::OK, false),
+            end(1, End::Failed, bad, false),
             start(2, "again"),
-            end(2, JobState::Timeout, ExitCode::OK, false),
+            end(2, End::Timeout, ExitCode::OK, false),
             start(3, "moved"),
-            end(3, JobState::NodeFail, ExitCode::signal(15), true),
+            end(3, End::NodeFail, ExitCode::signal(15), true),
             Entry::Cancelled { name: name("never") },
             Entry::Skipped { name: name("hopeless") },
             start(4, "lost"),
             start(5, "stopped"),
-            end(5, JobState::Cancelled, ExitCode::signal(15), false),
+            end(5, End::Cancelled, ExitCode::signal(15), false),
             start(6, "backs-off"),
-            end(6, JobState::Failed, bad, false),
+            end(6, End::Failed, bad, false),
             Entry::Left { name: name("moved") },
             Entry::Left { name: name("backs-off") },
             Entry::Left { name: name("waits") },
@@ -209,13 +209,13 @@ mod tests {
         let one = ExitCode::status(1);
         let known = |name: &str, attempts, end| Known { name: name.to_owned(), attempts, end };
         let expected = [
-            known("well", 1, Some((Fate::Ok, ExitCode::OK))),
-            known("again", 2, Some((Fate::Failed, one))),
+            known("well", 1, Some((StepOutcome::Ok, ExitCode::OK))),
+            known("again", 2, Some((StepOutcome::Failed, one))),
             known("moved", 0, None),
-            known("never", 0, Some((Fate::Cancelled, one))),
-            known("hopeless", 0, Some((Fate::Skipped, one))),
-            known("lost", 1, Some((Fate::Failed, ExitCode::signal(9)))),
-            known("stopped", 1, Some((Fate::Cancelled, ExitCode::signal(15)))),
+            known("never", 0, Some((StepOutcome::Cancelled, one))),
+            known("hopeless", 0, Some((StepOutcome::Skipped, one))),
+            known("lost", 1, Some((StepOutcome::Failed, ExitCode::signal(9)))),
+            known("stopped", 1, Some((StepOutcome::Cancelled, ExitCode::signal(15)))),
             known("backs-off", 1, None),
             known("waits", 0, None),
         ];
@@ -226,25 +226,21 @@ mod tests {
         assert_eq!(names("w*"), ["well", "waits"]);
         assert_eq!((names("lost"), names("los")), (vec![name("lost")], vec![]));
         // The next manager goes on with it, and another file has a step of one of these names.
-        let past = Past {
-            command: name("x"),
-            attempts: 1,
-            last: Some((JobState::Failed, bad)),
-            lost: false,
-        };
+        let past =
+            Past { command: name("x"), attempts: 1, last: Some((End::Failed, bad)), lost: false };
         let more = [
             head("f", true),
             Entry::Before { name: name("backs-off"), past },
             start(7, "backs-off"),
-            end(7, JobState::Completed, ExitCode::OK, false),
+            end(7, End::Completed, ExitCode::OK, false),
             head("g", false),
             start(8, "again"),
-            end(8, JobState::Completed, ExitCode::OK, false),
+            end(8, End::Completed, ExitCode::OK, false),
         ];
         let all = of_entries(&[&entries[..], &more].concat());
         let of = |wanted: &str| all.iter().find(|step| step.name == wanted).unwrap();
-        assert_eq!(*of("backs-off"), known("backs-off", 2, Some((Fate::Ok, ExitCode::OK))));
-        assert_eq!(*of("again"), known("again", 1, Some((Fate::Ok, ExitCode::OK))));
+        assert_eq!(*of("backs-off"), known("backs-off", 2, Some((StepOutcome::Ok, ExitCode::OK))));
+        assert_eq!(*of("again"), known("again", 1, Some((StepOutcome::Ok, ExitCode::OK))));
         assert_eq!(all.len(), expected.len());
     }
 }
