@@ -1,4 +1,5 @@
-//! Builds the helper program, since cargo builds no programs of a dependency: jobs of tests run it as `helper`.
+//! Builds the helper program, since cargo builds no programs of a dependency: jobs of tests run it
+//! as `helper`.
 
 use std::path::PathBuf;
 use std::process::Command;

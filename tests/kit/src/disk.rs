@@ -20,8 +20,9 @@ pub fn has_room(at: &Path, bytes: u64) -> bool {
         && found.f_bavail.saturating_mul(found.f_frsize) >= bytes
 }
 
-/// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each write to a file fails.
-/// `None`: as large as they like. What the process started before is not touched.
+/// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each
+/// write to a file fails. `None`: as large as they like. What the process started before is not
+/// touched.
 #[track_caller]
 pub fn limit_files(pid: i32, bytes: Option<u64>) {
     proc::limit(pid, libc::RLIMIT_FSIZE, bytes);
@@ -69,7 +70,8 @@ impl SmallDisk {
     pub fn mount(at: &Path, bytes: u64) -> Option<SmallDisk> {
         let place = CString::new(at.as_os_str().as_bytes()).ok()?;
         let options = CString::new(format!("size={bytes},mode=700")).ok()?;
-        // SAFETY: all pointers are to texts that end with a zero byte and live until the call returns.
+        // SAFETY: all pointers are to texts that end with a zero byte and live until the call
+        // returns.
         let done = unsafe {
             let kind = c"tmpfs".as_ptr();
             libc::mount(kind, place.as_ptr(), kind, 0, options.as_ptr().cast())

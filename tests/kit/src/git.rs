@@ -25,3 +25,14 @@ pub fn source(slotd: &Slotd, job: impl ToString) -> Value {
     let told = slotd.cmd("slotd", &["source", "--json", &job.to_string()]).ok().stdout;
     serde_json::from_str(&told).unwrap_or_else(|why| panic!("{why}: {told}"))
 }
+
+/// Puts a `git` before the true one, each call of which is a line of `calls`, and then this shell
+/// text is run. The place of the true one.
+pub fn git_that(slotd: &Slotd, does: &str) -> String {
+    let real = slotd.sh("command -v git").ok().stdout.trim().to_owned();
+    let calls = slotd.path("calls");
+    let script =
+        format!("#!/bin/sh\necho \"$*\" >>'{}'\n{does}\nexec '{real}' \"$@\"\n", calls.display());
+    crate::scripts::executable(&slotd.base.join("bin/git"), &script);
+    real
+}

@@ -98,8 +98,8 @@ fn serve(dir: &Path, cpus: u32) -> Child {
     daemon
 }
 
-/// How long HyperQueue takes for so many runs of a program on two CPUs; `None` where the Python that `SLOTD_BENCH_PYTHON` names
-/// does not have it.
+/// How long HyperQueue takes for so many runs of a program on two CPUs; `None` where the Python
+/// that `SLOTD_BENCH_PYTHON` names does not have it.
 pub fn hyperqueue(dir: &Path, count: u32, program: &Path) -> Option<Duration> {
     let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_it = Command::new(&python).args(["-c", "import hyperqueue"]).output();

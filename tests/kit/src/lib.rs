@@ -1,12 +1,13 @@
 //! A daemon of its own for each test, and the commands that talk to it.
 //!
-//! Everything lies in one temporary directory: the runtime root, a working directory, links with the commands' names, and
-//! the daemon's log. The environment is empty but for what stands here, so that nothing of the user's own slotd, shell or
-//! locale has a say. When a test ends, whatever still runs on behalf of its directory is killed; when it fails, the
-//! daemon's log and its jobs are shown first.
+//! Everything lies in one temporary directory: the runtime root, a working directory, links with
+//! the commands' names, and the daemon's log. The environment is empty but for what stands here, so
+//! that nothing of the user's own slotd, shell or locale has a say. When a test ends, whatever
+//! still runs on behalf of its directory is killed; when it fails, the daemon's log and its jobs
+//! are shown first.
 //!
-//! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer than anything takes on a
-//! busy machine, and a test that gets there has failed.
+//! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer
+//! than anything takes on a busy machine, and a test that gets there has failed.
 
 pub mod disk;
 pub mod git;
@@ -19,6 +20,7 @@ pub mod spooler;
 pub mod tmux;
 pub mod trace;
 pub mod turns;
+pub mod users;
 pub mod wal;
 pub mod wire;
 
@@ -30,10 +32,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, on a machine that has much else to do, too.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where Linux has a file system in memory for everybody.
 const MEMORY: &str = "/dev/shm";
@@ -69,8 +71,20 @@ pub fn until_within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) 
     }
 }
 
-/// A directory that is removed when the test ends. It is in memory where there is room: files that live for a second cost
-/// a disk much, and show nothing more on it. TMPDIR names another place.
+/// `TZ` of all that a test starts: in this zone the run of the tests began after 13:00 and before
+/// 14:00. No midnight comes in a run, from which `sacct` looks by default, and no named hour.
+pub fn zone() -> &'static str {
+    static ZONE: OnceLock<String> = OnceLock::new();
+    ZONE.get_or_init(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let hour = (since.as_secs() / 3600 % 24) as i64;
+        // What is added to the local time for UTC.
+        format!("RUN{:+}", hour - 13)
+    })
+}
+
+/// A directory that is removed when the test ends. It is in memory where there is room: files that
+/// live for a second cost a disk much, and show nothing more on it. TMPDIR names another place.
 pub fn tempdir() -> tempfile::TempDir {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("slotd-");
@@ -164,10 +178,8 @@ impl Setup {
     pub fn prepare(self) -> Slotd {
         let dir = tempdir();
         let base = dir.path().canonicalize().expect("the temporary directory exists");
-        let root = match self.deep {
-            false => base.join("root"),
-            true => base.join("deep-".repeat(30)).join("root"),
-        };
+        let root =
+            if !self.deep { base.join("root") } else { base.join("deep-".repeat(30)).join("root") };
         for made in [&root, &base.join("work"), &base.join("bin"), &base.join("home")] {
             fs::create_dir_all(made).unwrap();
         }
@@ -228,9 +240,14 @@ impl Slotd {
     /// Starts the daemon and waits until it answers.
     #[track_caller]
     pub fn start_daemon(&mut self) {
+        self.start_daemon_by(self.daemon_command());
+    }
+
+    /// The same by this command, a changed [`Self::daemon_command`].
+    #[track_caller]
+    pub fn start_daemon_by(&mut self, mut daemon: Command) {
         assert!(self.daemon.is_none(), "there is a daemon already");
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let mut daemon = self.daemon_command();
         daemon.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
         self.daemon = Some(daemon.spawn().unwrap());
         let ready = until(|| {
@@ -277,7 +294,8 @@ impl Slotd {
         self.start_daemon();
     }
 
-    /// The machine loses its power: everything of this directory is gone at one moment, and writes nothing more.
+    /// The machine loses its power: everything of this directory is gone at one moment, and writes
+    /// nothing more.
     #[track_caller]
     pub fn power_off(&mut self) {
         let mut stopped = Vec::new();
@@ -297,14 +315,16 @@ impl Slotd {
         assert!(gone.is_some(), "processes outlive SIGKILL: {:?}", proc::of_directory(&self.base));
     }
 
-    /// The machine starts again, and the daemon with it: as another boot, at this time (seconds since 1970).
+    /// The machine starts again, and the daemon with it: as another boot, at this time (seconds
+    /// since 1970).
     #[track_caller]
     pub fn boot(&mut self, id: u32, at: i64) {
         self.reset_var("SLOTD_TEST_BOOT", format!("{id:x}@{at}"));
         self.start_daemon();
     }
 
-    /// The wall clock of the daemon and of its watchers is so many seconds ahead of the real one from now on.
+    /// The wall clock of the daemon and of its watchers is so many seconds ahead of the real one
+    /// from now on.
     pub fn set_clock(&self, ahead: i64) {
         let path = self.base.join("clock");
         fs::write(path.with_extension("new"), ahead.to_string()).unwrap();
@@ -330,6 +350,7 @@ impl Slotd {
             .env("HOME", self.base.join("home"))
             .env("LANG", "C")
             .env("SHELL", "/bin/sh")
+            .env("TZ", zone())
             .env("SLOTD_ROOT", &self.root)
             .current_dir(self.work())
             .stdin(Stdio::null());
@@ -393,8 +414,8 @@ impl Slotd {
         );
     }
 
-    /// A text with what differs between two runs or two machines named instead: this test's directory, the host, the
-    /// user, and every date with a time.
+    /// A text with what differs between two runs or two machines named instead: this test's
+    /// directory, the host, the user, and every date with a time.
     pub fn stable(&self, text: &str) -> String {
         let user =
             self.sh("printf '%s(%s) %s(%s)' $(id -un) $(id -u) $(id -gn) $(id -g)").ok().stdout;
@@ -454,8 +475,9 @@ impl Slotd {
         id
     }
 
-    /// A job whose script has begun, and goes on with `then` once the gate is open. A job may be RUNNING before its
-    /// first instruction, and a daemon that is killed in between has launched nothing yet.
+    /// A job whose script has begun, and goes on with `then` once the gate is open. A job may be
+    /// RUNNING before its first instruction, and a daemon that is killed in between has launched
+    /// nothing yet.
     #[track_caller]
     pub fn begun(&self, args: &[&str], gate: &str, then: &str) -> u32 {
         let id =
@@ -492,14 +514,12 @@ impl Slotd {
     #[track_caller]
     pub fn system_comment(&self, id: u32) -> String {
         let shown = self.cmd("scontrol", &["show", "job", &id.to_string()]).ok().stdout;
-        shown
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("SystemComment="))
-            .unwrap_or_default()
-            .to_owned()
+        let found = shown.lines().find_map(|line| line.trim().strip_prefix("SystemComment="));
+        found.unwrap_or_default().replace("\\040", " ")
     }
 
-    /// Sets a job's time limit in seconds, which no command line can say: whole minutes are what it knows.
+    /// Sets a job's time limit in seconds, which no command line can say: whole minutes are what it
+    /// knows.
     #[track_caller]
     pub fn limit(&self, id: u32, secs: u64) {
         let update = json!({ "Control": { "jobs": [{ "job": id }], "action": { "Update": [{ "TimeLimit": secs }] } } });
@@ -665,6 +685,15 @@ impl Slotd {
         assert!(found.is_some(), "job {id} is {last}, not pending for {reason}\n{}", self.dump());
     }
 
+    /// Waits until GPUs are known. The daemon serves without them where `nvidia-smi` takes more than
+    /// two seconds, as it may on a busy machine.
+    #[track_caller]
+    pub fn wait_gpus(&self) {
+        self.wait("the GPUs", || {
+            self.line("sinfo -h -o %G").ok().stdout.contains("gpu:").then_some(())
+        });
+    }
+
     /// Waits for a condition.
     #[track_caller]
     pub fn wait<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
@@ -738,8 +767,9 @@ impl Drop for Slotd {
             drop(daemon.kill());
             drop(daemon.wait());
         }
-        // What was just killed may have started something in its last moment: look until there is nothing.
-        let gone = until_within(Duration::from_secs(10), || {
+        // What was just killed may have started something in its last moment: look until there is
+        // nothing.
+        let gone = until(|| {
             let left = proc::of_directory(&self.base);
             for pid in &left {
                 proc::signal(*pid, proc::KILL);
@@ -901,8 +931,8 @@ impl Record {
     }
 
     pub fn is_over(&self) -> bool {
-        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"]
-            .contains(&self.state().as_str())
+        let live = ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING"];
+        !live.contains(&self.state().as_str())
     }
 
     /// The number of the array task.
@@ -975,8 +1005,9 @@ pub fn host() -> String {
     name.trim_end().split('.').next().unwrap_or_default().to_owned()
 }
 
-/// The program under test, which cargo builds beside the tests. `SLOTD_TEST_PROGRAM` names it where the tests run on
-/// another machine than the one that built them, as those that need a delegated cgroup do in a guest.
+/// The program under test, which cargo builds beside the tests. `SLOTD_TEST_PROGRAM` names it where
+/// the tests run on another machine than the one that built them, as those that need a delegated
+/// cgroup do in a guest.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -991,8 +1022,8 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// The helper program of jobs, which the build script of this crate has built. `SLOTD_TEST_HELPER` names it on another
-/// machine.
+/// The helper program of jobs, which the build script of this crate has built. `SLOTD_TEST_HELPER`
+/// names it on another machine.
 fn helper() -> PathBuf {
     std::env::var_os("SLOTD_TEST_HELPER")
         .map_or_else(|| PathBuf::from(env!("HELPER")), PathBuf::from)

@@ -76,7 +76,8 @@ pub fn start(slotd: &Slotd, load: &Load) -> u32 {
     slotd.wrap(&[], &format!("exec {}", load.command))
 }
 
-/// What sacct tells of a load that has ended, and the truth as far as only the load itself knows it.
+/// What sacct tells of a load that has ended, and the truth as far as only the load itself knows
+/// it.
 #[derive(Clone, Copy)]
 pub struct Told {
     pub mb: f64,
@@ -87,7 +88,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Whether the CPU time is told within five percent, and the hundredth of a second in which the kernel counts.
+    /// Whether the CPU time is told within five percent, and the hundredth of a second in which the
+    /// kernel counts.
     pub fn has_true_time(&self) -> bool {
         (self.secs - self.true_secs).abs() <= self.true_secs * 0.05 + 0.02
     }

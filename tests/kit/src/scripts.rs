@@ -1,12 +1,10 @@
 //! What tests of scripts share: the program, its commands, waiting, and running what must succeed.
 
+use crate::PATIENCE;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// How long anything may take on a busy machine before the test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The Slurm commands, as the program tells them itself.
 pub fn commands() -> Vec<String> {
@@ -45,8 +43,9 @@ pub fn must(command: &mut Command, log: impl Fn() -> String) -> String {
     stdout.into_owned()
 }
 
-/// Writes an executable file, by another process: what a test holds open for writing is inherited by whatever another
-/// test starts in that moment, and as long as it is open, nobody can execute it ("text file busy").
+/// Writes an executable file, by another process: what a test holds open for writing is inherited
+/// by whatever another test starts in that moment, and as long as it is open, nobody can execute it
+/// ("text file busy").
 ///
 /// # Panics
 /// It cannot be written.

@@ -3,6 +3,7 @@
 use crate::Slotd;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A terminal of 100 columns and 30 rows.
 pub struct Tmux {
@@ -24,7 +25,11 @@ impl Tmux {
             eprintln!("not tested: tmux is not there");
             return None;
         }
-        let tmux = Tmux { socket: slotd.base.join("tmux") };
+        // A server that was told to exit may still be there: the next one has a socket of its own.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let tmux = Tmux {
+            socket: slotd.base.join(format!("tmux{}", STARTED.fetch_add(1, Ordering::Relaxed))),
+        };
         let mut server = slotd.shell();
         server
             .env("LANG", "C.UTF-8")

@@ -1,4 +1,5 @@
-//! What a command costs the kernel, counted: time would say more of the machine's other work than of the command.
+//! What a command costs the kernel, counted: time would say more of the machine's other work than
+//! of the command.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! What a database has written: SQLite's log (`-wal`), read as its documentation of the file format tells.
+//! What a database has written: SQLite's log (`-wal`), read as its documentation of the file format
+//! tells.
 
 use std::fs;
 use std::ops::Sub;

@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 /// The version of the protocol that the daemon under test speaks.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
-/// The length of a frame's header: mark, version, two zero bytes, and the lengths of JSON and bytes.
+/// The length of a frame's header: mark, version, two zero bytes, and the lengths of JSON and
+/// bytes.
 const HEADER: usize = 16;
 
 /// Connects to the daemon of a root, however long its path is.
@@ -67,7 +67,7 @@ pub fn ask(root: &Path, request: &Value) -> Result<Value, String> {
 
 /// Reads until the daemon closes the connection; what it said before.
 pub fn drain(mut socket: UnixStream) -> Vec<u8> {
-    drop(socket.set_read_timeout(Some(Duration::from_secs(30))));
+    drop(socket.set_read_timeout(Some(super::PATIENCE)));
     let mut all = Vec::new();
     drop(socket.read_to_end(&mut all));
     all

@@ -2,13 +2,16 @@
 //!
 //! - `helper ignore SIGNAL…` ignores signals by number, says `ready PID`, and stays.
 //! - `helper eat MB` writes to so much memory, and ends.
-//! - `helper fill MB` has the kernel fill so much memory in one call. It says when it begins and when that is done, in
-//!   microseconds since 1970.
+//! - `helper fill MB` has the kernel fill so much memory in one call. It says when it begins and
+//!   when that is done, in microseconds since 1970.
 //! - `helper hold MB` writes to so much memory, says `held`, and stays.
-//! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
-//! - `helper own COUNT MB MS`, `shared COUNT MB MS`, `peak MB MS`, `grow MB MS`, `map MB MS`, `read MB MS`, `short COUNT MS` and
-//!   `burn MS` are loads whose use is known, see `helper/load.rs`. In the end they say what CPU time they have used.
-//! - `helper rank VERSION` is a rank of an MPI program that speaks this version of PMI, see `helper/rank.rs`.
+//! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has
+//!   used so much CPU time.
+//! - `helper own COUNT MB MS`, `shared COUNT MB MS`, `peak MB MS`, `grow MB MS`, `map MB MS`,
+//!   `read MB MS`, `short COUNT MS` and `burn MS` are loads whose use is known, see
+//!   `helper/load.rs`. In the end they say what CPU time they have used.
+//! - `helper rank VERSION` is a rank of an MPI program that speaks this version of PMI, see
+//!   `helper/rank.rs`.
 //! - `helper play WORD…` tells in a log what becomes of it, see `helper/play.rs`.
 
 #[path = "../helper/load.rs"]

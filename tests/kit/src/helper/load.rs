@@ -136,8 +136,8 @@ pub fn peak(mb: i32, ms: i32) {
     burn(millis(900));
 }
 
-/// Two processes that grow to so much in so long a time. Who is there first waits for the other, so that both have their most at
-/// the same time, for a moment.
+/// Two processes that grow to so much in so long a time. Who is there first waits for the other, so
+/// that both have their most at the same time, for a moment.
 pub fn grow(mb: i32, ms: i32) {
     let meeting = Meeting::of(2);
     for _ in 0..2 {

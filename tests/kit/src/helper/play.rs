@@ -1,18 +1,21 @@
-//! A job that tells what becomes of it: `helper play log=FILE locks=DIR sub=N cpus=N gpus=N ms=N code=N …`.
+//! A job that tells what becomes of it:
+//! `helper play log=FILE locks=DIR sub=N cpus=N gpus=N ms=N code=N …`.
 //!
-//! It appends one line to the log when it begins and one before it ends, takes a lock for each CPU and GPU that was
-//! reserved for it, and says so where there is none left: somebody else has it too. Its children have the locks as well,
-//! so that a lock is free only when all of the job is gone. Further words:
+//! It appends one line to the log when it begins and one before it ends, takes a lock for each CPU
+//! and GPU that was reserved for it, and says so where there is none left: somebody else has it
+//! too. Its children have the locks as well, so that a lock is free only when all of the job is
+//! gone. Further words:
 //!
 //! - `task=N`: the array task, where the environment does not tell;
 //! - `ignore`: SIGTERM does nothing;
 //! - `child`: a child stays behind, and does not end by itself;
 //! - `lines=N`: so many lines on standard output;
-//! - `step=MS,CODE`: a step of `srun` first, whose exit code is told, or that it was refused by a full disk;
+//! - `step=MS,CODE`: a step of `srun` first, whose exit code is told, or that it was refused by a
+//!   full disk;
 //! - `role=step`: it is that step, and takes no locks.
 //!
-//! A line of the log: what, submission, array task or `-`, array or job, job, restarts, pid, milliseconds from the boot of
-//! the machine to the start of the process, and a word more.
+//! A line of the log: what, submission, array task or `-`, array or job, job, restarts, pid,
+//! milliseconds from the boot of the machine to the start of the process, and a word more.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +40,8 @@ const FULL: [&str; 2] = ["the daemon's database is full", "no space on disk"];
 /// Milliseconds of a clock tick in /proc: USER_HZ is 100 everywhere.
 const TICK_MS: u64 = 10;
 
-/// How often a lock is tried: another job of the same moment may hold it while it looks for one of its own.
+/// How often a lock is tried: another job of the same moment may hold it while it looks for one of
+/// its own.
 const TRIES: u32 = 20;
 
 struct Player<'a> {

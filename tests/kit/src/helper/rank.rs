@@ -1,5 +1,5 @@
-//! A rank of an MPI program, as far as it comes before the first message of MPI: it puts its own number, and says those of
-//! all.
+//! A rank of an MPI program, as far as it comes before the first message of MPI: it puts its own
+//! number, and says those of all.
 
 use std::env;
 use std::fs::File;
