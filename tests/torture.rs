@@ -1,9 +1,10 @@
-//! Users submit, cancel, hold, requeue and wait, and meanwhile everything dies that can die, the disk is full and the clock
-//! is set. In the end each job must be what it was promised to be.
+//! Users submit, cancel, hold, requeue and wait, and meanwhile everything dies that can die, the
+//! disk is full and the clock is set. In the end each job must be what it was promised to be.
 //!
-//! `cargo test --test torture` plays it for 20 seconds, or for `SLOTD_TORTURE_SECONDS`; `SLOTD_TORTURE_SEED=N` makes the
-//! choices of seed N again, though not at the same moments. A disk of its own needs a mount: as root, or in a user
-//! namespace (`unshare -rm`). Where the machine lets nobody mount, the full disk is left out, and that is said.
+//! `cargo test --test torture` plays it for 20 seconds, or for `SLOTD_TORTURE_SECONDS`;
+//! `SLOTD_TORTURE_SEED=N` makes the choices of seed N again, though not at the same moments. A disk
+//! of its own needs a mount: as root, or in a user namespace (`unshare -rm`). Where the machine
+//! lets nobody mount, the full disk is left out, and that is said.
 
 #[path = "torture/adversary.rs"]
 mod adversary;

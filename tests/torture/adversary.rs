@@ -29,8 +29,8 @@ fn rest(rng: &mut Rng, ms: Range<u64>) {
     thread::sleep(Duration::from_millis(rng.u64(ms)));
 }
 
-/// Starts the daemon again when it has ended by itself, as a service manager does. It may do that only where it can
-/// write nothing.
+/// Starts the daemon again when it has ended by itself, as a service manager does. It may do that
+/// only where it can write nothing.
 pub fn keep_daemon(world: &World, is_done: impl Fn() -> bool) {
     while !is_done() {
         {
@@ -107,7 +107,8 @@ fn job_of(pid: i32) -> Option<u32> {
     })
 }
 
-/// A watcher that does not know its job yet costs nothing; of any other it is written down whose it was.
+/// A watcher that does not know its job yet costs nothing; of any other it is written down whose it
+/// was.
 fn kill_watcher(world: &World, rng: &mut Rng) {
     let mut watchers = named(world, "slotd-step");
     if rng.bool() && watchers.iter().any(|pid| watches_step(*pid)) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 const MOST_QUEUED: usize = 40;
 
 /// How long a command may wait for its turn in the queue, once nobody disturbs any more.
-const TURN: Duration = Duration::from_secs(120);
+const TURN: Duration = Duration::from_secs(300);
 
 /// The longest pause between two commands of one user, milliseconds.
 const PAUSE_MS: u64 = 150;
@@ -247,8 +247,8 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Ends an allocation whose client was killed before it told the number: it would hold its CPUs as long as nobody
-    /// disturbs it, and two such ones can hold them all.
+    /// Ends an allocation whose client was killed before it told the number: it would hold its CPUs
+    /// as long as nobody disturbs it, and two such ones can hold them all.
     fn end_forgotten(&mut self, job: &Submission) {
         let listed = self.world.run("squeue", &["-h", "-o", "%A %k"].map(str::to_owned));
         let own = format!(" t{}", job.number);
@@ -327,9 +327,10 @@ impl<'a> User<'a> {
 
     fn update(&mut self, job: &Submission, task: Option<u32>, target: String) {
         // A priority of its own also releases a job that is held.
-        let (what, change) = match job.plan.limit.is_none() && self.rng.bool() {
-            true => (What::Update, "TimeLimit=10"),
-            false => (What::Release, "Priority=5"),
+        let (what, change) = if job.plan.limit.is_none() && self.rng.bool() {
+            (What::Update, "TimeLimit=10")
+        } else {
+            (What::Release, "Priority=5")
         };
         self.send(
             what,

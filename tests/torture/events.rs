@@ -70,8 +70,8 @@ pub struct Row {
 /// The columns of [`rows`].
 pub const COLUMNS: &str = "JobIDRaw,ArrayJobID,ArrayTaskID,Comment,State,ExitCode,Restarts,Start";
 
-/// The rows of `sacct -X -n -P -o` [`COLUMNS`], and the lines that are none. Tasks of an array that never started may
-/// stand in one row.
+/// The rows of `sacct -X -n -P -o` [`COLUMNS`], and the lines that are none. Tasks of an array that
+/// never started may stand in one row.
 pub fn rows(text: &str) -> (Vec<Row>, Vec<String>) {
     let (mut rows, mut odd) = (Vec::new(), Vec::new());
     for line in text.lines() {

@@ -1,11 +1,14 @@
-//! What must be true of every job, whatever happened: written from what slotd promises, and not from its code.
+//! What must be true of every job, whatever happened: written from what slotd promises, and not
+//! from its code.
 //!
-//! * A number that was printed is in sacct, with every task of the array; a job that was refused is not.
-//! * A run of a job begins once at most. One that nobody meddled with begins once, ends as its script does, and once more
-//!   only where `--requeue` says so.
+//! * A number that was printed is in sacct, with every task of the array; a job that was refused is
+//!   not.
+//! * A run of a job begins once at most. One that nobody meddled with begins once, ends as its
+//!   script does, and once more only where `--requeue` says so.
 //! * No CPU and no GPU has two jobs.
 //! * Of two jobs of one name that are to be alone with it, one has ended before the other begins.
-//! * Nothing begins after its cancel was acknowledged, while it is held, before its begin time or its dependency.
+//! * Nothing begins after its cancel was acknowledged, while it is held, before its begin time or
+//!   its dependency.
 //! * A command in the foreground ends as what it ran.
 
 use crate::events::{Event, Row};
@@ -14,8 +17,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// How long a start may be on its way when something is acknowledged that keeps the job from starting, milliseconds:
-/// besides the time for which something was hindered.
+/// How long a start may be on its way when something is acknowledged that keeps the job from
+/// starting, milliseconds: besides the time for which something was hindered.
 const ON_ITS_WAY: u64 = 2000;
 
 /// What happened, for the judgement of one job.
@@ -190,6 +193,14 @@ impl<'a> Case<'a> {
         let holds =
             touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
         for from in held.into_iter().chain(holds) {
+            // A hold is for a job that waits. One that had begun was not held by it, and begins
+            // again when it is requeued.
+            let again = touches
+                .iter()
+                .any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > from));
+            if from > 0 && again && begins.iter().any(|begin| begin.start < from) {
+                continue;
+            }
             // A release that was sent before the hold was acknowledged may have come after it.
             let released = touches.iter().filter(|touch| touch.what == What::Release);
             let until = released
@@ -317,7 +328,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Its step ended as it must, if nobody killed what watches it and no full disk kept it from being stored.
+    /// Its step ended as it must, if nobody killed what watches it and no full disk kept it from
+    /// being stored.
     fn step(&mut self) {
         let Some((_, code)) = self.job.plan.step else { return };
         if self.is_in(self.facts.steps_killed) {

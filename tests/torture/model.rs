@@ -1,6 +1,7 @@
 //! What was asked for and what was acknowledged: all that the judgement knows of slotd.
 
-/// The settings of the wall clock: from when (milliseconds of boot time), seconds ahead of the real one.
+/// The settings of the wall clock: from when (milliseconds of boot time), seconds ahead of the real
+/// one.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(pub Vec<(u64, i64)>);
 
@@ -86,7 +87,8 @@ impl Plan {
         self.limit.is_some() || self.code != 0
     }
 
-    /// State and exit code of a job that nobody meddled with. The exit code of one that was killed is not the script's.
+    /// State and exit code of a job that nobody meddled with. The exit code of one that was killed
+    /// is not the script's.
     pub fn end(&self) -> (&'static str, Option<String>) {
         match (self.limit, self.code) {
             (Some(_), _) => ("TIMEOUT", None),
@@ -139,7 +141,8 @@ pub struct Submission {
     /// Tasks of an array, from 0. `None`: no array.
     pub tasks: Option<u32>,
     pub answer: Answer,
-    /// How the command ended that ran it in the foreground, and what it said. `None`: it was killed, or did not end.
+    /// How the command ended that ran it in the foreground, and what it said. `None`: it was
+    /// killed, or did not end.
     pub client: Option<(i32, String)>,
     pub sent: u64,
     pub touches: Vec<Touch>,

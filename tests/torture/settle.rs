@@ -1,5 +1,5 @@
-//! The end: nobody disturbs any more. What waits for a user is released or cancelled, the rest ends by itself; then
-//! everything must be whole.
+//! The end: nobody disturbs any more. What waits for a user is released or cancelled, the rest ends
+//! by itself; then everything must be whole.
 
 use crate::events::{self, COLUMNS, Row};
 use crate::judge::{Facts, judge, singletons};
@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the queue may take to become empty.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(300);
@@ -34,7 +34,8 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Waits until nothing is in the queue and all users have ended. What would wait for ever is helped on.
+/// Waits until nothing is in the queue and all users have ended. What would wait for ever is helped
+/// on.
 pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
     let begun = Instant::now();
     loop {
@@ -170,7 +171,7 @@ fn leftovers(world: &World) -> Vec<String> {
         let launchers = all.iter().filter(|pid| proc::name(**pid) == "slotd-launcher").count();
         (left, launchers)
     };
-    slotd_kit::until_within(Duration::from_secs(10), || {
+    slotd_kit::until(|| {
         let (left, launchers) = left();
         (left.is_empty() && launchers <= 1).then_some(())
     });
@@ -197,8 +198,8 @@ fn leftovers(world: &World) -> Vec<String> {
     found
 }
 
-/// Only what a job keeps may lie in its directory. Where a watcher was killed, its socket stays: the mark that the step was
-/// started, without which the next daemon might start it again.
+/// Only what a job keeps may lie in its directory. Where a watcher was killed, its socket stays:
+/// the mark that the step was started, without which the next daemon might start it again.
 fn files(world: &World, found: &mut Vec<String>) {
     const KEPT: [&str; 4] = ["script.sh", "job.json", "runner.sh", "exit_status"];
     let killed = &*world.watchers_killed.lock().unwrap() | &*world.steps_killed.lock().unwrap();

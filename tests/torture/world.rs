@@ -1,4 +1,5 @@
-//! What all threads of the run share: the daemon's directory, its commands, the disk, the clocks and the counts.
+//! What all threads of the run share: the daemon's directory, its commands, the disk, the clocks
+//! and the counts.
 
 use crate::model::{Clock, Submission};
 use slotd_kit::{Setup, Slotd};
@@ -17,13 +18,15 @@ use std::time::{Duration, Instant};
 pub const CPUS: u32 = 4;
 pub const GPUS: u32 = 2;
 
-/// How long a command may take that waits for nobody: as long as the commands look for a daemon, and some.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a command may take that waits for nobody: as long as the commands look for a daemon,
+/// and some.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// How often the harness looks whether a command has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The small disk of the root: megabytes and inodes for each second of the run, and for the beginning.
+/// The small disk of the root: megabytes and inodes for each second of the run, and for the
+/// beginning.
 const DISK_MB: u64 = 32;
 const DISK_INODES: u64 = 4000;
 const INODES_PER_SECOND: u64 = 150;
@@ -199,7 +202,8 @@ impl World {
         Said { stdout: read(&stdout), stderr: read(&stderr), code, killed, sent, ended }
     }
 
-    /// Its exit code, and whether it was killed, once it has ended. Nobody else gets its number before that.
+    /// Its exit code, and whether it was killed, once it has ended. Nobody else gets its number
+    /// before that.
     fn reap(&self, child: &mut Child) -> Option<(Option<i32>, bool)> {
         let mut clients = self.clients.lock().unwrap();
         let status = child.try_wait().expect("a child of ours")?;
@@ -244,7 +248,7 @@ impl World {
             daemon.kill().expect("a child of ours");
             daemon.wait().expect("a child of ours");
         }
-        let gone = slotd_kit::until_within(Duration::from_secs(10), || {
+        let gone = slotd_kit::until(|| {
             let left = slotd_kit::proc::of_directory(&self.slotd.base);
             left.iter().for_each(|pid| slotd_kit::proc::signal(*pid, slotd_kit::proc::KILL));
             left.is_empty().then_some(())
@@ -316,10 +320,7 @@ fn used(path: &Path) -> (u64, u64) {
     // SAFETY: zeros are a statvfs.
     let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a path that ends, and a statvfs of ours.
-    assert_eq!(
-        unsafe { libc::statvfs(path.as_ptr(), &mut about) },
-        0,
-        "the disk of the root is there"
-    );
+    let done = unsafe { libc::statvfs(path.as_ptr(), &mut about) };
+    assert_eq!(done, 0, "the disk of the root is there");
     ((about.f_blocks - about.f_bfree) * about.f_frsize, about.f_files - about.f_ffree)
 }
