@@ -1,5 +1,6 @@
-//! What launching a job costs beside the script alone: `cargo bench --bench launch [-- RUNS]`. Every job is scheduled,
-//! committed, launched and watched; none has a client of its own, since they are the tasks of one array.
+//! What launching a job costs beside the script alone: `cargo bench --bench launch [-- RUNS]`.
+//! Every job is scheduled, committed, launched and watched; none has a client of its own, since
+//! they are the tasks of one array.
 
 use slotd_kit::lab::{Lab, timed};
 use slotd_kit::proc;

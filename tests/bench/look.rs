@@ -1,7 +1,9 @@
-//! What looking costs, and whether a long history or a long queue is felt: each query beside `/bin/true`, with a few jobs,
-//! with 100,000 ended and 10,000 waiting ones, and with 100,000 waiting ones. One run prints the medians of them all, taken in
-//! turns: `cargo bench --bench look`. Then the same for `slotd top`: how long it takes to open, how long from a key to the first
-//! that is written after it, and from a change of the queue until its screen is as it will be.
+//! What looking costs, and whether a long history or a long queue is felt: each query beside
+//! `/bin/true`, with a few jobs, with 100,000 ended and 10,000 waiting ones, and with 100,000
+//! waiting ones. One run prints the medians of them all, taken in turns:
+//! `cargo bench --bench look`. Then the same for `slotd top`: how long it takes to open, how long
+//! from a key to the first that is written after it, and from a change of the queue until its
+//! screen is as it will be.
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
@@ -20,8 +22,8 @@ const ROUNDS: usize = 15;
 const NAMES: u32 = 50;
 const DAY: u64 = 24 * 3600;
 
-/// A daemon with so many ended jobs, a hundredth of them of the last hours, and so many that wait: a few of each are
-/// submitted, and their rows copied while no daemon runs.
+/// A daemon with so many ended jobs, a hundredth of them of the last hours, and so many that wait:
+/// a few of each are submitted, and their rows copied while no daemon runs.
 fn lab(history: u32, queue: u32) -> Lab {
     let mut lab = Lab::start(2);
     let name = |i: u32| format!("train-{i}");

@@ -1,9 +1,10 @@
-//! slotd beside what people use instead, in one run: `cargo bench --bench peers [-- PART…]`. Each figure is a line
-//! `name value unit`, each comparison a line `ratio`. What takes milliseconds is measured in turns, one of each a round,
-//! so that a busy machine is busy for all; the median counts.
+//! slotd beside what people use instead, in one run: `cargo bench --bench peers [-- PART…]`. Each
+//! figure is a line `name value unit`, each comparison a line `ratio`. What takes milliseconds is
+//! measured in turns, one of each a round, so that a busy machine is busy for all; the median
+//! counts.
 //!
-//! A peer that is not installed is left out: task-spooler (`tsp`), GNU parallel, HyperQueue (the package from PyPI, in the
-//! Python that `SLOTD_BENCH_PYTHON` names).
+//! A peer that is not installed is left out: task-spooler (`tsp`), GNU parallel, HyperQueue (the
+//! package from PyPI, in the Python that `SLOTD_BENCH_PYTHON` names).
 
 use slotd_kit::lab::{self, Lab, timed};
 use slotd_kit::spooler::Spooler;
@@ -106,7 +107,8 @@ impl Bench {
     }
 }
 
-/// One submission of a job that runs at once, to an idle queue; what it costs until the command is over.
+/// One submission of a job that runs at once, to an idle queue; what it costs until the command is
+/// over.
 fn submit(bench: &Bench) {
     let mut turns = Turns::new();
     if let Some(spooler) = &bench.spooler {

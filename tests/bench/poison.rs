@@ -1,7 +1,7 @@
-//! How soon the daemon answers others while somebody hands in what is too large, cancels what does not want to end, or
-//! has thousands of processes: `cargo bench --bench poison`. Beside each figure stands what two threads on the same
-//! machine wait for each other meanwhile, since so much is the machine's and not the daemon's, and how long the daemon's
-//! thread was busy that answers.
+//! How soon the daemon answers others while somebody hands in what is too large, cancels what does
+//! not want to end, or has thousands of processes: `cargo bench --bench poison`. Beside each figure
+//! stands what two threads on the same machine wait for each other meanwhile, since so much is the
+//! machine's and not the daemon's, and how long the daemon's thread was busy that answers.
 
 use serde_json::json;
 use slotd_kit::lab::{Lab, summary};

@@ -1,6 +1,7 @@
-//! Masses of short steps in one job, beside what people use for them: `cargo bench --bench steps [-- STEPS]`. The job has two
-//! CPUs. The daemon's and the manager's CPU time are those of the whole run. What is not installed is left out; HyperQueue is that of
-//! the Python that `SLOTD_BENCH_PYTHON` names.
+//! Masses of short steps in one job, beside what people use for them:
+//! `cargo bench --bench steps [-- STEPS]`. The job has two CPUs. The daemon's and the manager's CPU
+//! time are those of the whole run. What is not installed is left out; HyperQueue is that of the
+//! Python that `SLOTD_BENCH_PYTHON` names.
 
 use slotd_kit::lab::{Lab, hyperqueue, timed};
 use slotd_kit::{proc, program};
@@ -101,7 +102,8 @@ impl Managed {
     }
 }
 
-/// The CPU time of the manager whose launcher says its number in this file: what was seen last of it.
+/// The CPU time of the manager whose launcher says its number in this file: what was seen last of
+/// it.
 fn watch_manager(pid_file: &Path) -> Duration {
     let launcher =
         slotd_kit::until(|| fs::read_to_string(pid_file).ok()?.trim().parse::<i32>().ok())

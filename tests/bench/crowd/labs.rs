@@ -101,8 +101,8 @@ impl Labs {
     }
 }
 
-/// A daemon with one job that has all memory but a little: what asks for more than that waits. CPUs are free, so that each
-/// shape has to be looked at.
+/// A daemon with one job that has all memory but a little: what asks for more than that waits. CPUs
+/// are free, so that each shape has to be looked at.
 fn crowded() -> Lab {
     let lab = Lab::with(CPUS, CONFIG);
     let memory: u64 = lab
@@ -116,7 +116,8 @@ fn crowded() -> Lab {
     lab
 }
 
-/// [`crowded`] with [`MANY`] jobs, of which each third waits for something else: more memory, the end of another job, a limit.
+/// [`crowded`] with [`MANY`] jobs, of which each third waits for something else: more memory, the
+/// end of another job, a limit.
 fn mixed() -> Lab {
     let mut lab = crowded();
     for kind in 0..KINDS {
@@ -241,8 +242,8 @@ pub fn submission(pid: usize) -> Vec<u8> {
     wire::frame(submit.to_string().as_bytes(), script)
 }
 
-/// The time that the daemon has had on a CPU, and its scheduler's thread: it says what something costs, however busy the
-/// machine is with others.
+/// The time that the daemon has had on a CPU, and its scheduler's thread: it says what something
+/// costs, however busy the machine is with others.
 pub fn cpu(lab: &Lab) -> (Duration, Duration) {
     proc::cpu_times(lab.daemon_pid()).expect("it lives")
 }

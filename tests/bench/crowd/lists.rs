@@ -18,7 +18,8 @@ fn quiet(lab: &Lab, line: &[&str]) {
     assert!(command.stdout(Stdio::null()).status().expect("the program").success(), "{line:?}");
 }
 
-/// The median of HyperQueue's answer about as many jobs of one task each, as its client for Python has it.
+/// The median of HyperQueue's answer about as many jobs of one task each, as its client for Python
+/// has it.
 fn hyperqueue(lab: &Lab) {
     let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/hq_list.py");

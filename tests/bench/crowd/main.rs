@@ -1,9 +1,10 @@
-//! What a crowd costs: long queues, a long history, many clients at once, many jobs that run. One run prints a line
-//! `name value unit` a figure, with its ratio where it stands beside another: `cargo bench --bench crowd [-- PART…]`. What is
-//! compared is measured in turns, so that a busy machine is busy for all; the median counts.
+//! What a crowd costs: long queues, a long history, many clients at once, many jobs that run. One
+//! run prints a line `name value unit` a figure, with its ratio where it stands beside another:
+//! `cargo bench --bench crowd [-- PART…]`. What is compared is measured in turns, so that a busy
+//! machine is busy for all; the median counts.
 //!
-//! A peer that is not installed is left out: task-spooler (`tsp`), and HyperQueue (the package from PyPI, in the Python that
-//! `SLOTD_BENCH_PYTHON` names).
+//! A peer that is not installed is left out: task-spooler (`tsp`), and HyperQueue (the package from
+//! PyPI, in the Python that `SLOTD_BENCH_PYTHON` names).
 
 mod clients;
 mod labs;

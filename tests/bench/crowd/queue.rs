@@ -18,7 +18,8 @@ const ROUNDS: usize = 7;
 const CLIENTS: usize = 16;
 const SUBMISSIONS: usize = 3200;
 
-/// What is measured in turns, of several daemons: how long so many things take each, beside the first of them.
+/// What is measured in turns, of several daemons: how long so many things take each, beside the
+/// first of them.
 fn compared(what: &str, count: usize, labs: &[(&str, &Lab)], run: impl Fn(&Lab)) {
     let mut measured: Vec<(Vec<Duration>, Vec<f64>)> =
         labs.iter().map(|_| Default::default()).collect();
@@ -54,7 +55,8 @@ fn diagnostics(lab: &Lab, reset: bool) -> Value {
     answer["Diagnostics"].clone()
 }
 
-/// The mean of a round that looks at all and starts nothing, in microseconds: each submission asks for one.
+/// The mean of a round that looks at all and starts nothing, in microseconds: each submission asks
+/// for one.
 fn round_us(lab: &Lab) -> f64 {
     diagnostics(lab, true);
     for _ in 0..60 {
