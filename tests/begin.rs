@@ -19,8 +19,8 @@ fn a_job_waits_until_its_begin_time() {
 #[test]
 fn it_starts_by_itself_when_the_time_has_come() {
     let slotd = Slotd::start();
+    // On a busy machine the time may have come before anybody can look at the job.
     let job = slotd.wrap(&["--begin", "now+2"], "true");
-    slotd.wait_reason(job, "BeginTime");
     let ended = slotd.wait_state(job, "COMPLETED");
     let begin = ended.0["request"]["begin"].as_i64().unwrap();
     assert!(ended.start() >= begin, "started {} before {begin}", ended.start());
@@ -156,8 +156,9 @@ fn begin_in_all_forms_of_slurm() {
         "fika",
         "teatime",
     ] {
+        let before = now();
         let at = begins(&slotd, begin);
-        assert!((now()..=now() + 2 * 86_400).contains(&at), "{begin}");
+        assert!((before..=now() + 2 * 86_400).contains(&at), "{begin}");
     }
     assert_eq!(begins(&slotd, "01/02/90"), 3_787_016_400);
     for begin in ["foo", "1h", "25:00", "2090-13-01"] {

@@ -31,13 +31,20 @@ fn a_running_job_is_terminated() {
 
 #[test]
 fn it_goes_through_completing_and_the_grace_to_the_kill() {
-    let slotd = Slotd::start();
-    let job = slotd.wrap(&[], "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done");
+    let stays = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
+    // A grace that outlasts any look at it, and one that is soon over.
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let job = slotd.wrap(&[], stays);
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cancel(job);
     slotd.wait_state(job, "COMPLETING");
+    slotd.wait_text(&format!("slurm-{job}.out"), "asked\n");
+    assert_eq!(slotd.state(job), "COMPLETING");
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], stays);
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
-    assert!(slotd.output(job).contains("asked\n"));
 }
 
 #[test]
@@ -354,6 +361,40 @@ fn scancel_v_tells_of_filters_that_nothing_matches() {
     assert_eq!(slotd.cmd("scancel", &["--name=grp"]).ok().stderr, "");
 }
 
+#[test]
+fn a_filter_that_names_nothing_cancels_nothing() {
+    let slotd = Slotd::start();
+    let jobs = [slotd.endless(&[]), slotd.wrap(&["-H"], "true")];
+    let (me, first) = (slotd.sh("id -un").ok().text().to_owned(), jobs[0].to_string());
+    for filter in ["-n", "-p", "-A", "-q", "-R", "-w", "--wckey"] {
+        for value in ["", ","] {
+            slotd.cmd("scancel", &[filter, value]).ok();
+            slotd.cmd("scancel", &["-u", &me, filter, value]).ok();
+            slotd.cmd("scancel", &["--me", filter, value, &first]).ok();
+            slotd.cmd("scancel", &["-s", "KILL", filter, value, &first]).ok();
+        }
+    }
+    let out = slotd.cmd("scancel", &["-v", "-u", &me, "-n", ""]).ok();
+    let said = format!(
+        "scancel: error: No active jobs match ALL job filters, including: job_name= user_name={me} \n"
+    );
+    assert_eq!(out.stderr, said);
+    for (words, said) in [
+        (&["-u", ""][..], "scancel: error: Invalid user name: \n"),
+        (&["--me", "-u", ","], "scancel: error: Invalid user name: \n"),
+        (&[""], "scancel: error: Invalid job id \n"),
+        (&[","], "scancel: error: Invalid job id ,\n"),
+        (&["-t", ""], "Invalid job state specified: \n"),
+    ] {
+        let out = slotd.cmd("scancel", words).fails(1);
+        assert!(out.stderr.starts_with(said), "{words:?}: {}", out.stderr);
+    }
+    assert_eq!(
+        (slotd.state(jobs[0]), slotd.state(jobs[1])),
+        ("RUNNING".to_owned(), "PENDING".to_owned())
+    );
+}
+
 const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
 
 #[test]
@@ -379,7 +420,7 @@ fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job
 
 #[test]
 fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
-    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 30).start();
+    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 600).start();
     let stubborn = slotd.wrap(&["-o", "log"], "exec helper ignore 15");
     let said = slotd.wait_text("log", "\n");
     slotd.cancel(stubborn);

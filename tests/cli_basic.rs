@@ -1,4 +1,5 @@
-//! The commands in their common form: names, getopt's manners, help and versions, and the book's quick start.
+//! The commands in their common form: names, getopt's manners, help and versions, and the book's
+//! quick start.
 
 use expect_test::{ExpectFile, expect_file};
 use slotd_kit::{Slotd, program};

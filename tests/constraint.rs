@@ -38,6 +38,7 @@ fn a_gpu_model_is_a_feature() {
         "#!/bin/sh\necho '0, NVIDIA H200, GPU-a'\necho '1, NVIDIA H200, GPU-b'\n",
     );
     slotd.start_daemon();
+    slotd.wait_gpus();
     let job = slotd.wrap(&["-C", "nvidia_h200", "-p", "gpu"], "true");
     slotd.wait_state(job, "COMPLETED");
     slotd.cmd("sbatch", &["-C", "nvidia_a100", "--wrap", "true"]).fails(1);

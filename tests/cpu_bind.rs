@@ -92,12 +92,82 @@ fn a_map_names_the_cpu_of_each_task() {
             ),
             expected
         );
-        let outside = slotd.cmd("srun", &["--cpu-bind", &format!("map_cpu:{last}"), "true"]);
+        // A step binds within its job.
+        let job =
+            slotd.script(&["-n1"], &format!("#!/bin/sh\nsrun --cpu-bind=map_cpu:{last} true\n"));
+        slotd.wait_state(job, "FAILED");
         let told = format!(
             "CPU binding outside of job step allocation: CPU {last}; allocated CPUs are: {first}"
         );
-        assert!(outside.stderr.contains(&told), "{}", outside.stderr);
-        assert_ne!(outside.code, 0);
+        let outside = slotd.output(job);
+        assert!(outside.contains(&told), "{outside}");
+    }
+}
+
+#[test]
+fn a_job_that_names_a_cpu_gets_it_or_waits_for_it() {
+    let mut slotd = Setup::default().unset("SLOTD_CPUS").start();
+    let cpus = own_cpus();
+    let last = *cpus.last().unwrap();
+    let map = format!("--cpu-bind=map_cpu:{last}");
+    assert_eq!(bound(&slotd, &[&map]), [format!("0 {last}")], "though others are free, too");
+    let mask =
+        format!("--cpu-bind=mask_cpu:{:x}", cpus.iter().fold(0u128, |mask, cpu| mask | 1 << cpu));
+    assert_eq!(
+        bound(&slotd, &[&mask]),
+        [format!("0 {}", list(&cpus))],
+        "it has as many as it names"
+    );
+    let all = format!("-c{}", cpus.len());
+    let holder = slotd.begun(&[&all], "go", ":");
+    let waits = slotd.cmd("srun", &["--no-wait", &map, "-o", "out", "sh", "-c", ASK[2]]).ok();
+    let waits: u32 = waits.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    slotd.wait_reason(waits, "Resources");
+    let why = slotd.cmd("slotd", &["why", &waits.to_string()]).ok();
+    assert!(why.stdout.contains(&format!("CPU {last} (--cpu-bind) among them")), "{}", why.stdout);
+    // The queue as the database has it says the same.
+    slotd.kill9();
+    slotd.start_daemon();
+    slotd.wait_reason(waits, "Resources");
+    slotd.open("go");
+    slotd.wait_state(holder, "COMPLETED");
+    slotd.wait_state(waits, "COMPLETED");
+    assert_eq!(slotd.read("out"), format!("0 {last}\n"));
+}
+
+#[test]
+fn tasks_find_the_masks_of_their_cpus_in_their_environment() {
+    let slotd = Setup::default().unset("SLOTD_CPUS").start();
+    let cpus = own_cpus();
+    let digits = cpus.last().unwrap() / 4 + 1;
+    let mask = |cpu: usize| format!("0x{:0>digits$X}", 1u128 << cpu);
+    let show = "env | grep ^SLURM_CPU_BIND | sort";
+    let told = |all: &str, list: &str, kind: &str| {
+        let bind = format!("SLURM_CPU_BIND={all}\nSLURM_CPU_BIND_LIST={list}\n");
+        format!("{bind}SLURM_CPU_BIND_TYPE={kind}\nSLURM_CPU_BIND_VERBOSE=quiet\n")
+    };
+    let first = mask(cpus[0]);
+    let of_first = told(&format!("quiet,mask_cpu:{first}"), &first, "mask_cpu:");
+    for option in ["-n1", "--cpu-bind=cores"] {
+        assert_eq!(
+            slotd.cmd("srun", &[option, "sh", "-c", show]).ok().stdout,
+            of_first,
+            "{option}"
+        );
+    }
+    let map = format!("map_cpu:{}", cpus[0]);
+    let out = slotd.cmd("srun", &["--cpu-bind", &map, "sh", "-c", show]).ok();
+    assert_eq!(out.stdout, told(&format!("quiet,{map}"), &cpus[0].to_string(), "map_cpu:"));
+    // A batch script has no binding, and neither has a job that a step submits.
+    let nested = format!("sbatch -W -n1 -o inner --wrap '{show}; echo end'");
+    let job = slotd.script(&["-n1"], &format!("#!/bin/sh\n{show}\nsrun sh -c \"{nested}\"\n"));
+    if cpus.len() > 1 {
+        slotd.wait_state(job, "COMPLETED");
+        assert_eq!(slotd.read("inner"), "end\n");
+        assert!(!slotd.output(job).contains("SLURM_CPU_BIND"), "{}", slotd.output(job));
+        let list = [mask(cpus[0]), mask(cpus[1])].join(",");
+        let out = slotd.cmd("srun", &["-n2", "sh", "-c", "echo $SLURM_CPU_BIND"]).ok();
+        assert_eq!(out.stdout, format!("quiet,mask_cpu:{list}\n").repeat(2));
     }
 }
 
@@ -129,10 +199,18 @@ fn a_malformed_binding_is_refused() {
 fn a_cpu_that_does_not_exist_is_told() {
     let slotd = Setup::default().set("SLOTD_CPUS", 9000).start();
     let out = slotd.cmd("srun", &["--cpu-bind", "map_cpu:8999", "true"]);
-    assert!(out.stderr.contains("CPU 8999; allocated CPUs are: 0"), "{}", out.stderr);
+    let there = list(&own_cpus());
+    let told = format!(
+        "srun: error: CPU 8999 requested by --cpu-bind, CPUs {there} on this host\n\
+         srun: error: Unable to allocate resources: Unable to satisfy cpu bind request\n"
+    );
+    assert_eq!((out.stderr.as_str(), out.code), (&*told, 1));
+    assert!(slotd.all_records().is_empty());
     // One that the job has, but not the machine; once for all tasks that it befalls.
-    let out = slotd
-        .cmd("srun", &["--exclusive", "-n", "3", "--cpu-bind", "map_cpu:8999,8999,8998", "true"]);
+    let out = slotd.cmd(
+        "salloc",
+        &["-Q", "--exclusive", "srun", "-n", "3", "--cpu-bind", "map_cpu:8999,8999,8998", "true"],
+    );
     let count = |text: &str| out.stderr.matches(text).count();
     assert_eq!(
         (count("could not bind to CPUs 8999"), count("could not bind to CPUs 8998")),

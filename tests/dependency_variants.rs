@@ -59,7 +59,7 @@ fn after_wants_the_start() {
 fn after_may_add_minutes() {
     let slotd = Slotd::start();
     let first = slotd.endless(&[]);
-    let second = slotd.wrap(&["-d", &format!("after:{first}+1")], "true");
+    let second = slotd.wrap(&["-d", &format!("after:{first}+60")], "true");
     slotd.wait_reason(second, "Dependency");
     let at_once = slotd.wrap(&["-d", &format!("after:{first}+0")], "true");
     slotd.wait_state(at_once, "COMPLETED");

@@ -1,6 +1,6 @@
 //! SLOTD_NOTIFY_CMD.
 
-use slotd_kit::{Setup, Slotd, scripts};
+use slotd_kit::{Setup, Slotd, proc, scripts, until};
 
 /// A hook that writes a line about each job.
 fn with_hook() -> Slotd {
@@ -55,6 +55,18 @@ fn each_array_task_is_a_job() {
 }
 
 #[test]
+fn tasks_that_are_cancelled_together_are_named_by_the_array() {
+    let slotd = with_hook();
+    let array = slotd.wrap(&["-H", "-a", "0-9", "-J", "many"], "true");
+    slotd.cmd("scancel", &[format!("{array}_[5-6]")]).ok();
+    slotd.wait_text("told", &format!("{array}_[5-6]|many|CANCELLED|cpu|"));
+    slotd.cmd("scancel", &[format!("{array}_8")]).ok();
+    slotd.wait_text("told", &format!("{array}_8|many|CANCELLED|cpu|"));
+    slotd.cancel(array);
+    slotd.wait_text("told", &format!("{array}_[0-4,7,9]|many|CANCELLED|cpu|"));
+}
+
+#[test]
 fn a_requeue_is_no_end() {
     let slotd = with_hook();
     let job = slotd.wrap(&["--requeue"], "exit 1");
@@ -77,21 +89,19 @@ fn a_failing_hook_touches_no_job() {
 
 #[test]
 fn a_hanging_hook_is_ended_and_holds_up_nothing() {
-    let mut slotd = Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 1).prepare();
-    let log = slotd.path("hooks");
-    slotd.reset_var(
-        "SLOTD_NOTIFY_CMD",
-        format!("echo $SLOTD_JOB_ID >> '{}'; exec sleep 1000", log.display()),
-    );
-    slotd.start_daemon();
+    let hangs = "exec sleep 1000";
+    let slotd =
+        Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 1).set("SLOTD_NOTIFY_CMD", hangs).start();
     let jobs: Vec<u32> = (0..6).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
     for job in &jobs {
         slotd.wait_state(*job, "COMPLETED");
     }
-    // More than run at once: the later ones get their turn when the first are ended.
+    // More than run at once: the later ones get their turn when the first are ended. On a busy
+    // machine a hook is ended before its shell does anything, so that the daemon tells of it.
+    let killed = |job: &u32| format!("SLOTD_NOTIFY_CMD for job {job} was killed after 1 s\n");
     slotd.wait("all hooks", || {
-        (std::fs::read_to_string(&log).unwrap_or_default().lines().count() == jobs.len())
-            .then_some(())
+        let log = slotd.log();
+        jobs.iter().all(|job| log.contains(&killed(job))).then_some(())
     });
     slotd.wait("the end of the hooks", || {
         (!slotd
@@ -126,13 +136,14 @@ fn an_end_that_came_without_a_daemon_is_told_by_the_next_one() {
 fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
     let mut slotd = Setup::default().prepare();
     let (gate, log) = (slotd.path("gate"), slotd.path("told"));
-    // Four of them run at once; the others wait for their turn.
+    // Four of them run at once; the others wait for their turn. What a hook does after the end of
+    // its daemon has a few seconds, so that each tells first and waits then.
     slotd.reset_var(
         "SLOTD_NOTIFY_CMD",
         format!(
-            "until [ -e '{}' ]; do sleep 0.05; done; echo $SLOTD_JOB_ID >> '{}'",
-            gate.display(),
-            log.display()
+            "echo $SLOTD_JOB_ID >> '{}'; until [ -e '{}' ]; do sleep 0.05; done",
+            log.display(),
+            gate.display()
         ),
     );
     slotd.start_daemon();
@@ -140,9 +151,6 @@ fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
     for job in &jobs {
         slotd.wait_state(*job, "COMPLETED");
     }
-    slotd.stop();
-    std::fs::write(&gate, "").unwrap();
-    slotd.start_daemon();
     let told = || -> Vec<u32> {
         std::fs::read_to_string(&log)
             .unwrap_or_default()
@@ -150,6 +158,10 @@ fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
             .map(|line| line.parse().unwrap())
             .collect()
     };
+    slotd.wait("four hooks", || (told().len() >= 4).then_some(()));
+    slotd.stop();
+    std::fs::write(&gate, "").unwrap();
+    slotd.start_daemon();
     slotd.wait("all hooks", || (told().len() >= jobs.len()).then_some(()));
     let mut told = told();
     told.sort_unstable();
@@ -161,7 +173,8 @@ fn hook(name: &str) -> String {
     format!("{}/contrib/hooks/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A program in place of the one that a hook calls. It writes its words, each with a bar after it, and its standard input.
+/// A program in place of the one that a hook calls. It writes its words, each with a bar after it,
+/// and its standard input.
 fn pretend(slotd: &Slotd, program: &str) {
     let told = slotd.path("told");
     let text = format!(
@@ -277,4 +290,78 @@ fn what_is_counted_outlives_a_daemon_that_is_killed() {
         "queue|the queue is empty: 3 jobs: 3 COMPLETED||COMPLETED".to_owned(),
     ];
     assert_eq!(lines, want);
+}
+
+/// The processes that a hook or a program of the host has written down.
+fn written(slotd: &Slotd, name: &str, count: usize) -> Vec<i32> {
+    slotd.wait("its processes", || {
+        let text = std::fs::read_to_string(slotd.path(name)).ok()?;
+        let pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        (pids.len() == count && text.ends_with('\n')).then_some(pids)
+    })
+}
+
+#[test]
+fn a_hook_that_hangs_does_not_outlive_the_daemon_nor_does_what_it_has_started() {
+    for is_killed in [true, false] {
+        let mut slotd = Setup::default().prepare();
+        let pids = slotd.path("pids").display().to_string();
+        let hook = format!(
+            "trap '' HUP TERM; sleep 1000 & echo $! >> '{pids}'; echo $$ >> '{pids}'; wait"
+        );
+        slotd.reset_var("SLOTD_NOTIFY_CMD", hook);
+        slotd.start_daemon();
+        slotd.wrap(&[], "true");
+        let pids = written(&slotd, "pids", 2);
+        if is_killed {
+            slotd.kill9()
+        } else {
+            assert!(slotd.stop().success())
+        }
+        for pid in pids {
+            assert!(
+                until(|| (!proc::is_alive(pid)).then_some(())).is_some(),
+                "process {pid} lives, killed: {is_killed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_hook_that_works_has_a_few_seconds_when_the_daemon_ends() {
+    let mut slotd = Setup::default().prepare();
+    let work = slotd.work();
+    let hook =
+        format!("cd '{}'; echo $$ > pid; {}; echo told > told", work.display(), slotd.gate("go"));
+    slotd.reset_var("SLOTD_NOTIFY_CMD", hook);
+    slotd.start_daemon();
+    slotd.wrap(&[], "true");
+    written(&slotd, "pid", 1);
+    slotd.stop();
+    slotd.open("go");
+    slotd.wait_text("told", "told\n");
+}
+
+#[test]
+fn an_nvidia_smi_that_hangs_does_not_outlive_the_daemon_nor_does_what_it_has_started() {
+    for is_killed in [true, false] {
+        let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
+        let pids = slotd.path("pids").display().to_string();
+        let hangs =
+            format!("#!/bin/sh\nsleep 1000 & echo $! >> '{pids}'; echo $$ >> '{pids}'; wait\n");
+        slotd.program("../bin/nvidia-smi", &hangs);
+        slotd.start_daemon();
+        let pids = written(&slotd, "pids", 2);
+        if is_killed {
+            slotd.kill9()
+        } else {
+            assert!(slotd.stop().success())
+        }
+        for pid in pids {
+            assert!(
+                until(|| (!proc::is_alive(pid)).then_some(())).is_some(),
+                "process {pid} lives, killed: {is_killed}"
+            );
+        }
+    }
 }

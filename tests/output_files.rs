@@ -204,7 +204,8 @@ fn a_working_directory_that_may_not_be_entered_is_refused() {
     std::fs::set_permissions(slotd.path("locked"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let mut sbatch = slotd.command("sbatch");
     sbatch.args(["-D", "locked", "--wrap", "pwd"]);
-    // SAFETY: prctl alone. Root enters any directory by these capabilities; who is not root has none to drop.
+    // SAFETY: prctl alone. Root enters any directory by these capabilities; who is not root has
+    // none to drop.
     unsafe {
         sbatch.pre_exec(|| {
             libc::prctl(libc::PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);

@@ -1,6 +1,6 @@
 //! sacct: the book's view, Slurm's columns, records of jobs and steps, filters.
 
-use slotd_kit::{Out, Slotd};
+use slotd_kit::{Out, Setup, Slotd};
 
 #[track_caller]
 fn sacct(slotd: &Slotd, args: &[&str]) -> Out {
@@ -87,7 +87,8 @@ fn explicit_formats_are_slurm_s() {
 fn every_field_of_the_book_is_known() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-c", "2", "--mem", "1G"], "true");
-    slotd.wait_state(job, "COMPLETED");
+    let record = slotd.wait_state(job, "COMPLETED");
+    let ran = (record.end() - record.start()) / 1_000_000;
     let one = |field: &str| {
         sacct(&slotd, &["-nPX", "-j", &job.to_string(), "-o", field]).text().to_owned()
     };
@@ -100,7 +101,7 @@ fn every_field_of_the_book_is_known() {
         ("State", "COMPLETED".into()),
         ("Reason", "None".into()),
         ("ExitCode", "0:0".into()),
-        ("Elapsed", "00:00:00".into()),
+        ("Elapsed", format!("00:{:02}:{:02}", ran / 60, ran % 60)),
         ("AllocCPUS", "2".into()),
         ("ReqMem", "1G".into()),
         ("WorkDir", slotd.work().display().to_string()),
@@ -274,12 +275,23 @@ fn filters_pick_records() {
     assert_eq!(sacct(&slotd, &["-XPnu", &me, "-o", "jobid"]).lines().len(), 3);
     assert_eq!(ids(&["-S", "now-1hour"]).len(), 3);
     assert_eq!(ids(&["-S", "2001-01-01", "-E", "2001-01-02"]), [] as [u32; 0]);
+    // Slurm takes an empty list of these for one that names nothing, of the others for none.
+    for option in ["--name=", "--name=,", "--partition=", "--accounts=", "--qos=", "--nodelist="] {
+        assert_eq!(ids(&[option]), [] as [u32; 0], "{option}");
+    }
+    for option in ["--jobs=", "--jobs=,", "--state=", "--wckeys=", "--reason=", "--constraints="] {
+        assert_eq!(ids(&[option]), [good, bad, held], "{option}");
+    }
+    for option in ["--user=", "--user=,", "--group="] {
+        slotd.cmd("sacct", &[option]).fails(1);
+    }
 }
 
 #[test]
 fn a_window_up_to_now_has_the_jobs_of_this_second() {
     let slotd = Slotd::start();
-    // Slurm counts in seconds: a job that was submitted and is asked for within one second is in the window.
+    // Slurm counts in seconds: a job that was submitted and is asked for within one second is in
+    // the window.
     for _ in 0..6 {
         let job = slotd.wrap(&["-H"], "true").to_string();
         let out = sacct(&slotd, &["-nXP", "-S", "now-1hour", "-E", "now", "-o", "jobid"]);
@@ -334,7 +346,8 @@ fn the_use_of_a_job_is_measured() {
 
 #[test]
 fn a_script_that_caught_the_signal_is_shown_by_its_code_and_its_job_by_none() {
-    let slotd = Slotd::start();
+    // Both end by themselves, however late they hear it.
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     for (code, shown) in [(0, "COMPLETED|0:0"), (9, "FAILED|9:0")] {
         // A step that fails of the signal meanwhile does not count for its job.
         let script = format!(
@@ -513,7 +526,8 @@ fn persisted_records_are_batch_jobs_allocations_array_tasks_and_steps() {
 
 #[test]
 fn state_out_of_memory_has_its_name() {
-    // It needs a cgroup to happen; that it is kept and shown has tests beside the scheduler and the views.
+    // It needs a cgroup to happen; that it is kept and shown has tests beside the scheduler and the
+    // views.
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("sacct", &["-n", "-s", "OUT_OF_MEMORY"]).ok().stdout, "");
 }
@@ -613,4 +627,41 @@ fn array_shows_the_tasks_that_wait_together_one_by_one() {
     };
     assert_eq!(ids(&[]), ["J_[2-4]|PENDING"]);
     assert_eq!(ids(&["--array"]), ["J_2|PENDING", "J_3|PENDING", "J_4|PENDING"]);
+}
+
+#[test]
+fn a_time_limit_chooses_as_slurms_man_page_says() {
+    let slotd = Slotd::start();
+    let [one, five, none] =
+        [&["-H", "-t", "1"][..], &["-H", "-t", "5"], &["-H"]].map(|args| slotd.wrap(args, "true"));
+    let ids = |args: &[&str]| -> Vec<u32> {
+        let out = sacct(&slotd, &[&["-nXP", "-o", "jobid"], args].concat());
+        out.lines().iter().map(|id| id.parse().unwrap()).collect()
+    };
+    assert_eq!(ids(&["-k", "1"]), [one], "this very limit");
+    assert_eq!(ids(&["-k", "1", "-K", "5"]), [one, five], "a range");
+    assert_eq!(ids(&["-k", "2", "-K", "9"]), [five]);
+    assert_eq!(ids(&["-K", "1"]), [one, five, none], "counts with -k alone");
+}
+
+#[test]
+fn the_job_of_a_named_step_is_shown_with_x_and_steps_have_their_gpus() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let script = "srun --gres=gpu:1 true; srun true; srun --gres=none true";
+    let job = slotd.wrap(&["--gres=gpu:2", "--mem", "100"], script);
+    slotd.wait_state(job, "COMPLETED");
+    for step in ["batch", "0"] {
+        let out = sacct(&slotd, &["-nXP", "-j", &format!("{job}.{step}"), "-o", "jobid"]);
+        assert_eq!(out.text(), job.to_string(), "{step}");
+    }
+    let out = sacct(&slotd, &["-nP", "-j", &job.to_string(), "-o", "jobid,alloctres"]);
+    let gpus = |step: &str, gpus: &str| format!("{job}{step}|{gpus}");
+    let want = [
+        gpus("", "billing=1,cpu=1,gres/gpu=2,mem=100M,node=1"),
+        gpus(".batch", "cpu=1,gres/gpu=2,mem=100M,node=1"),
+        gpus(".0", "cpu=1,gres/gpu=1,mem=100M,node=1"),
+        gpus(".1", "cpu=1,gres/gpu=2,mem=100M,node=1"),
+        gpus(".2", "cpu=1,mem=100M,node=1"),
+    ];
+    assert_eq!(out.lines(), want);
 }

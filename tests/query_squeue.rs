@@ -1,5 +1,7 @@
 //! squeue: the book's views, Slurm's formats, filters, exit codes.
 
+#[path = "query_squeue/decoded.rs"]
+mod decoded;
 #[path = "query_squeue/measures.rs"]
 mod measures;
 #[path = "query_squeue/terminal.rs"]
@@ -612,4 +614,21 @@ fn a_huge_array_is_one_line_in_every_command() {
     assert!(out.stdout.contains(" ArrayTaskId=7 ArrayTaskThrottle=2 "), "{}", out.stdout);
     slotd.cmd("scancel", &[limited.to_string()]).ok();
     assert!(slotd.line("squeue --json").ok().stdout.len() < 10_000);
+}
+
+#[test]
+fn an_empty_list_lists_nothing() {
+    let (slotd, jobs) = queue();
+    let list = |args: &[&str]| squeue(&slotd, &[&["-h", "-o", "%i"], args].concat()).stdout;
+    for option in ["-j", "-u", "-p", "-t", "-n", "-A", "-q", "-R", "-L", "-w", "-s"] {
+        for value in ["", ","] {
+            assert_eq!(list(&[option, value]), "", "{option} {value:?}");
+            assert_eq!(list(&["--me", option, value]), "", "{option} {value:?}");
+        }
+    }
+    assert_eq!(list(&["--jobs="]), "");
+    // Without a value the option only says that ids may follow.
+    assert_eq!(list(&["-j"]).lines().count(), jobs.len());
+    assert_eq!(list(&["--jobs=,", &format!("--jobs={}", jobs[2])]).trim(), jobs[2].to_string());
+    assert_eq!(slotd.line("sprio -h -o %i -p ''").ok().stdout, "");
 }

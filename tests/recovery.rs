@@ -1,4 +1,5 @@
-//! Deaths: of the daemon, the launcher, a watcher. Nothing is lost, nothing runs twice, and what is told is true.
+//! Deaths: of the daemon, the launcher, a watcher. Nothing is lost, nothing runs twice, and what is
+//! told is true.
 
 use slotd_kit::{Setup, Slotd, proc, until};
 use std::collections::BTreeMap;
@@ -45,24 +46,21 @@ fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     let mut slotd = Slotd::start();
     let jobs = ["exit 0", "exit 3", "kill -SEGV $$"].map(|end| slotd.begun(&[], "go", end));
     slotd.kill9();
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
+    let before = now();
     slotd.open("go");
     slotd.wait("the exit records", || {
         jobs.iter().all(|job| slotd.job_dir(*job).join("exit_status").exists()).then_some(())
     });
-    let written =
-        fs::metadata(slotd.job_dir(jobs[0]).join("exit_status")).unwrap().modified().unwrap();
+    let written = now();
     slotd.start_daemon();
     let ends: Vec<_> = jobs.iter().map(|job| slotd.wait_end(*job)).collect();
     let told: Vec<(String, String)> = ends.iter().map(|end| (end.state(), end.exit())).collect();
     let expected = [("COMPLETED", "0:0"), ("FAILED", "3:0"), ("FAILED", "0:11")];
     assert_eq!(told, expected.map(|(state, exit)| (state.to_owned(), exit.to_owned())));
     // The end is when it ended, not when the daemon came back.
-    let written = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
-    assert!(
-        (ends[0].end() - written).abs() < 1_000_000,
-        "ended at {}, written at {written}",
-        ends[0].end()
-    );
+    let end = ends[0].end();
+    assert!((before..=written).contains(&end), "ended at {end}, after {before}, till {written}");
 }
 
 #[test]
@@ -110,7 +108,8 @@ fn nothing_runs_twice_and_nothing_is_lost_however_often_the_daemon_dies() {
     let mut slotd = Slotd::start();
     const JOBS: usize = 60;
     let mut ids = Vec::new();
-    // A small generator of its own: the moments differ from each other, and a failure shows its seed.
+    // A small generator of its own: the moments differ from each other, and a failure shows its
+    // seed.
     let seed = u64::from(std::process::id()) ^ slotd.daemon_pid() as u64;
     let mut random = seed;
     let mut next = move || {
@@ -174,20 +173,22 @@ fn an_array_runs_each_task_once_through_deaths_of_the_daemon() {
 #[test]
 fn a_time_limit_counts_from_the_start_and_not_from_the_restart() {
     let mut slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:03"], "exec sleep 1000");
-    slotd.wait_state(job, "RUNNING");
+    let job = slotd.wrap(&["-t", "0:03"], "echo begun; exec sleep 1000");
+    slotd.wait_text(&format!("slurm-{job}.out"), "begun\n");
+    let start = slotd.job(job).start();
     slotd.crash();
-    slotd.wait_state(job, "RUNNING");
     let ended = slotd.wait_state(job, "TIMEOUT");
-    let ran = ended.end() - ended.start();
+    assert_eq!(ended.start(), start);
+    let ran = ended.end() - start;
     assert!(ran >= 3_000_000, "{ran} microseconds");
 }
 
 #[test]
 fn a_time_limit_that_passed_without_a_daemon_is_enforced_at_once() {
     let mut slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:01"], "exec sleep 1000");
-    let start = slotd.wait_state(job, "RUNNING").start();
+    let job = slotd.begun(&["-t", "10"], "never", "true");
+    let start = slotd.job(job).start();
+    slotd.limit(job, 1);
     slotd.kill9();
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
     until(|| (now() > start + 1_200_000).then_some(())).unwrap();
@@ -197,11 +198,13 @@ fn a_time_limit_that_passed_without_a_daemon_is_enforced_at_once() {
 
 #[test]
 fn a_cancelled_job_stays_cancelled_when_the_daemon_dies_in_between() {
-    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 2).start();
+    // The first daemon does not come to its end, however late this looks.
+    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let job = slotd.wrap(&[], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cancel(job);
     slotd.wait_state(job, "COMPLETING");
+    slotd.reset_var("SLOTD_KILL_WAIT", 1);
     slotd.crash();
     let ended = slotd.wait_end(job);
     assert_eq!(

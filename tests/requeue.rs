@@ -8,14 +8,88 @@ fn a_failure_requeues_once_and_then_stands() {
     let job = slotd.wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; exit 1");
     let ended = slotd.wait_state(job, "FAILED");
     assert_eq!((ended.restarts(), ended.exit().as_str()), (1, "1:0"));
-    // The second run's output follows the first one's.
+    // The second run's output follows the first one's, after a line that says why there is one.
+    let words = "run was FAILED; --requeue runs the job once more (the setting SLOTD_REQUEUE=slurm turns this off)";
+    assert_eq!(slotd.output(job), format!("run\nslotd: the first {words}\nrun 1\n"));
+    let why = slotd.line(&format!("slotd why {job}")).ok().stdout;
+    assert!(why.contains(&format!("  The first {words}.\n")), "{why}");
+}
+
+#[test]
+fn a_requeue_by_a_command_is_not_called_one_by_the_option() {
+    let slotd = Slotd::start();
+    let job = slotd
+        .wrap(&["--requeue"], "test -n \"$SLURM_RESTART_COUNT\" && echo again || exec sleep 1000");
+    slotd.wait_state(job, "RUNNING");
+    slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert!(!slotd.output(job).contains("slotd: the first run"), "{}", slotd.output(job));
+    assert!(!slotd.line(&format!("slotd why {job}")).ok().stdout.contains("The first run"));
+}
+
+#[test]
+fn the_line_about_the_second_run_goes_to_files_alone() {
+    let slotd = Slotd::start();
+    fifo(&slotd, "pipe");
+    let script = "test -n \"$SLURM_RESTART_COUNT\" && echo end || exit 1";
+    let args = ["--requeue", "-c", "4", "-o", "/dev/null", "-e", "pipe"];
+    let job = slotd.wrap(&args, script);
+    slotd.wait_state(job, "RUNNING");
+    // Each run opens the pipe when this does. The second one waits until the first one's end has
+    // been read.
+    let between = slotd.wrap(&["-c", "4", "--priority", "4294967290"], "exec sleep 1000");
+    let read = || std::fs::read_to_string(slotd.path("pipe")).unwrap();
+    assert_eq!(read(), "");
+    slotd.wait_state(between, "RUNNING");
+    slotd.cancel(between);
+    assert_eq!(read(), "");
+    slotd.wait_state(job, "COMPLETED");
+    let split =
+        slotd.wrap(&["--requeue", "-o", "out", "-e", "err", "--open-mode=truncate"], script);
+    slotd.wait_state(split, "COMPLETED");
+    assert_eq!(slotd.read("out"), "end\n");
+    assert!(
+        slotd.read("err").starts_with("slotd: the first run was FAILED; "),
+        "{}",
+        slotd.read("err")
+    );
+}
+
+fn fifo(slotd: &Slotd, name: &str) {
+    slotd.sh(&format!("mkfifo {name}")).ok();
+}
+
+#[test]
+fn with_slurms_meaning_a_job_that_failed_stays_ended_and_may_be_requeued() {
+    let slotd = Slotd::setup().set("SLOTD_REQUEUE", "slurm").start();
+    let job = slotd.wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; exit 1");
+    assert_eq!(slotd.wait_end(job).restarts(), 0);
+    assert_eq!(slotd.output(job), "run\n");
+    let late = slotd.wrap(&["--requeue", "-t", "0:01"], "exec sleep 1000");
+    let ended = slotd.wait_end(late);
+    assert_eq!((ended.state().as_str(), ended.restarts()), ("TIMEOUT", 0));
+    slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
+    slotd.wait("its second end", || {
+        (slotd.job(job).restarts() == 1 && slotd.job(job).is_over()).then_some(())
+    });
     assert_eq!(slotd.output(job), "run\nrun 1\n");
+    assert!(slotd.line("scontrol show config").ok().stdout.contains("SlotdRequeue"));
 }
 
 #[test]
 fn a_time_limit_requeues_once() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["--requeue", "-t", "0:01"], "echo run >> runs; exec sleep 1000");
+    let script = "echo run >> runs; exec sleep 1000";
+    let job = slotd.wrap(&["--requeue", "-c", "4", "-t", "10"], script);
+    slotd.wait_text("runs", "run\n");
+    // The second run has a limit that it cannot reach before it has begun.
+    let between = slotd.wrap(&["-c", "4", "--priority", "4294967290"], "exec sleep 1000");
+    slotd.limit(job, 1);
+    slotd.wait_state(between, "RUNNING");
+    slotd.limit(job, 600);
+    slotd.cancel(between);
+    slotd.wait_text("runs", "run\nrun\n");
+    slotd.limit(job, 1);
     let ended = slotd.wait_state(job, "TIMEOUT");
     assert_eq!(ended.restarts(), 1);
     assert_eq!(slotd.read("runs"), "run\nrun\n");

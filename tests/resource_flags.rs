@@ -86,7 +86,10 @@ fn a_failing_nvidia_smi_means_no_gpus_and_a_daemon_that_serves() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program("../bin/nvidia-smi", "#!/bin/sh\necho broken >&2\nexit 9\n");
     slotd.start_daemon();
-    slotd.cmd("sbatch", &["-p", "gpu", "--wrap", "true"]).fails(1);
+    // Until it has failed, a job may wait for what it tells.
+    slotd.wait("a refusal", || {
+        (slotd.cmd("sbatch", &["-p", "gpu", "--wrap", "true"]).code == 1).then_some(())
+    });
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
 }
@@ -95,19 +98,16 @@ fn a_failing_nvidia_smi_means_no_gpus_and_a_daemon_that_serves() {
 fn gpus_are_looked_for_again_on_sighup() {
     let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
     slotd.program("../bin/nvidia-smi", "#!/bin/sh\ncat \"$0.list\"\n");
-    let list = |text: &str| std::fs::write(slotd.base.join("bin/nvidia-smi.list"), text).unwrap();
-    list("0, NVIDIA H200, GPU-a\n");
-    let pid = {
-        slotd.start_daemon();
-        slotd.daemon_pid()
-    };
+    let list = slotd.base.join("bin/nvidia-smi.list");
+    std::fs::write(&list, "0, NVIDIA H200, GPU-a\n").unwrap();
+    slotd.start_daemon();
+    slotd.wait_gpus();
     slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).fails(1);
-    std::fs::write(
-        slotd.base.join("bin/nvidia-smi.list"),
-        "0, NVIDIA H200, GPU-a\n1, NVIDIA H200, GPU-b\n",
-    )
-    .unwrap();
-    proc::signal(pid, proc::HUP);
+    // It may be read at any moment.
+    let both = "0, NVIDIA H200, GPU-a\n1, NVIDIA H200, GPU-b\n";
+    std::fs::write(list.with_extension("new"), both).unwrap();
+    std::fs::rename(list.with_extension("new"), &list).unwrap();
+    proc::signal(slotd.daemon_pid(), proc::HUP);
     slotd.wait("the second GPU", || {
         (slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).code == 0).then_some(())
     });
@@ -121,6 +121,7 @@ fn gpus_are_not_forgotten_because_nvidia_smi_fails_once() {
         "#!/bin/sh\n[ -e \"$0.broken\" ] && { touch \"$0.asked\"; exit 9; }\necho '0, NVIDIA H200, GPU-a'\n",
     );
     slotd.start_daemon();
+    slotd.wait_gpus();
     std::fs::write(slotd.base.join("bin/nvidia-smi.broken"), "").unwrap();
     proc::signal(slotd.daemon_pid(), proc::HUP);
     slotd.wait("the question", || slotd.base.join("bin/nvidia-smi.asked").exists().then_some(()));
@@ -244,7 +245,7 @@ fn without_a_cgroup_base_cpu_and_memory_are_reservation_only() {
 }
 
 #[test]
-fn if_cgroup_setup_fails_the_launch_fails_instead_of_silently_skipping_enforcement() {
+fn no_job_starts_without_the_limits_of_a_cgroup_base_that_cannot_be_used() {
     let plain = tempfile::tempdir().unwrap();
     let mut slotd = Slotd::start();
     let id = slotd.wrap(&["-H"], "touch ran");
@@ -252,15 +253,19 @@ fn if_cgroup_setup_fails_the_launch_fails_instead_of_silently_skipping_enforceme
     slotd.reset_var("SLOTD_CGROUP_BASE", plain.path().display());
     slotd.start_daemon();
     slotd.cmd("scontrol", &["release", &id.to_string()]).ok();
-    let job = slotd.wait_state(id, "FAILED");
-    assert_eq!(job.reason(), "JobLaunchFailure");
+    slotd.wait_reason(id, "ReqNodeNotAvail");
     let why = format!(
-        "cgroup {}: is not a cgroup v2 directory: name a cgroup v2 directory that your user may divide, or auto",
+        "cgroup {}: is not a cgroup v2 directory: name a cgroup v2 directory that your user may divide, or auto\n",
         plain.path().display()
     );
-    let shown = slotd.cmd("scontrol", &["show", "job", &id.to_string()]).ok();
-    assert!(shown.stdout.contains(&format!("SystemComment={why}")), "{}", shown.stdout);
-    assert_eq!(slotd.output(id), format!("slurmstepd: error: {why}\n"));
+    for command in ["sbatch --wrap true", "srun true", "salloc true"] {
+        let refused = slotd.line(command).fails(1);
+        assert!(
+            refused.stderr.contains(&format!("SLOTD_CGROUP_BASE cannot be used: {why}")),
+            "{}",
+            refused.stderr
+        );
+    }
     assert!(!slotd.exists("ran"));
 }
 

@@ -185,7 +185,12 @@ fn a_cancelled_session_is_told_and_ends() {
 #[test]
 fn a_time_limit_ends_the_session() {
     let slotd = Slotd::start();
-    let out = slotd.cmd("salloc", &["-t", "0:01", "sleep", "1000"]);
+    let mut salloc = slotd.command("salloc");
+    salloc.args(["-t", "10", "sh", "-c", "echo > ready; exec sleep 1000"]);
+    let session = slotd.spawn(salloc);
+    slotd.wait_text("ready", "\n");
+    slotd.limit(1, 1);
+    let out = session.end();
     assert_ne!(out.code, 0);
     assert!(out.stderr.contains("Job 1 has exceeded its time limit"), "{}", out.stderr);
     slotd.wait_state(1, "TIMEOUT");

@@ -179,7 +179,12 @@ fn a_cancelled_run_ends_its_client() {
 #[test]
 fn a_time_limit_ends_it() {
     let slotd = Slotd::start();
-    let out = slotd.cmd("srun", &["-t", "0:01", "sleep", "1000"]);
+    let mut srun = slotd.command("srun");
+    srun.args(["-t", "10", "sh", "-c", "echo > ready; exec sleep 1000"]);
+    let client = slotd.spawn(srun);
+    slotd.wait_text("ready", "\n");
+    slotd.limit(1, 1);
+    let out = client.end();
     assert_ne!(out.code, 0);
     assert!(out.stderr.contains("DUE TO TIME LIMIT ***"), "{}", out.stderr);
     slotd.wait_state(1, "TIMEOUT");

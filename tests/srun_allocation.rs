@@ -70,18 +70,17 @@ fn steps_side_by_side_have_cpus_of_their_own() {
 }
 
 #[test]
-fn a_step_is_told_its_name_cpus_and_binding() {
+fn a_step_is_told_its_name_and_cpus() {
     let slotd = Slotd::start();
     let steps = "#!/bin/sh\n\
                  srun -J step sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
                  srun -n1 sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
                  srun -n1 --exact sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE $SLURM_JOB_CPUS_PER_NODE'\n\
-                 srun -n1 -c2 sh -c 'echo $SLURM_CPUS_ON_NODE \"[$SLURM_CPU_BIND]\"'\n\
-                 srun -n1 --export=NONE -J step sh -c 'echo $SLURM_JOB_NAME'\n\
-                 srun -n1 --cpu-bind=none sh -c 'echo \"$SLURM_CPU_BIND $SLURM_CPU_BIND_TYPE [$SLURM_CPU_BIND_LIST]\"'\n";
+                 srun -n1 -c2 sh -c 'echo $SLURM_CPUS_ON_NODE'\n\
+                 srun -n1 --export=NONE -J step sh -c 'echo $SLURM_JOB_NAME'\n";
     let job = slotd.script(&["-n", "1", "-c", "3", "-J", "outer"], steps);
     slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.output(job), "step 3\nouter 3\nouter 1 3\n2 []\nstep\nquiet,none none []\n");
+    assert_eq!(slotd.output(job), "step 3\nouter 3\nouter 1 3\n2\nstep\n");
 }
 
 #[test]
@@ -251,15 +250,11 @@ fn a_step_may_have_its_own_time_limit() {
 #[test]
 fn the_time_limit_of_a_step_holds_without_a_daemon() {
     let mut slotd = Slotd::start();
-    let job = slotd
-        .script(&[], "#!/bin/sh\nsrun -t 0:02 sleep 1000 & : > up; wait $!\necho rc=$? > end\n");
-    let runs =
-        || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
-    slotd.wait("the step", || runs().then_some(()));
+    let step = "srun -t 0:02 sh -c 'echo $$ > up; exec sleep 1000'";
+    let job = slotd.script(&[], &format!("#!/bin/sh\n{step} & wait $!\necho rc=$? > end\n"));
+    let step: i32 = slotd.wait_text("up", "\n").trim().parse().unwrap();
     slotd.kill9();
-    let runs =
-        || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
-    slotd.wait("the end of the step", || (!runs()).then_some(()));
+    slotd.wait("the end of the step", || (!proc::is_alive(step)).then_some(()));
     slotd.start_daemon();
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.read("end"), "rc=143\n");
@@ -349,8 +344,9 @@ fn sattach_shows_what_a_step_writes_and_passes_words_on() {
 fn sattach_follows_the_file_of_a_step() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
-    let job =
-        slotd.script(&[], &format!("#!/bin/sh\nsrun sh -c ': > up; {gate}; echo one; echo two'\n"));
+    let job = slotd
+        .script(&[], &format!("#!/bin/sh\nsrun sh -c 'touch up; {gate}; echo one; echo two'\n"));
+    // By touch: with `: > up` the shell's own output would lead to that file for a moment.
     slotd.wait("the step", || slotd.exists("up").then_some(()));
     let step = format!("{job}.0");
     let layout = slotd.cmd("sattach", &["--layout", &step]).ok();

@@ -1,11 +1,12 @@
 //! srun --pty: a real terminal, driven through one.
 
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::OFlag;
+use nix::pty::{Winsize, grantpt, posix_openpt, unlockpt};
 use nix::sys::signal::Signal;
 use slotd_kit::Slotd;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -20,15 +21,16 @@ struct Session {
 
 impl Session {
     fn start(mut command: Command) -> Session {
-        let size = Winsize { ws_row: 33, ws_col: 101, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(Some(&size), None).unwrap();
-        let terminal = || Stdio::from(pty.slave.try_clone().unwrap());
+        let (keys, slave) = terminal();
+        resize(&keys, 33, 101);
+        let terminal = || Stdio::from(slave.try_clone().unwrap());
         command.stdin(terminal()).stdout(terminal()).stderr(terminal()).env("TERM", "dumb");
         // SAFETY: the calls are safe between fork and exec, and no handler is set.
         unsafe {
             command.pre_exec(|| {
-                // As a login does: tests that run in the background of a shell without job control ignore Ctrl-C, and
-                // a shell that inherits that goes on after it, whatever its commands died of.
+                // As a login does: tests that run in the background of a shell without job control
+                // ignore Ctrl-C, and a shell that inherits that goes on after it, whatever its
+                // commands died of.
                 for interrupt in [Signal::SIGINT, Signal::SIGQUIT] {
                     nix::sys::signal::signal(interrupt, nix::sys::signal::SigHandler::SigDfl)?;
                 }
@@ -41,10 +43,10 @@ impl Session {
         }
         let child = command.spawn().unwrap();
         drop(command);
-        drop(pty.slave);
+        drop(slave);
         let shown = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&shown);
-        let mut screen = File::from(pty.master.try_clone().unwrap());
+        let mut screen = keys.try_clone().unwrap();
         thread::spawn(move || {
             let mut chunk = [0; 4096];
             // The end of a terminal is an error (EIO).
@@ -52,7 +54,7 @@ impl Session {
                 keep.lock().unwrap().extend_from_slice(&chunk[..n]);
             }
         });
-        Session { child, keys: File::from(pty.master), shown }
+        Session { child, keys, shown }
     }
 
     fn text(&self) -> String {
@@ -74,15 +76,28 @@ impl Session {
         let status = slotd_kit::until(|| self.child.try_wait().unwrap());
         status.unwrap_or_else(|| panic!("it does not end:\n{}", self.text())).code().unwrap_or(-1)
     }
+}
 
-    fn resize(&self, rows: u16, columns: u16) {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the size outlives the call.
-        assert_eq!(
-            unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) },
-            0
-        );
-    }
+/// Both sides of a new terminal. `openpty` would leave them to the daemons and the commands that
+/// other tests start, which would keep the terminal open.
+fn terminal() -> (File, OwnedFd) {
+    let own = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = posix_openpt(own).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    // SAFETY: it takes numbers.
+    let slave = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, own.bits()) };
+    assert!(slave >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the kernel has just made it for us.
+    let slave = unsafe { OwnedFd::from_raw_fd(slave) };
+    (File::from(OwnedFd::from(master)), slave)
+}
+
+fn resize(terminal: &File, rows: u16, columns: u16) {
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the size outlives the call.
+    let done = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    assert_eq!(done, 0);
 }
 
 impl Drop for Session {
@@ -168,7 +183,7 @@ fn a_change_of_the_window_is_passed_on() {
     let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done";
     let mut session = srun(&slotd, &["--pty", "sh", "-c", script]);
     session.shows("ready");
-    session.resize(44, 77);
+    resize(&session.keys, 44, 77);
     session.shows("44 77");
     assert_eq!(session.ends(), 0);
 }
@@ -235,7 +250,8 @@ fn salloc_s_shell_has_the_terminal() {
     session.shows("Granted job allocation 1");
     session.types("test -t 0 && echo tty=$SLURM_JOB_ID\n");
     session.shows("tty=1");
-    // srun reads the terminal while it runs, as it does with Slurm: what is typed next has to wait for its end.
+    // srun reads the terminal while it runs, as it does with Slurm: what is typed next has to wait
+    // for its end.
     session.types("srun echo st'e'p; echo af'ter'\n");
     session.shows("\nstep");
     session.shows("\nafter");
@@ -413,6 +429,48 @@ fn on_a_terminal_sbatch_tells_what_several_tasks_mean() {
     sbatch("once", "./app").shows("once with room for 2 tasks: SLOTD_BATCH_TASKS is once");
     // To a program nothing is told.
     assert_eq!(slotd.cmd("sbatch", &["-n", "2", "--hold", "--wrap", "./app"]).ok().stderr, "");
+}
+
+#[test]
+fn on_a_terminal_sbatch_says_once_that_memory_is_not_enforced() {
+    let slotd = Slotd::start();
+    let sbatch = |args: &[&str]| {
+        let mut command = slotd.command("sbatch");
+        command.args(args).args(["--hold", "--wrap", "true"]);
+        let mut session = Session::start(command);
+        session.shows("Submitted batch job");
+        assert_eq!(session.ends(), 0);
+        session
+            .text()
+            .contains("sbatch: --mem is reserved and not enforced on this host: a job can use more; the setting")
+    };
+    assert!(!sbatch(&[]), "it asked for no memory");
+    assert_eq!(
+        slotd.cmd("sbatch", &["--mem=1M", "--hold", "--wrap", "true"]).ok().stderr,
+        "",
+        "a program"
+    );
+    assert_eq!([sbatch(&["--mem=1M"]), sbatch(&["--mem=1M"])], [true, false]);
+}
+
+#[test]
+fn seff_says_more_on_a_terminal() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--mem=1M"], "helper eat 50; exit 139").to_string();
+    slotd.wait_end(job.parse().unwrap());
+    let piped = slotd.cmd("seff", &[&job]).ok().stdout;
+    assert!(piped.contains("Memory Utilized: ") && !piped.contains("NOTE"), "{piped}");
+    let mut command = slotd.command("seff");
+    command.arg(&job);
+    let mut session = Session::start(command);
+    assert_eq!(session.ends(), 0);
+    for note in [
+        "NOTE: Exit code 139 is 128 + 11: usually a command ended by SIGSEGV: ",
+        "memory is not enforced on this host; the setting SLOTD_CGROUP_BASE=auto enforces it.",
+        "NOTE: Memory is sampled: a short peak of several processes together may be missing.",
+    ] {
+        session.shows(note);
+    }
 }
 
 #[test]

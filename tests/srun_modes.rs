@@ -18,7 +18,9 @@ fn immediate_fails_where_it_would_have_to_wait() {
     slotd.wait_end(running);
     slotd.cmd("srun", &["--immediate", "true"]).ok();
     // Nothing of the refused ones is left in the queue.
-    assert!(slotd.all_records().iter().all(slotd_kit::Record::is_over));
+    slotd.wait("the end of all", || {
+        slotd.all_records().iter().all(slotd_kit::Record::is_over).then_some(())
+    });
 }
 
 #[test]

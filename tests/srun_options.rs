@@ -218,7 +218,8 @@ fn says(stderr: &str, line: &str) {
 
 #[test]
 fn a_bad_exit_ends_the_others_with_sigterm_first() {
-    let slotd = Slotd::start();
+    // It ends by itself, however late it is heard.
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let script = "if [ $SLURM_PROCID = 1 ]; then until [ -e up ]; do sleep 0.02; done; exit 1; fi; \
                   trap 'echo told; exit 3' TERM; : > up; while :; do sleep 0.02; done";
     let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]).fails(3);

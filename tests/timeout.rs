@@ -5,7 +5,9 @@ use slotd_kit::{Setup, Slotd, proc};
 #[test]
 fn a_job_is_ended_at_its_limit() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:01"], "echo begun; exec sleep 1000");
+    let job = slotd.wrap(&["-t", "10"], "echo begun; exec sleep 1000");
+    slotd.wait_text(&format!("slurm-{job}.out"), "begun\n");
+    slotd.limit(job, 1);
     let ended = slotd.wait_state(job, "TIMEOUT");
     assert_eq!(ended.reason(), "TimeLimit");
     assert!(ended.end() - ended.start() >= 1_000_000);
@@ -28,19 +30,25 @@ fn a_job_within_its_limit_is_left_alone() {
 
 #[test]
 fn what_ignores_the_word_gets_the_sword_after_the_grace() {
-    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1).start();
-    let job = slotd.wrap(&["-t", "0:01"], "trap 'echo asked' TERM; while :; do sleep 0.05; done");
+    // Time enough to say that it was asked.
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 5).start();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
+    let job = slotd.wrap(&["-t", "10"], script);
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.limit(job, 1);
     let ended = slotd.wait_state(job, "TIMEOUT");
     let ran = ended.end() - ended.start();
-    assert!(ran >= 2_000_000, "{ran} microseconds");
+    assert!(ran >= 6_000_000, "{ran} microseconds");
     assert!(slotd.output(job).contains("asked\n"));
 }
 
 #[test]
 fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
-    let mut slotd = Slotd::start();
+    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let gate = slotd.gate("go");
-    let job = slotd.wrap(&["-t", "0:01"], &format!("trap '' TERM; {gate}; exit 0"));
+    let job = slotd.wrap(&["-t", "10"], &format!("trap '' TERM; echo ready; {gate}; exit 0"));
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.limit(job, 1);
     slotd.wait_state(job, "COMPLETING");
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%t %r"]).ok().text(), "CG TimeLimit");
     slotd.kill9();
@@ -55,20 +63,24 @@ fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
 
 #[test]
 fn the_grace_goes_on_under_the_next_daemon() {
-    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1).start();
-    let job = slotd.wrap(&["-t", "0:01"], "exec helper ignore 15");
+    // The first daemon does not come to its end, however late this looks.
+    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
+    let job = slotd.wrap(&["-t", "10"], "exec helper ignore 15");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.limit(job, 1);
     slotd.wait_state(job, "COMPLETING");
+    slotd.reset_var("SLOTD_KILL_WAIT", 1);
     slotd.crash();
     assert_eq!(slotd.wait_end(job).state(), "TIMEOUT");
 }
 
 #[test]
 fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
-    let slotd = Slotd::start();
-    let job = slotd.wrap(
-        &["-t", "0:01"],
-        "trap 'echo saved > saved; exit 0' TERM; while :; do sleep 0.05; done",
-    );
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
+    let script = "trap 'echo saved > saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    let job = slotd.wrap(&["-t", "10"], script);
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.limit(job, 1);
     slotd.wait_state(job, "TIMEOUT");
     assert_eq!(slotd.read("saved"), "saved\n");
 }
@@ -88,7 +100,9 @@ fn every_process_of_the_job_is_ended() {
 #[test]
 fn the_ladder_of_one_job_does_not_hold_up_others() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
-    let stubborn = slotd.wrap(&["-t", "0:01"], "exec helper ignore 15");
+    let stubborn = slotd.wrap(&["-t", "10"], "exec helper ignore 15");
+    slotd.wait_text(&format!("slurm-{stubborn}.out"), "ready");
+    slotd.limit(stubborn, 1);
     slotd.wait_text(&format!("slurm-{stubborn}.out"), "DUE TO TIME LIMIT");
     let other = slotd.wrap(&["-t", "0:01"], "exec sleep 1000");
     slotd.wait_state(other, "TIMEOUT");
@@ -101,7 +115,8 @@ fn the_ladder_of_one_job_does_not_hold_up_others() {
 fn an_array_task_has_the_limit_for_itself() {
     let slotd = Slotd::start();
     let job = slotd.wrap(
-        &["-a", "0-1%1", "-t", "0:01"],
+        // Seconds enough for the second task, however slow this machine is.
+        &["-a", "0-1%1", "-t", "0:06"],
         "if [ $SLURM_ARRAY_TASK_ID = 0 ]; then exec sleep 1000; fi",
     );
     let tasks = slotd.wait_array(job, 2);
@@ -110,7 +125,7 @@ fn an_array_task_has_the_limit_for_itself() {
 
 #[test]
 fn the_time_limit_says_so_in_the_jobs_stderr() {
-    let slotd = Slotd::start();
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1000).start();
     let script = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.03; done";
     let id = slotd.wrap(&["-t", "10", "-o", "out", "-e", "err"], script);
     slotd.wait_text("out", "ready");

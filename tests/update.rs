@@ -26,6 +26,85 @@ fn a_pending_job_takes_every_key_of_the_book() {
     assert_eq!(slotd.job(job).0["priority"], 77);
 }
 
+fn parsed(document: &str) -> serde_json::Value {
+    serde_json::from_str(document).unwrap()
+}
+
+#[test]
+fn notes_that_decide_nothing_are_stored_and_shown_as_slurm_shows_them() {
+    let mut slotd = Setup::default().set("SLOTD_FEATURES", "big,fast").start();
+    let job = slotd.wrap(&["-H", "--comment=mine", "--prefer=big"], "true");
+    let shown = |slotd: &Slotd| {
+        let all = slotd.line(&format!("scontrol show job {job}")).ok().stdout;
+        let keys = ["Prefer=", "AdminComment=", "Comment=mine", "ReqNodeList=", "OverSubscribe="];
+        all.lines()
+            .filter(|line| keys.iter().any(|key| line.contains(key)))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let host = slotd.line("sinfo -h -o %n").ok().text().to_owned();
+    for change in [
+        "AdminComment=hello there",
+        "Contiguous=yes",
+        "Prefer=fast",
+        &format!("ReqNodeList={host}"),
+    ] {
+        update(&slotd, job, change);
+    }
+    let all = [
+        format!("   ReqNodeList={host} ExcNodeList=(null)"),
+        "   Prefer=fast".to_owned(),
+        "   OverSubscribe=OK Contiguous=1 Licenses=(null) Network=(null)".to_owned(),
+        "   AdminComment=hello there ".to_owned(),
+        "   Comment=mine ".to_owned(),
+    ];
+    assert_eq!(shown(&slotd), all);
+    slotd.kill9();
+    slotd.start_daemon();
+    assert_eq!(shown(&slotd), all);
+    let fields =
+        slotd.line("squeue -h -O Prefer:.6,Contiguous:.3,AdminComment:.14,ReqNodes:.200").ok();
+    assert_eq!(
+        fields.text().split_whitespace().collect::<Vec<_>>(),
+        ["fast", "1", "hello", "there", &host]
+    );
+    let json = parsed(&slotd.line("squeue --json").ok().stdout);
+    let members = ["prefer", "contiguous", "admin_comment", "required_nodes"]
+        .map(|key| json["jobs"][0][key].to_string());
+    assert_eq!(members, ["\"fast\"", "true", "\"hello there\"", &format!("{host:?}")]);
+    let sacct = slotd.line(&format!("sacct -nXP -j {job} -o AdminComment")).ok();
+    assert_eq!(sacct.text(), "hello there");
+    let json = parsed(&slotd.line(&format!("sacct --json -j {job}")).ok().stdout);
+    assert_eq!(json["jobs"][0]["comment"]["administrator"], "hello there");
+    for change in ["AdminComment=", "Contiguous=0", "Prefer=", "ReqNodeList="] {
+        update(&slotd, job, change);
+    }
+    let none = ["   ReqNodeList=(null) ExcNodeList=(null)", &all[2].replace("=1", "=0"), &all[4]];
+    assert_eq!(shown(&slotd), none);
+    for (change, why) in [
+        ("Contiguous=maybe", "Invalid Contiguous value: maybe\nRequest aborted\n"),
+        ("Prefer=tape", "Invalid preferred feature specification for job"),
+    ] {
+        let out = slotd.cmd("scontrol", &["update", &format!("JobId={job}"), change]);
+        assert!(out.code == 1 && out.stderr.contains(why), "{change}: {} {}", out.code, out.stderr);
+    }
+    let sbatch = slotd.cmd("sbatch", &["--prefer=a&(b", "--wrap", "true"]);
+    let told = "sbatch: error: Batch job submission failed: Invalid preferred feature specification: a&(b\n";
+    assert!(sbatch.code == 1 && sbatch.stderr.starts_with(told), "{}", sbatch.stderr);
+    let sbatch = slotd.line("sbatch --prefer=tape --wrap true");
+    let told =
+        "sbatch: error: Batch job submission failed: Invalid preferred feature specification\n";
+    assert!(sbatch.code == 1 && sbatch.stderr.contains(told), "{}", sbatch.stderr);
+    for (command, what) in
+        [("srun", "Unable to allocate resources"), ("salloc", "Job submit/allocate failed")]
+    {
+        let out = slotd.line(&format!("{command} --prefer=tape true"));
+        let told = format!("{command}: error: {what}: Invalid preferred feature specification\n");
+        assert!(out.code == 1 && out.stderr.contains(&told), "{}", out.stderr);
+    }
+    assert_eq!(slotd.ran(&["--prefer=big|fast"], "echo ran"), "ran\n");
+}
+
 #[test]
 fn slurm_s_form_is_understood() {
     let slotd = Slotd::start();
@@ -39,10 +118,39 @@ fn slurm_s_form_is_understood() {
 }
 
 #[test]
-fn a_running_job_takes_a_time_limit_and_nothing_of_the_others() {
+fn a_running_job_takes_what_slurm_takes_while_it_runs_and_nothing_of_the_others() {
     let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
     let job = slotd.endless(&[]);
-    for change in ["JobName=x", "Partition=other", "Priority=5"] {
+    for (change, key, value) in [
+        ("JobName=renamed", "JobName", "renamed"),
+        ("Priority=7", "Priority", "7"),
+        ("Nice=5", "Nice", "5"),
+        ("TimeMin=1", "TimeMin", "00:01:00"),
+        ("TimeLimit=20", "TimeLimit", "00:20:00"),
+        ("Comment=x", "Comment", "x"),
+        ("Requeue=1", "Requeue", "1"),
+        ("MailUser=a@b", "MailUser", "a@b"),
+        ("StdOut=/dev/null", "StdOut", "/dev/null"),
+    ] {
+        update(&slotd, job, change);
+        assert_eq!(
+            (slotd.show(job, key).as_str(), slotd.state(job).as_str()),
+            (value, "RUNNING"),
+            "{change}"
+        );
+    }
+    assert_eq!(slotd.line("squeue -h -n renamed -o %j").ok().text(), "renamed");
+    assert_eq!(slotd.line(&format!("sacct -nXP -j {job} -o jobname")).ok().text(), "renamed");
+    for key in ["ReqNodeList=localhost", "AdminComment=x", "DelayBoot=1", "Switches=1"] {
+        update(&slotd, job, key);
+    }
+    for change in [
+        "Partition=other",
+        "Priority=0",
+        "Dependency=singleton",
+        "Shared=yes",
+        "StartTime=now+1hour",
+    ] {
         let out = slotd.cmd("scontrol", &["update", "job", &job.to_string(), change]);
         assert_ne!(out.code, 0, "{change}");
         assert_ne!(out.stderr, "", "{change}");
@@ -56,12 +164,15 @@ fn a_running_job_takes_a_time_limit_and_nothing_of_the_others() {
 #[test]
 fn a_longer_limit_keeps_a_job_alive() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:02"], &format!("echo ready; {}", slotd.gate("go")));
+    let job = slotd.wrap(&["-t", "10"], &format!("echo ready; {}", slotd.gate("go")));
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     let start = slotd.job(job).start();
-    update(&slotd, job, "TimeLimit=10");
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
-    slotd_kit::until(|| (now() > start + 2_500_000).then_some(())).unwrap();
+    // It has six seconds from here to its limit, however long it took to begin.
+    let limit = (now() - start) / 1_000_000 + 6;
+    slotd.limit(job, limit as u64);
+    update(&slotd, job, "TimeLimit=10");
+    slotd_kit::until(|| (now() > start + limit * 1_000_000 + 500_000).then_some(())).unwrap();
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
 }
@@ -72,7 +183,7 @@ fn a_higher_priority_moves_a_job_ahead() {
     let running = slotd.endless(&["-c", "4"]);
     let first = slotd.wrap(&["-c", "4"], "echo first >> order");
     let second = slotd.wrap(&["-c", "4"], "echo second >> order");
-    update(&slotd, second, "Priority=4294967294");
+    update(&slotd, second, "Priority=4294967293");
     slotd.cancel(running);
     slotd.wait_state(first, "COMPLETED");
     slotd.wait_state(second, "COMPLETED");
@@ -243,4 +354,22 @@ fn every_key_of_update_is_shown_by_show_job() {
     let text = "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n  hint: keys: JobId, ";
     assert!(out.stderr.starts_with(text), "{}", out.stderr);
     slotd.expect("scontrol update", 1, "", "too few arguments for update keyword\n");
+}
+
+#[test]
+fn no_priority_starts_a_held_job() {
+    let slotd = Slotd::start();
+    let held = slotd.wrap(&["-H"], "true");
+    let at = format!("scontrol update JobId={held} Priority=");
+    for value in ["-1", "4294967294", "4294967295"] {
+        let said = slotd.line(&format!("{at}{value}")).fails(1).stderr;
+        assert!(said.starts_with(&format!("Invalid Priority value: {value}\n")), "{said}");
+    }
+    slotd.line(&format!("{at}5")).fails(1);
+    assert_eq!(
+        (slotd.state(held), slotd.job(held).reason()),
+        ("PENDING".to_owned(), "JobHeldUser".to_owned())
+    );
+    slotd.line(&format!("scontrol release {held}")).ok();
+    slotd.wait_state(held, "COMPLETED");
 }

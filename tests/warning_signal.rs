@@ -2,17 +2,26 @@
 
 use slotd_kit::{Setup, Slotd};
 
-const LOOP: &str = "while :; do sleep 0.05; done";
+/// What a script does once it can be warned.
+const LOOP: &str = "echo ready; while :; do sleep 0.05; done";
+
+/// Submits a job that is warned a minute before its end. Its limit comes once it is ready: it is
+/// warned when it has run for a second, or at once if it has.
+#[track_caller]
+fn warned(slotd: &Slotd, signal: &str, script: &str) -> u32 {
+    let job = slotd.script(&["-t", "10", "--signal", &format!("{signal}@60")], script);
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready\n");
+    slotd.limit(job, 61);
+    job
+}
 
 #[test]
 fn a_script_that_saves_at_the_warning_is_a_success() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(
-        &["-t", "0:04", "--signal", "B:USR1@3"],
-        &format!("trap 'echo saved; exit 0' USR1; {LOOP}"),
-    );
+    let script = format!("#!/bin/sh\ntrap 'echo saved; exit 0' USR1; {LOOP}\n");
+    let job = warned(&slotd, "B:USR1", &script);
     let ended = slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.output(job), "saved\n");
+    assert_eq!(slotd.output(job), "ready\nsaved\n");
     let ran = ended.end() - ended.start();
     assert!(ran >= 1_000_000, "warned after {ran} microseconds");
 }
@@ -21,11 +30,13 @@ fn a_script_that_saves_at_the_warning_is_a_success() {
 fn without_steps_the_job_s_own_processes_with_a_handler_are_told() {
     let slotd = Slotd::start();
     // The child has no handler and would die of the signal: it must not.
-    let script =
-        format!("(sleep 0.01; exec sleep 1000) & trap 'echo saved; kill $!; exit 0' USR1; {LOOP}");
-    let job = slotd.wrap(&["-t", "0:04", "--signal", "USR1@3"], &script);
+    let script = format!(
+        "#!/bin/sh\n(sleep 0.01; exec sleep 1000) &\n\
+         trap 'echo saved; kill $!; exit 0' USR1\n{LOOP}\n"
+    );
+    let job = warned(&slotd, "USR1", &script);
     slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.output(job), "saved\n");
+    assert_eq!(slotd.output(job), "ready\nsaved\n");
 }
 
 #[test]
@@ -42,9 +53,9 @@ fn the_steps_are_told_and_not_the_batch_shell() {
     let script = format!(
         "#!/bin/sh\ntrap 'echo shell' USR1\nsrun sh -c 'trap \"echo step; exit 9\" USR1; {LOOP}' 2>/dev/null\necho rc=$?\n"
     );
-    let job = slotd.script(&["-t", "0:04", "--signal=USR1@3"], &script);
+    let job = warned(&slotd, "USR1", &script);
     slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.output(job), "step\nrc=9\n");
+    assert_eq!(slotd.output(job), "ready\nstep\nrc=9\n");
 }
 
 #[test]
@@ -53,16 +64,18 @@ fn b_tells_the_batch_shell_alone() {
     let script = format!(
         "#!/bin/sh\ntrap 'echo shell; kill $!; exit 0' USR1\nsh -c 'trap \"echo child\" USR1; {LOOP}' &\nwait\n"
     );
-    let job = slotd.script(&["-t", "0:04", "--signal=B:USR1@3"], &script);
+    let job = warned(&slotd, "B:USR1", &script);
     slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.output(job), "shell\n");
+    assert_eq!(slotd.output(job), "ready\nshell\n");
 }
 
 #[test]
 fn a_warning_is_given_once_even_through_a_restart() {
     let mut slotd = Setup::default().start();
-    let job = slotd
-        .wrap(&["-t", "0:03", "--signal", "B:USR1@2"], &format!("trap 'echo warned' USR1; {LOOP}"));
+    let script = format!("trap 'echo warned' USR1; {LOOP}");
+    let job = slotd.wrap(&["-t", "10", "--signal", "B:USR1@5"], &script);
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.limit(job, 6);
     slotd.wait_text(&format!("slurm-{job}.out"), "warned");
     slotd.crash();
     slotd.wait_state(job, "TIMEOUT");
@@ -72,10 +85,9 @@ fn a_warning_is_given_once_even_through_a_restart() {
 #[test]
 fn signals_have_names_and_numbers() {
     let slotd = Slotd::start();
-    let jobs = ["USR2", "SIGUSR2", "12"].map(|signal| {
-        let spec = format!("B:{signal}@3");
-        slotd.wrap(&["-t", "0:04", "--signal", &spec], &format!("trap 'exit 0' USR2; {LOOP}"))
-    });
+    let script = format!("#!/bin/sh\ntrap 'exit 0' USR2; {LOOP}\n");
+    let jobs =
+        ["USR2", "SIGUSR2", "12"].map(|signal| warned(&slotd, &format!("B:{signal}"), &script));
     for job in jobs {
         slotd.wait_state(job, "COMPLETED");
     }

@@ -159,7 +159,8 @@ fn seff_tells_what_ended_runs_and_waits() {
     let share = |name: &str| {
         value(name).split_once('%').expect("a share").0.parse::<f64>().expect("a number")
     };
-    assert!((1.0..=50.5).contains(&share("CPU Efficiency")), "one of two CPUs was busy:\n{text}");
+    // How long it waited for a CPU of a busy machine counts too.
+    assert!((0.01..=50.5).contains(&share("CPU Efficiency")), "one of two CPUs was busy:\n{text}");
     assert!(
         share("Memory Efficiency") > 0.0 && value("Memory Efficiency").ends_with("% of 100.00 MB"),
         "{text}"
@@ -167,12 +168,15 @@ fn seff_tells_what_ended_runs_and_waits() {
     assert!(!text.contains("WARNING"), "{text}");
 
     let running = slotd.endless(&["-c", "4"]);
-    let text = slotd.cmd("seff", &[running.to_string()]).ok().stdout;
+    // The first look may be at a script that is about to be started.
+    let text = slotd.wait("its memory, which is measured while it runs", || {
+        let text = slotd.cmd("seff", &[running.to_string()]).ok().stdout;
+        (!text.contains("Memory Utilized: 0.00 MB")).then_some(text)
+    });
     assert!(
         text.ends_with("WARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"),
         "{text}"
     );
-    assert!(!text.contains("Memory Utilized: 0.00 MB"), "it is measured while it runs:\n{text}");
     let waiting = slotd.wrap(&["-c", "4"], "true");
     let text = slotd.cmd("seff", &[waiting.to_string()]).ok().stdout;
     assert!(text.ends_with("Efficiency not available for jobs in the PENDING state.\n"), "{text}");

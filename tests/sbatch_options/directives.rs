@@ -1,4 +1,5 @@
-//! "#SBATCH Support" and "Precedence": a test for each directive of the list and each place of the order.
+//! "#SBATCH Support" and "Precedence": a test for each directive of the list and each place of the
+//! order.
 
 use slotd_kit::{Slotd, until};
 
@@ -255,7 +256,7 @@ fn each_variable_stands_for_its_option() {
         ("SBATCH_EXPORT", "ALL", "export"),
         ("SBATCH_GPUS", "1", "gpus"),
         ("SBATCH_GPUS_PER_NODE", "1", "gpus-per-node"),
-        ("SBATCH_GPUS_PER_TASK", "1", "gpus-per-task"),
+        ("SBATCH_GPUS_PER_TASK", "0", "gpus-per-task"),
         ("SBATCH_GRES", "gpu:1", "gres"),
         ("SBATCH_HINT", "nomultithread", "hint"),
         ("SBATCH_INPUT", "/dev/null", "input"),

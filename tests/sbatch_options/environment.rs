@@ -153,7 +153,8 @@ fn an_array_task_knows_its_array() {
     let slotd = Slotd::start();
     let env = environment(&slotd, &["--array=3-7:2%2"], &[]);
     let of = |name: &str| env.get(&format!("SLURM_ARRAY_{name}")).map(String::as_str);
-    // The record with the highest number is the second of the three tasks: the last one has the array's own.
+    // The record with the highest number is the second of the three tasks: the last one has the
+    // array's own.
     assert_eq!(of("TASK_ID"), Some("5"));
     let rest = ["JOB_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP"].map(of);
     assert_eq!(rest, [Some("1"), Some("3"), Some("3"), Some("7"), Some("2")]);

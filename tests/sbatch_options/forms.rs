@@ -1,5 +1,5 @@
-//! The book's page "Batch Jobs with sbatch", line by line: a test for each sentence, row, token and value, named after
-//! it. What issue and Slurm's man page add to the page stands in `beyond`.
+//! The book's page "Batch Jobs with sbatch", line by line: a test for each sentence, row, token and
+//! value, named after it. What issue and Slurm's man page add to the page stands in `beyond`.
 
 use slotd_kit::Slotd;
 

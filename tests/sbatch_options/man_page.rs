@@ -1,4 +1,5 @@
-//! What real scripts carry beyond the page, with Slurm's meaning, and the environment that a job finds.
+//! What real scripts carry beyond the page, with Slurm's meaning, and the environment that a job
+//! finds.
 
 use slotd_kit::Slotd;
 
@@ -56,10 +57,8 @@ fn one_node_is_what_there_is() {
         slotd.wrap(&[nodes, "--hold"], "true");
     }
     let out = slotd.cmd("sbatch", &["-N", "2", "--wrap", "true"]).fails(1);
-    assert_eq!(
-        out.stderr,
-        "sbatch: error: Batch job submission failed: Node count specification invalid\n"
-    );
+    let text = "sbatch: error: Batch job submission failed: Node count specification invalid\n";
+    assert_eq!(out.stderr, format!("{text}  hint: slotd runs on one host: leave --nodes out\n"));
 }
 
 #[test]

@@ -1,0 +1,290 @@
+//! The end of history: what goes by itself, and what `slotd clean` removes.
+
+use serde_json::json;
+use slotd_kit::tmux::Tmux;
+use slotd_kit::{Setup, Slotd};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Jobs that have ended, each after the one before, and are in memory no more.
+fn ended(slotd: &Slotd, count: usize) -> Vec<u32> {
+    let one = |_| {
+        let id = slotd.wrap(&["-o", "/dev/null"], "true");
+        slotd.wait_state(id, "COMPLETED");
+        id
+    };
+    (0..count).map(one).collect()
+}
+
+fn numbers(slotd: &Slotd) -> Vec<u32> {
+    slotd.all_records().iter().map(slotd_kit::Record::id).collect()
+}
+
+fn forgetful() -> Setup {
+    Setup::default().set("SLOTD_MIN_JOB_AGE", 0)
+}
+
+/// What `slotd clean` would tell, as soon as it begins like this: an end is shown a moment before
+/// the database has it.
+fn would_clean(slotd: &Slotd, jobs: usize, end: &str) -> String {
+    slotd.wait(&format!("{jobs} jobs that would be removed"), || {
+        let told = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
+        (told.starts_with(&format!("{jobs} jobs ")) && told.ends_with(end)).then_some(told)
+    })
+}
+
+fn lives(dir: &Path) -> bool {
+    dir.exists()
+}
+
+#[test]
+fn cleaning_without_a_daemon_names_a_link_in_place_of_lib() {
+    let mut slotd = Slotd::start();
+    slotd.stop();
+    let (lib, moved) = (slotd.root.join("lib"), slotd.path("moved"));
+    fs::rename(&lib, &moved).unwrap();
+    std::os::unix::fs::symlink(slotd.path("nowhere"), &lib).unwrap();
+    let refused = slotd.line("slotd clean --older-than 0s --yes").fails(1);
+    assert!(refused.stderr.contains("lib: it is a link"), "{}", refused.stderr);
+}
+
+#[test]
+fn clean_tells_what_it_would_remove_and_removes_it() {
+    let slotd = forgetful().start();
+    let old = ended(&slotd, 3);
+    let held = slotd.wrap(&["-H"], "true");
+    let told = would_clean(&slotd, 3, "\n");
+    assert!(told.starts_with("3 jobs that ended before "), "{told}");
+    assert!(told.contains(" would be removed; their directories would free "), "{told}");
+    assert_eq!(numbers(&slotd).len(), 4);
+    assert!(slotd.line("slotd clean --older-than 1d --yes").ok().stdout.starts_with("0 jobs "));
+    let told = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    assert!(
+        told.starts_with("3 jobs ") && told.contains(" were removed; their directories freed "),
+        "{told}"
+    );
+    assert_eq!(numbers(&slotd), [held]);
+    assert!(old.iter().all(|id| !lives(&slotd.job_dir(*id))) && lives(&slotd.job_dir(held)));
+    slotd.line("slotd clean --older-than soon").fails(2);
+    for age in ["99999999d", "106751991167d"] {
+        let said = format!(
+            "slotd: error: Invalid --older-than specification: {age}\n  hint: no job ended before 1970\n"
+        );
+        slotd.expect(&format!("slotd clean --older-than {age}"), 2, "", &said);
+    }
+}
+
+#[test]
+fn clean_refuses_an_age_without_a_unit_and_asks_before_it_deletes() {
+    let slotd = forgetful().start();
+    let job = ended(&slotd, 1)[0];
+    would_clean(&slotd, 1, "\n");
+    for age in ["30", "0"] {
+        let said = format!(
+            "slotd: error: Invalid --older-than specification: {age}\n  hint: a number needs a unit: did you mean {age}d?\n"
+        );
+        slotd.expect(&format!("slotd clean --older-than {age} --yes"), 2, "", &said);
+    }
+    let said = "slotd: error: nothing was deleted: there is no terminal to ask on\n  hint: --yes deletes without asking, \
+                --dry-run prints what would be deleted\n";
+    slotd.expect("slotd clean --older-than 0s", 2, "", said);
+    assert_eq!(numbers(&slotd), [job]);
+    let clean = "slotd clean --older-than 0s; echo \"code $?\"; exec cat";
+    for (answer, shown, left) in
+        [("n", "code 1", vec![job]), ("", "code 1", vec![job]), ("y", "code 0", vec![])]
+    {
+        let Some(terminal) = Tmux::start(&slotd, clean) else { return };
+        let asked = terminal.shows("Delete them [y/n]?");
+        assert!(
+            asked.contains("1 jobs that ended before ")
+                && asked.contains("the first of them ended at "),
+            "{asked}"
+        );
+        assert_eq!(numbers(&slotd), [job]);
+        terminal.press(&[answer, "Enter"]);
+        terminal.shows(shown);
+        assert_eq!((numbers(&slotd), lives(&slotd.job_dir(job))), (left.clone(), !left.is_empty()));
+    }
+    // What it says it leaves stays, though it might be deleted by the time of the answer.
+    let (gone, kept) = (ended(&slotd, 1)[0], slotd.wrap(&["-o", "/dev/null"], "exit 1"));
+    slotd.wait_state(kept, "FAILED");
+    let waits = slotd.wrap(&["-d", &format!("afterok:{kept}")], "true");
+    would_clean(&slotd, 1, &format!("{kept}\n"));
+    let Some(terminal) = Tmux::start(&slotd, clean) else { return };
+    terminal.shows("Delete them [y/n]?");
+    slotd.cancel(waits);
+    slotd.wait_state(waits, "CANCELLED");
+    terminal.press(&["y", "Enter"]);
+    terminal.shows("code 0");
+    assert!(!lives(&slotd.job_dir(gone)) && lives(&slotd.job_dir(kept)));
+    would_clean(&slotd, 2, "\n");
+    slotd.line("slotd clean --older-than 0s --yes").ok();
+    let Some(terminal) = Tmux::start(&slotd, clean) else { return };
+    let shown = terminal.shows("code 0");
+    assert!(shown.contains("0 jobs ") && !shown.contains("[y/n]"), "{shown}");
+}
+
+#[test]
+fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
+    let mut slotd = forgetful().start();
+    let first = slotd.wrap(&[], "exit 1");
+    slotd.wait_state(first, "FAILED");
+    let gate = slotd.begun(&[], "go", "true");
+    let waits = slotd.wrap(&["-d", &format!("afternotok:{first},afterok:{gate}")], "true");
+    let array =
+        slotd.wrap(&["-a", "0-1", "-o", "/dev/null"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || sleep 1000");
+    let task = slotd
+        .wait("a task's end", || slotd.records(array).into_iter().find(slotd_kit::Record::is_over));
+    let left = format!(
+        "2 jobs are left, since a pending job depends on them, or their array has tasks that have not ended: {first} {}\n",
+        task.id()
+    );
+    would_clean(&slotd, 0, &left);
+    let told = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");
+    assert!(lives(&slotd.job_dir(first)) && lives(&slotd.job_dir(task.id())));
+    // The next daemon still knows what the job waits for.
+    slotd.crash();
+    slotd.wait_reason(waits, "Dependency");
+    slotd.open("go");
+    slotd.wait_state(waits, "COMPLETED");
+    slotd.cancel(array);
+    slotd.wait_array(array, 2);
+    would_clean(&slotd, 5, "\n");
+    assert!(
+        slotd.line("slotd clean --older-than 0s --yes").ok().stdout.starts_with("5 jobs "),
+        "{}",
+        slotd.dump()
+    );
+    slotd.reset_var("SLOTD_MIN_JOB_AGE", 300);
+    slotd.crash();
+    let last = ended(&slotd, 1)[0];
+    let left =
+        format!("1 jobs are left, since squeue still shows them (SLOTD_MIN_JOB_AGE): {last}\n");
+    would_clean(&slotd, 0, &left);
+    let told = slotd.line("slotd clean --older-than 0s --yes").ok().stdout;
+    assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");
+}
+
+#[test]
+fn clean_needs_no_daemon_and_numbers_are_given_once() {
+    let mut slotd = forgetful().start();
+    let jobs = ended(&slotd, 2);
+    slotd.stop();
+    assert!(slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout.starts_with("2 jobs "));
+    assert!(slotd.line("slotd clean --older-than 0s --yes").ok().stdout.starts_with("2 jobs "));
+    assert!(jobs.iter().all(|id| !lives(&slotd.job_dir(*id))));
+    slotd.start_daemon();
+    assert_eq!((slotd.all_records().len(), ended(&slotd, 1)), (0, vec![3]));
+}
+
+#[test]
+fn more_jobs_than_are_kept_go_by_themselves_the_oldest_first() {
+    let mut slotd = forgetful().set("SLOTD_KEEP_JOBS", 2).start();
+    let jobs = ended(&slotd, 4);
+    // An orderly stop: an end that a killed daemon had not written down yet comes too late for the
+    // next one's sweep.
+    slotd.stop();
+    slotd.start_daemon();
+    slotd.wait("the oldest are gone", || (numbers(&slotd) == jobs[2..]).then_some(()));
+    assert!(!lives(&slotd.job_dir(jobs[1])) && lives(&slotd.job_dir(jobs[2])));
+    let shown = slotd.line("scontrol show config").ok().stdout;
+    assert!(shown.contains("SlotdKeepJobs           = 2\n"), "{shown}");
+}
+
+/// A directory of the user's with one file, and a link to it in the place of a directory of
+/// slotd's.
+fn replace_by_link(slotd: &Slotd, dir: &Path) -> PathBuf {
+    let scratch = slotd.base.join("scratch");
+    for inner in ["", "1", "1-2", "gone.1-2"] {
+        fs::create_dir_all(scratch.join(inner)).unwrap();
+        fs::write(scratch.join(inner).join("runner.sh"), "precious").unwrap();
+    }
+    if dir.exists() {
+        fs::rename(dir, slotd.base.join("moved")).unwrap();
+    }
+    symlink(&scratch, dir).unwrap();
+    scratch
+}
+
+#[test]
+fn nothing_is_deleted_through_a_link_and_each_is_named() {
+    for name in ["lib/snapshots", "lib/jobs", "lib/jobs/1"] {
+        let mut slotd = forgetful().start();
+        let job = ended(&slotd, 1)[0];
+        would_clean(&slotd, 1, "\n");
+        let dir = slotd.root.join(name);
+        let scratch = replace_by_link(&slotd, &dir);
+        let untouched = || {
+            let kept = ["runner.sh", "1/runner.sh", "1-2/runner.sh", "gone.1-2/runner.sh"];
+            kept.iter()
+                .all(|file| fs::read(scratch.join(file)).is_ok_and(|text| text == b"precious"))
+        };
+        let named = format!("{}: it is a link", dir.display());
+        let out = slotd.line("slotd clean --older-than 0s --yes").fails(1);
+        assert!(out.stderr.contains(&named), "{}", out.stderr);
+        assert!(untouched(), "{name}");
+        assert!(slotd.line("slotd doctor").stdout.contains(&named));
+        slotd.stop();
+        let out = slotd.line("slotd clean --older-than 0s --yes").fails(1);
+        assert!(out.stderr.contains(&named) && untouched(), "{name}: {}", out.stderr);
+        if name != "lib/jobs/1" {
+            let out = slotd.run(slotd.daemon_command()).fails(1);
+            assert!(out.stderr.contains(&named), "{}", out.stderr);
+        }
+        fs::remove_file(&dir).unwrap();
+        if slotd.base.join("moved").exists() {
+            fs::rename(slotd.base.join("moved"), &dir).unwrap();
+        }
+        slotd.start_daemon();
+        slotd.line("slotd clean --older-than 0s --yes").ok();
+        assert!(untouched() && !lives(&slotd.job_dir(job)), "{name}");
+    }
+}
+
+#[test]
+fn a_secret_of_a_job_is_in_no_file_after_it_was_cleaned() {
+    let secret = "token-that-nobody-may-find";
+    for with_daemon in [true, false] {
+        let mut slotd = forgetful().start();
+        let holders = |slotd: &Slotd| {
+            let found =
+                Command::new("grep").args(["-rlaF", secret]).arg(&slotd.root).output().unwrap();
+            String::from_utf8(found.stdout).unwrap()
+        };
+        let mut submit = slotd.command("sbatch");
+        submit.env("TOKEN", secret).args(["-o", "/dev/null", "--wrap", "true", "--parsable"]);
+        let job = slotd.run(submit).ok().text().parse().unwrap();
+        slotd.wait_state(job, "COMPLETED");
+        would_clean(&slotd, 1, "\n");
+        let copy = slotd.root.join("lib/state.db.backup");
+        slotd.cmd("slotd", &["db", "backup", &copy.display().to_string()]).ok();
+        assert!(
+            holders(&slotd).contains("state.db.backup") && holders(&slotd).contains("runner.sh")
+        );
+        if !with_daemon {
+            slotd.kill9();
+        }
+        slotd.line("slotd clean --older-than 0s --yes").ok();
+        assert_eq!(holders(&slotd), "", "with a daemon: {with_daemon}");
+        assert!(copy.exists());
+        if with_daemon {
+            slotd.stop();
+        }
+        let log = fs::metadata(slotd.root.join("lib/state.db-wal")).map_or(0, |log| log.len());
+        assert!(!with_daemon || log == 0, "{log} bytes are left in the log");
+    }
+}
+
+#[test]
+fn ended_jobs_leave_the_memory_when_their_time_has_come() {
+    let slotd = Setup::default().set("SLOTD_MIN_JOB_AGE", 1).start();
+    ended(&slotd, 2);
+    // Nothing happens any more: the daemon looks at its clock.
+    slotd.wait("an empty memory", || {
+        let answer = slotd.ask(&json!({"Diagnostics": {"reset": false}})).expect("an answer");
+        (answer["Diagnostics"]["in_memory"] == 0).then_some(())
+    });
+}

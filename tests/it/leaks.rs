@@ -1,0 +1,98 @@
+//! After many jobs the daemon, its launcher and the disk are as they were before them.
+//! `SLOTD_TEST_JOBS=10000 cargo test --test leaks -- --nocapture` asks for more jobs, and prints
+//! the figures.
+
+use slotd_kit::Slotd;
+use std::fs;
+use std::path::Path;
+
+/// What the daemon and its files are made of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Figures {
+    descriptors: usize,
+    threads: usize,
+    /// On behalf of the test, the daemon aside: its launcher.
+    processes: usize,
+    /// Files and folders below the root, but for those of the jobs that are kept.
+    files: usize,
+    memory_kb: u64,
+}
+
+fn count(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let inside = |entry: fs::DirEntry| {
+        1 + entry.file_type().map_or(0, |kind| if kind.is_dir() { count(&entry.path()) } else { 0 })
+    };
+    entries.flatten().map(inside).sum()
+}
+
+impl Figures {
+    fn of(slotd: &Slotd) -> Figures {
+        let process = format!("/proc/{}", slotd.daemon_pid());
+        let status = fs::read_to_string(format!("{process}/status")).unwrap();
+        let memory = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+        Figures {
+            descriptors: count(&Path::new(&process).join("fd")),
+            threads: fs::read_dir(format!("{process}/task")).unwrap().count(),
+            processes: slotd.processes().len(),
+            files: count(&slotd.root) - count(&slotd.root.join("lib/jobs")),
+            memory_kb: memory.unwrap(),
+        }
+    }
+}
+
+/// Runs an array of so many tasks, with a client that waits for it.
+fn run(slotd: &Slotd, tasks: u32) {
+    let array = format!("1-{tasks}");
+    slotd
+        .cmd("sbatch", &["-W", "-a", &array, "-c1", "--mem=1", "-o", "/dev/null", "--wrap", "true"])
+        .ok();
+}
+
+#[test]
+fn after_many_jobs_everything_is_as_it_was() {
+    let jobs: u32 =
+        std::env::var("SLOTD_TEST_JOBS").map_or(100, |text| text.parse().expect("SLOTD_TEST_JOBS"));
+    let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    run(&slotd, 100);
+    // Whoever asks costs something too, once.
+    slotd.cmd("squeue", &[] as &[&str]).ok();
+    let settled = |what: &str, is_settled: &dyn Fn(&Figures) -> bool| {
+        slotd.wait(what, || Some(Figures::of(&slotd)).filter(is_settled))
+    };
+    // The first look at what the host uses, which makes a file of it, comes after the last end.
+    let host_use = slotd.root.join("lib/host_use.jsonl");
+    let before =
+        settled("the watchers are gone", &|figures| figures.processes == 1 && host_use.exists());
+    for _ in 0..jobs / 100 {
+        run(&slotd, 100);
+    }
+    // Threads that had nothing to do for a while are gone, and what they had open.
+    let is_no_more = |now: &Figures| {
+        let pairs = [
+            (now.descriptors, before.descriptors),
+            (now.threads, before.threads),
+            (now.files, before.files),
+        ];
+        now.processes == before.processes && pairs.iter().all(|(now, before)| now <= before)
+    };
+    let after = slotd_kit::until(|| Some(Figures::of(&slotd)).filter(is_no_more))
+        .unwrap_or_else(|| Figures::of(&slotd));
+    println!("{jobs} jobs: before {before:?}, after {after:?}");
+    assert!(is_no_more(&after), "before {before:?}, after {jobs} jobs {after:?}");
+    assert!(
+        after.memory_kb < before.memory_kb + 8 * 1024,
+        "memory: {before:?}, after {jobs} jobs {after:?}"
+    );
+    // An end is shown a moment before the database has it.
+    let all = format!("{} jobs ", 100 + jobs / 100 * 100);
+    slotd.wait("all ends in the database", || {
+        let told = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
+        told.starts_with(&all).then_some(())
+    });
+    slotd.cmd("slotd", &["clean", "--older-than", "0s", "--yes"]).ok();
+    let kept = fs::read_dir(slotd.root.join("lib/jobs")).unwrap().count();
+    assert_eq!(kept, 0, "job folders are left after slotd clean");
+}

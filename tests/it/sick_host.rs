@@ -1,0 +1,370 @@
+//! A host that cannot start processes for a while, or has no descriptors left, and a job that the
+//! daemon dies of: no job fails for it, none is lost.
+
+use serde_json::json;
+use slotd_kit::disk::ReadOnly;
+use slotd_kit::wire::{connect, frame, receive};
+use slotd_kit::{Setup, Slotd, limits, proc, until};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A small disk of its own under the runtime root, with so many inodes.
+struct SmallDisk {
+    at: PathBuf,
+    fillers: PathBuf,
+}
+
+impl SmallDisk {
+    /// `None`, and a line that says so, where this user may not mount.
+    fn below(slotd: &Slotd) -> Option<SmallDisk> {
+        let at = slotd.root.clone();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m,nr_inodes=200,mode=700", "none"]).arg(&at);
+        let mounted = mount.output().is_ok_and(|out| out.status.success());
+        if !mounted {
+            eprintln!("not tested: no small disk can be mounted");
+            return None;
+        }
+        let fillers = at.join("fillers");
+        fs::create_dir(&fillers).unwrap();
+        Some(SmallDisk { at, fillers })
+    }
+
+    /// Uses up every inode.
+    fn fill(&self) {
+        for n in 0.. {
+            if File::create(self.fillers.join(n.to_string())).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn empty(&self) {
+        for entry in fs::read_dir(&self.fillers).unwrap().flatten() {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a test that failed has processes in it still.
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+#[test]
+fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
+    let mut slotd = Setup::default().prepare();
+    let Some(disk) = SmallDisk::below(&slotd) else { return };
+    slotd.start_daemon();
+    assert_eq!(slotd.ran(&[], "echo before"), "before\n");
+    disk.fill();
+    let jobs: Vec<u32> = (0..3).map(|n| slotd.wrap(&[], &format!("echo {n}"))).collect();
+    for job in &jobs {
+        slotd.wait_reason(*job, "ReqNodeNotAvail");
+    }
+    let node = slotd_kit::host();
+    // While a job is tried the node is draining.
+    slotd.wait("a drained node", || {
+        let shown = slotd.cmd("sinfo", &["-h", "-o", "%T %t %A %F"]).ok();
+        (shown.text() == "drained drain 0/0 0/0/1/1").then_some(())
+    });
+    let user = slotd.sh("printf '%s(%s) ' $(id -un) $(id -u)").ok().stdout;
+    let why = slotd.cmd("sinfo", &["-R"]).ok();
+    let lines: Vec<&str> = why.lines();
+    assert_eq!(lines[0], "REASON               USER      TIMESTAMP           NODELIST");
+    assert!(
+        lines[1].starts_with("no space on disk: co ") && lines[1].ends_with(&node),
+        "{}",
+        why.stdout
+    );
+    let long = slotd.cmd("sinfo", &["-hRl"]).ok();
+    let words: Vec<&str> = long.text().split_whitespace().collect();
+    assert!(
+        ["drng", "drain"].contains(&words[words.len() - 2]) && long.text().contains(&user),
+        "{}",
+        long.stdout
+    );
+    let shown = slotd.wait("a drained node", || {
+        let shown = slotd.cmd("scontrol", &["show", "node"]).ok();
+        shown.stdout.contains("State=IDLE+DRAIN ").then_some(shown)
+    });
+    assert!(shown.stdout.contains("Reason=no space on disk: could not "), "{}", shown.stdout);
+    disk.empty();
+    for (n, job) in jobs.iter().enumerate() {
+        assert_eq!(slotd.wait_state(*job, "COMPLETED").restarts(), 0);
+        assert_eq!(slotd.output(*job), format!("{n}\n"));
+    }
+    slotd.wait("an idle node", || {
+        (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(())
+    });
+    assert_eq!(slotd.cmd("sinfo", &["-R"]).ok().lines().len(), 1);
+}
+
+/// A job that takes the whole host, and an array behind it. The host falls ill while the first
+/// runs: tasks of the array wait until the host is well again, and have not been started by then.
+fn is_waited_for<T>(
+    slotd: &Slotd,
+    reason: &str,
+    fall_ill: impl FnOnce() -> Option<T>,
+    get_well: impl FnOnce(T),
+) {
+    let first = slotd.begun(&["-c", "4"], "go", "true");
+    let array = slotd.wrap(&["-a", "0-3"], &slotd.gate("go on"));
+    let Some(illness) = fall_ill() else { return };
+    slotd.open("go");
+    // A daemon without descriptors can tell nobody else.
+    slotd.wait("a drained node", || {
+        slotd.log().contains(&format!("the node is drained: {reason}: ")).then_some(())
+    });
+    slotd.wait("another try", || {
+        (slotd.log().matches(".batch: the launch failed: ").count() > 1).then_some(())
+    });
+    get_well(illness);
+    slotd.open("go on");
+    assert_eq!(slotd.wait_state(first, "COMPLETED").restarts(), 0);
+    for task in slotd.wait_array(array, 4) {
+        assert_eq!((task.state().as_str(), task.restarts()), ("COMPLETED", 0));
+    }
+    slotd.wait("an idle node", || {
+        (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(())
+    });
+}
+
+#[test]
+fn jobs_wait_for_a_host_that_has_no_descriptors() {
+    let slotd = Slotd::start();
+    let daemon = slotd.daemon_pid();
+    // One for who asks: a launch takes two, and keeps one.
+    let limited = |more| {
+        limits::descriptors(daemon, more);
+        daemon
+    };
+    is_waited_for(&slotd, "no descriptors left", || Some(limited(Some(1))), |_| _ = limited(None));
+}
+
+#[test]
+fn jobs_wait_for_a_host_that_makes_no_processes() {
+    let slotd = Slotd::start();
+    let is_launcher = |pid: &i32| proc::name(*pid) == "slotd-launcher";
+    let launcher = until(|| slotd.processes().into_iter().find(is_launcher)).expect("a launcher");
+    is_waited_for(&slotd, "no processes left", || limits::Barren::make(launcher), drop);
+}
+
+#[test]
+fn jobs_wait_for_a_host_whose_disk_is_read_only() {
+    let slotd = Slotd::start();
+    is_waited_for(&slotd, "read-only disk", || ReadOnly::make(&slotd.root), drop);
+}
+
+#[test]
+fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_its_daemon() {
+    let mut slotd = Setup::default().prepare();
+    let Some(disk) = SmallDisk::below(&slotd) else { return };
+    slotd.start_daemon();
+    let job = slotd.begun(&[], "go", "true");
+    let watcher = slotd.watcher_of(job);
+    slotd.kill9();
+    disk.fill();
+    slotd.open("go");
+    let left = until(|| (slotd.processes() == [watcher]).then_some(()));
+    assert!(
+        left.is_some(),
+        "only the watcher {watcher} keeps what it knows: {:?}",
+        slotd.processes()
+    );
+    assert!(!slotd.job_dir(job).join("exit_status").exists());
+    // It comes again to its wait only when it has looked at the disk: until then SIGTERM is not for
+    // it.
+    let gone = until(|| {
+        proc::signal(watcher, proc::TERM);
+        slotd.processes().is_empty().then_some(())
+    });
+    assert!(gone.is_some(), "{:?}", slotd.processes());
+}
+
+#[test]
+fn a_job_that_the_daemon_dies_of_is_held_and_the_queue_goes_on() {
+    let mut slotd = Slotd::setup().prepare();
+    let hangs = slotd.path("hangs");
+    slotd.reset_var("SLOTD_TEST_BREAK", format!("launch hangs:1:{}", hangs.display()));
+    slotd.start_daemon();
+    let job = slotd.wrap(&["-c", "4"], "true");
+    let other = slotd.wrap(&["-c", "4"], "echo went on");
+    for deaths in 1..=2 {
+        slotd.wait_state(job, "RUNNING");
+        slotd.wait("a launch under way", || hangs.exists().then_some(()));
+        slotd.kill9();
+        if deaths == 1 {
+            fs::remove_file(&hangs).unwrap();
+        }
+        slotd.start_daemon();
+    }
+    slotd.wait_state(other, "COMPLETED");
+    slotd.wait_reason(job, "JobHeldAdmin");
+    let shown = slotd.system_comment(job);
+    assert!(shown.starts_with("the daemon died 2 times while the job was launched"), "{shown}");
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
+    let mut slotd = Slotd::setup().prepare();
+    let broken = slotd.path("broken");
+    slotd.reset_var("SLOTD_TEST_BREAK", format!("launch begins:1:{}", broken.display()));
+    slotd.start_daemon();
+    slotd.line("salloc --no-shell").ok();
+    let mut srun = slotd.command("srun");
+    srun.args(["--jobid", "1", "touch", "ran"]);
+    let srun = slotd.spawn(srun);
+    for _ in 0..2 {
+        assert!(until(|| (!slotd.daemon_is_running()).then_some(())).is_some(), "the daemon lives");
+        // It asks the next daemon, but not before that serves.
+        srun.signal(proc::STOP);
+        slotd.start_daemon();
+        fs::remove_file(&broken).unwrap();
+        srun.signal(proc::CONT);
+    }
+    let failed = srun.end().fails(1);
+    let why = "the daemon died 2 times while the step was launched";
+    assert!(failed.stderr.contains(why), "{}", failed.stderr);
+    assert!(slotd.daemon_is_running() && !slotd.exists("ran"));
+    assert!(
+        slotd.steps(1, "jobid,state").contains("1.0|FAILED"),
+        "{}",
+        slotd.steps(1, "jobid,state")
+    );
+    File::create(&broken).unwrap();
+    slotd.line("srun --jobid 1 touch ran").ok();
+    assert!(slotd.exists("ran"));
+    slotd.line("scancel 1").ok();
+}
+
+#[test]
+fn the_daemon_needs_no_thread_that_the_host_could_refuse() {
+    let slotd = Slotd::start();
+    let threads = || {
+        let of_daemon =
+            fs::read_dir(format!("/proc/{}/task", slotd.daemon_pid())).unwrap().flatten();
+        let named = of_daemon.filter_map(|entry| {
+            Some((entry.file_name(), fs::read_to_string(entry.path().join("comm")).ok()?))
+        });
+        named.collect::<BTreeMap<_, _>>()
+    };
+    // Those that do what would hold up others. Each gives itself its name when it begins.
+    let at_start = slotd.wait("four threads aside", || {
+        let found = threads();
+        (found.values().filter(|name| *name == "aside\n").count() == 4).then_some(found)
+    });
+    // A script that is written, a long answer, a forecast and history are such work.
+    let last = slotd.wrap(&["-a", "1-100%1", "-H"], "true");
+    slotd.cmd("squeue", &["-r", "--start"]).ok();
+    slotd.cmd("sacct", &["-X"]).ok();
+    slotd.cmd("scancel", &[&last.to_string()]).ok();
+    assert_eq!(slotd.ran(&[], "echo after"), "after\n");
+    slotd.cmd("slotd", &["clean", "--older-than", "0s", "--yes"]).ok();
+    // Others may have named themselves since.
+    let ids = |of: &BTreeMap<std::ffi::OsString, String>| of.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(ids(&threads()), ids(&at_start), "{at_start:?}");
+}
+
+#[test]
+fn a_daemon_without_descriptors_says_so_to_each_client_and_once_to_its_log() {
+    let slotd = Slotd::start();
+    let open = || fs::read_dir(format!("/proc/{}/fd", slotd.daemon_pid())).unwrap().count() as u64;
+    proc::limit_descriptors(slotd.daemon_pid(), open() + 8);
+    let ping = frame(br#""Ping""#, b"");
+    let mut clients = Vec::new();
+    // Until there is no room. Another thread may hold a descriptor for a moment, and so make some
+    // later.
+    let mut fill = || loop {
+        let mut client = connect(&slotd.root).unwrap();
+        drop(client.write_all(&ping));
+        let answer = receive(&mut client).unwrap();
+        match answer.get("Refused") {
+            Some(why) => break why.clone(),
+            None => clients.push(client),
+        }
+        assert!(clients.len() < 100, "more clients than descriptors");
+    };
+    let refused = fill();
+    assert!(refused["NoDescriptors"].is_u64(), "{refused}");
+    let mut times = 0;
+    while times < 20 {
+        let out = slotd.cmd("squeue", &[] as &[&str]);
+        if out.code == 0 {
+            fill();
+            continue;
+        }
+        let said = "squeue: error: the daemon has no descriptors left, it may have ";
+        let out = out.fails(1);
+        assert!(out.stderr.contains(said), "{}\n{}", out.stderr, slotd.log());
+        times += 1;
+    }
+    drop(clients);
+    slotd.wait("room for a client", || slotd.ask(&json!("Ping")).ok());
+    let log = slotd.log();
+    let said = |words: &str| log.matches(words).count();
+    assert!(said("a client could not be accepted") <= said("clients are accepted again"), "{log}");
+}
+
+#[test]
+fn what_is_in_the_place_of_a_configuration_does_not_hang_or_fill_the_daemon() {
+    let mut slotd = Setup::default().prepare();
+    let config = slotd.base.join("slotd.toml");
+    slotd.reset_var("SLOTD_CONFIG", config.display());
+    fs::write(&config, "").unwrap();
+    slotd.start_daemon();
+    let big = slotd.path("big");
+    fs::File::create(&big).unwrap().set_len(1 << 40).unwrap();
+    Command::new("mkfifo").arg(slotd.path("fifo")).status().unwrap();
+    for (there, why) in [
+        (slotd.path("fifo"), "it is not a regular file"),
+        ("/dev/zero".into(), "it is not a regular file"),
+        (slotd.work(), "it is not a regular file"),
+        (big, "it is larger than 8 MB, the most that is read"),
+    ] {
+        fs::remove_file(&config).unwrap();
+        std::os::unix::fs::symlink(&there, &config).unwrap();
+        let out = slotd.line("scontrol reconfigure").fails(1);
+        let text = format!("{}: {why}", config.display());
+        assert!(out.stderr.contains(&text), "{}", out.stderr);
+        slotd.stop();
+        let out = slotd.run(slotd.daemon_command()).fails(78);
+        assert!(out.stderr.contains(&text), "{}", out.stderr);
+        fs::remove_file(&config).unwrap();
+        fs::write(&config, "").unwrap();
+        slotd.start_daemon();
+    }
+}
+
+#[test]
+fn work_that_never_ends_is_given_up_and_keeps_no_daemon_from_stopping() {
+    let mut slotd = Setup::default().prepare();
+    let work = "reading the configuration";
+    slotd.reset_var("SLOTD_TEST_BREAK", format!("{work}:1:{}", slotd.base.join("hung").display()));
+    slotd.start_daemon();
+    let mut reconfigure = slotd.command("scontrol");
+    reconfigure.arg("reconfigure");
+    let waiting = slotd.spawn(reconfigure);
+    slotd.wait("the hanging work", || slotd.base.join("hung").exists().then_some(()));
+    // The others have threads still.
+    assert_eq!(slotd.ran(&[], "echo other"), "other\n");
+    let hung = format!("{work} has not ended since ");
+    slotd.wait("the end of the daemon's patience", || {
+        slotd.line("slotd doctor").stdout.contains(&hung).then_some(())
+    });
+    assert!(waiting.end().fails(1).stderr.contains(&hung));
+    let refused = slotd.line("scontrol reconfigure").fails(1);
+    assert!(refused.stderr.contains(&hung), "{}", refused.stderr);
+    assert_eq!(slotd.ran(&[], "echo again"), "again\n");
+    assert!(slotd.stop().success());
+    assert!(slotd.log().contains(&format!("{work} has not ended since")), "{}", slotd.log());
+    slotd.start_daemon();
+    slotd.line("scontrol reconfigure").ok();
+}

@@ -1,0 +1,393 @@
+//! `sbatch --snapshot`: a job runs in a copy of its git work tree as it was at the submission.
+
+use slotd_kit::disk::SmallDisk;
+use slotd_kit::git::{git, git_that, repository, source};
+use slotd_kit::{Slotd, proc};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+fn copies(slotd: &Slotd) -> Vec<String> {
+    let Ok(found) = fs::read_dir(slotd.root.join("lib/snapshots")) else { return Vec::new() };
+    found.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn the_copy(slotd: &Slotd) -> PathBuf {
+    let copies = copies(slotd);
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    slotd.root.join("lib/snapshots").join(&copies[0]).join("tree")
+}
+
+fn number(out: slotd_kit::Out) -> u32 {
+    out.ok().stdout.trim().parse().expect("a number")
+}
+
+#[test]
+fn a_job_sees_the_tree_as_it_was_and_writes_its_output_where_it_was_submitted() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    repository(&slotd, "lib");
+    git(&slotd, "work", "-c protocol.file.allow=always submodule --quiet add ../lib sub");
+    git(&slotd, "work", "commit -q -m second");
+    slotd.sh("cd work; echo changed >>tracked; echo new >deep/'a b'; echo no >x.o; ln -s ../tracked deep/link; echo mine >>sub/tracked").ok();
+    slotd.sh("cd work; printf '#!/bin/sh\\necho tool\\n' >tool; chmod 755 tool; touch -d 2001-02-03 tool; echo gone >gone; git add gone; rm gone").ok();
+    let script = "#!/bin/sh\n#SBATCH --snapshot\ncat link 'a b' ../sub/tracked; ../tool; stat -c %y ../tool | cut -c1-10\n\
+        ls ..; pwd; echo $SLOTD_SNAPSHOT_DIR; echo $SLURM_SUBMIT_DIR; echo later >../tracked; echo bad >&2\n";
+    slotd.write("work/deep/job.sh", script);
+    let job = number(slotd.sh("cd work/deep && sbatch --parsable -H -e err-%j job.sh"));
+    // What is done to the tree now is nothing to the job.
+    slotd.sh("cd work && rm -r deep/link tool sub/tracked && echo other >tracked").ok();
+    slotd.line(&format!("scontrol release {job}")).ok();
+    assert_eq!(slotd.wait_end(job).state(), "COMPLETED");
+    let copy = slotd.root.join("lib/snapshots").join(&copies(&slotd)[0]).join("tree");
+    let copy = copy.display();
+    let expected = format!(
+        "one\nchanged\nnew\none\nmine\ntool\n2001-02-03\ndeep\nsub\ntool\ntracked\n{copy}/deep\n{copy}\n{}\n",
+        slotd.path("work/deep").display()
+    );
+    assert_eq!(slotd.read(&format!("work/deep/slurm-{job}.out")), expected);
+    assert_eq!(slotd.read(&format!("work/deep/err-{job}")), "bad\n");
+    assert_eq!(
+        slotd.show(job, "StdOut"),
+        slotd.path(&format!("work/deep/slurm-{job}.out")).display().to_string()
+    );
+    assert_eq!(slotd.read("work/tracked"), "other\n");
+
+    let told = source(&slotd, job);
+    assert_eq!(
+        (&told["dirty"], told["tree"].as_str()),
+        (&true.into(), slotd.path("work").to_str())
+    );
+    let diff = slotd.line(&format!("slotd source --diff {job}")).ok().stdout;
+    assert!(
+        diff.contains("\n+changed\n") && !diff.contains("later") && !diff.contains("other"),
+        "{diff}"
+    );
+}
+
+#[test]
+fn tasks_requeues_restarts_and_retries_share_a_copy_that_goes_with_the_last_of_them() {
+    let mut slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    repository(&slotd, "work");
+    let tasks = "cat tracked; [ -e \"$SLOTD_ROOT/ok\" ]";
+    let line = format!("cd work && sbatch --parsable --snapshot -a 1,2 --wrap '{tasks}'");
+    let array = number(slotd.sh(&line));
+    slotd.sh("echo other >work/tracked").ok();
+    slotd.wait_array(array, 2);
+    assert_eq!(copies(&slotd).len(), 1);
+    slotd.kill9();
+    slotd.start_daemon();
+    slotd.sh("touch $SLOTD_ROOT/ok").ok();
+    let again = number(slotd.line(&format!("slotd retry --parsable {array}")));
+    slotd.wait_array(again, 2);
+    assert_eq!(slotd.read(&format!("work/slurm-{again}_2.out")), "one\n");
+    assert_eq!(source(&slotd, again)["changed"], 0, "as the copy was made");
+
+    // The first array goes, and the copy stays for the second.
+    let clean = |slotd: &Slotd, options: &[&str]| {
+        slotd.cmd("slotd", &[&["clean", "--older-than", "0s"], options].concat()).ok().stdout
+    };
+    assert_eq!(copies(&slotd).len(), 1);
+    let dry = clean(&slotd, &["--dry-run"]);
+    assert!(dry.starts_with("4 jobs ") && copies(&slotd).len() == 1, "{dry}");
+    let wet = clean(&slotd, &["--yes"]);
+    assert_eq!(copies(&slotd).len(), 0);
+    let freed = |text: &str| {
+        text.lines().next().and_then(|line| Some(line.split_once(" freed ")?.1.to_owned()))
+    };
+    assert_eq!(
+        (&wet[..7], freed(&wet)),
+        ("4 jobs ", freed(&dry.replace("would free", "freed"))),
+        "{dry}{wet}"
+    );
+}
+
+#[test]
+fn a_copy_that_is_gone_or_cannot_be_made_is_told_and_leaves_nothing() {
+    let mut slotd = Slotd::start();
+    repository(&slotd, "work");
+    let none =
+        format!("--snapshot copies a git work tree, and {} is in none\n", slotd.work().display());
+    slotd.expect("sbatch --snapshot --wrap true", 1, "", &format!("sbatch: error: {none}"));
+    slotd.expect(
+        "sbatch --snapshot --test-only --wrap true",
+        1,
+        "",
+        &format!("sbatch: error: {none}"),
+    );
+    assert_eq!(slotd.sh("cd work && sbatch --snapshot -p nowhere --wrap true").fails(1).stdout, "");
+    assert_eq!(copies(&slotd).len(), 0, "the job was refused");
+    slotd.sh("mkfifo work/pipe").ok();
+
+    let job = number(slotd.sh("cd work && sbatch --parsable --snapshot -W --wrap 'exit 0'"));
+    let copy = slotd.root.join("lib/snapshots").join(&copies(&slotd)[0]);
+    fs::remove_dir_all(copy).expect("it is ours");
+    let out = slotd.line(&format!("slotd retry {job}")).fails(1);
+    let why = format!(
+        "slotd: error: job {job} ran in a copy of its work tree (--snapshot), which is not kept any more\n"
+    );
+    assert!(out.stderr.starts_with(&why), "{}", out.stderr);
+
+    // What a client left that was killed goes with the next daemon; what one holds stays.
+    let [left, held] = ["1-1", "2-2"].map(|name| slotd.root.join("lib/snapshots").join(name));
+    for dir in [&left, &held] {
+        fs::create_dir_all(dir.join("tree")).expect("room for it");
+    }
+    let lock = fs::File::open(&held).expect("it is there");
+    lock.lock().expect("nobody has it");
+    slotd.stop();
+    slotd.start_daemon();
+    slotd.wait("the orphan to go", || (!left.exists()).then_some(()));
+    assert!(held.exists());
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_left_there() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd.sh("head -c 3000000 /dev/zero >work/large").ok();
+    let place = slotd.root.join("lib/snapshots");
+    fs::create_dir_all(&place).expect("room for it");
+    let Some(_disk) = SmallDisk::mount(&place, 1 << 20) else { return };
+    let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
+    let root = slotd.path("work");
+    let why = format!(
+        "sbatch: error: the work tree {} cannot be copied for --snapshot: ",
+        root.display()
+    );
+    assert!(
+        out.stderr.starts_with(&why) && out.stderr.contains("No space left on device"),
+        "{}",
+        out.stderr
+    );
+    assert_eq!(copies(&slotd).len(), 0);
+    assert_eq!(slotd.all_records().len(), 0);
+}
+
+#[test]
+fn each_way_to_submit_a_script_takes_it() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    let out = slotd.sh("cd work && slotd run --snapshot -- sh -c 'cat tracked; pwd'").ok().stdout;
+    assert!(out.starts_with("one\n/") && out.contains("/lib/snapshots/"), "{out}");
+    slotd.write("work/each.sh", "#!/bin/sh\ncat tracked; pwd\n");
+    let array =
+        number(slotd.sh("cd work && slotd sweep --param a=1,2 --parsable --snapshot each.sh"));
+    slotd
+        .sh("cd work && (for n in 1 2; do echo '{\"wrap\": \"cat tracked; pwd\"}'; done) | slotd submit --snapshot")
+        .ok();
+    for record in slotd.wait_array(array, 2) {
+        assert_eq!(record.state(), "COMPLETED");
+    }
+    let [one, two] = [array + 2, array + 3].map(|job| {
+        slotd.wait_end(job);
+        slotd.read(&format!("work/slurm-{job}.out"))
+    });
+    assert!(
+        one == two && one.starts_with("one\n") && one.contains("/lib/snapshots/"),
+        "{one}{two}"
+    );
+    assert_eq!(copies(&slotd).len(), 3, "one for each call");
+}
+
+#[test]
+fn a_link_in_place_of_a_tracked_directory_is_copied_and_never_followed() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd.sh("cd work && mkdir -p data/sub empty && for f in a sub/b; do echo original >data/$f; done").ok();
+    git(&slotd, "work", "add .");
+    git(&slotd, "work", "commit -q -m data");
+    // Moved away, with a link in its place, and one to a file of the user elsewhere.
+    slotd.sh("mv work/data moved && chmod 711 moved/sub && ln -s $PWD/moved work/data && chmod 4755 work/tracked").ok();
+    slotd.sh("ln -s $PWD/moved/a work/to-a && ln -s /nonexistent work/dangling && rm -r work/empty && ln -s ../moved work/empty").ok();
+    let job = number(slotd.sh("cd work && sbatch --parsable --snapshot --wrap 'cat data/a to-a'"));
+    assert_eq!(slotd.wait_end(job).state(), "COMPLETED");
+    assert_eq!(slotd.read(&format!("work/slurm-{job}.out")), "original\noriginal\n");
+    assert_eq!(
+        (slotd.read("moved/a").as_str(), slotd.read("moved/sub/b").as_str()),
+        ("original\n", "original\n")
+    );
+    let mode = |path: PathBuf| {
+        fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
+    };
+    assert_eq!(mode(slotd.path("moved/sub")), 0o711);
+    let copy = the_copy(&slotd);
+    assert_eq!(fs::read_link(copy.join("data")).expect("a link"), slotd.path("moved"));
+    assert!(copy.join("dangling").is_symlink());
+    assert_eq!(mode(copy.join("tracked")), 0o755, "the copy runs as nobody else");
+}
+
+#[test]
+fn names_of_an_index_that_lead_out_of_the_work_tree_are_left_out() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd.write("precious", "precious");
+    let absolute = slotd.path("precious").display().to_string();
+    let names =
+        ["../precious", absolute.as_str(), ".git/config", "deep/../.git/config", ".GIT/config"];
+    for (at, name) in (0_u8..).zip(names) {
+        let stand_in = char::from(b'A' + at).to_string().repeat(name.len());
+        slotd.write(&format!("work/{stand_in}"), "stand-in");
+        git(&slotd, "work", &format!("add {stand_in}"));
+    }
+    let path = slotd.path("work/.git/index");
+    let mut index = fs::read(&path).expect("an index");
+    for (at, name) in (0_u8..).zip(names) {
+        let stand_in = vec![b'A' + at; name.len()];
+        let found = index.windows(name.len()).position(|part| part == stand_in).expect("its name");
+        index[found..found + name.len()].copy_from_slice(name.as_bytes());
+    }
+    fs::write(&path, index).expect("room for it");
+    let listed = slotd.sh("cd work && git ls-files").ok().stdout;
+    assert!(listed.contains("../precious"), "git lists what the index names: {listed}");
+    slotd.sh("cd work && sbatch --snapshot --hold --wrap true").ok();
+    let copy = the_copy(&slotd);
+    assert_eq!(slotd.read("precious"), "precious");
+    let beside = fs::read_dir(copy.parent().expect("a directory")).expect("it is there").flatten();
+    let mut beside: Vec<_> =
+        beside.map(|entry| entry.file_name().into_string().expect("a name")).collect();
+    beside.sort();
+    assert_eq!(beside, ["source.json", "tree"]);
+    assert!(
+        copy.join("tracked").is_file()
+            && !copy.join(".git").exists()
+            && !copy.join(".GIT").exists()
+    );
+}
+
+#[test]
+fn a_sparse_file_stays_sparse() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd
+        .sh("cd work && truncate -s 256M sparse && printf middle | dd of=sparse bs=1 seek=100000000 conv=notrunc 2>&1")
+        .ok();
+    slotd.sh("cd work && sbatch --snapshot --hold --wrap true").ok();
+    let copy = the_copy(&slotd).join("sparse");
+    let found = fs::metadata(&copy).expect("it was copied");
+    assert_eq!(found.len(), 256 << 20);
+    assert!(found.blocks() * 512 < 4 << 20, "{} blocks", found.blocks());
+    slotd.sh(&format!("cmp work/sparse {}", copy.display())).ok();
+}
+
+#[test]
+fn the_copy_of_a_client_that_was_killed_goes_at_once() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    git_that(&slotd, &slotd.gate("look"));
+    let mut sbatch = slotd.command("sbatch");
+    sbatch.args(["--snapshot", "--wrap", "true"]).current_dir(slotd.path("work"));
+    let killed = slotd.spawn(sbatch);
+    slotd.wait("git to be called", || slotd.exists("calls").then_some(()));
+    assert_eq!(copies(&slotd).len(), 1);
+    killed.signal(9);
+    slotd.wait("the copy to go", || copies(&slotd).is_empty().then_some(()));
+    slotd.open("look");
+    killed.end();
+    assert_eq!(slotd.all_records().len(), 0);
+    // That of a job stays when its client ends.
+    slotd.sh("cd work && sbatch --snapshot --hold --wrap true").ok();
+    assert_eq!(copies(&slotd).len(), 1);
+    slotd.sh("cd work && sbatch --snapshot -p nowhere --wrap true").fails(1);
+    assert_eq!(copies(&slotd).len(), 1);
+}
+
+#[test]
+fn a_link_where_the_copies_belong_is_refused() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    let (place, elsewhere) = (slotd.root.join("lib/snapshots"), slotd.path("elsewhere"));
+    fs::create_dir(&elsewhere).expect("room for it");
+    std::os::unix::fs::symlink(&elsewhere, &place).expect("room for it");
+    let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
+    let why = format!("{}: it is a link", place.display());
+    assert!(out.stderr.contains(&why), "{}", out.stderr);
+    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0);
+}
+
+#[test]
+fn a_client_that_is_killed_takes_its_git_with_it() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    // git opens it as a list of patterns, and waits for someone who writes them.
+    slotd.sh("mkdir work/d && mkfifo work/d/.gitignore && echo x >work/d/f").ok();
+    let mut command = slotd.command("sbatch");
+    command.current_dir(slotd.path("work")).args(["--snapshot", "--wrap", "true"]);
+    let client = slotd.spawn(command);
+    let lists = |pid: &i32| proc::cmdline(*pid).contains("ls-files");
+    let git = slotd
+        .wait("git to list the files", || proc::children(client.pid()).into_iter().find(lists));
+    client.signal(proc::KILL);
+    slotd.wait("the end of git", || (!proc::is_alive(git)).then_some(()));
+    assert_eq!(client.end().code, 137);
+    slotd.wait("the end of the copy", || copies(&slotd).is_empty().then_some(()));
+}
+
+#[test]
+fn a_submodule_that_git_cannot_read_is_refused_and_not_left_out() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    repository(&slotd, "work/sub");
+    git(&slotd, "work", "-c advice.addEmbeddedRepo=false add sub");
+    slotd.sh("rm -rf work/sub/.git").ok();
+    let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
+    let sub = slotd.path("work/sub").display().to_string();
+    assert!(
+        out.stderr.contains(&format!("{sub}: the files in it would be missing from the copy")),
+        "{}",
+        out.stderr
+    );
+    assert!(copies(&slotd).is_empty() && slotd.all_records().is_empty());
+    slotd
+        .sh("rm -r work/sub/* work/sub/.gitignore; cd work && sbatch --snapshot --hold --wrap true")
+        .ok();
+}
+
+#[test]
+fn a_submodule_counts_as_changed_by_its_files_and_by_its_commit() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    repository(&slotd, "lib");
+    git(&slotd, "work", "-c protocol.file.allow=always submodule --quiet add ../lib sub");
+    git(&slotd, "work", "commit -q -m second");
+    let is_dirty = || {
+        let job = number(slotd.sh("cd work && sbatch --parsable --snapshot -H --wrap true"));
+        source(&slotd, job)["dirty"].clone()
+    };
+    assert_eq!(is_dirty(), false);
+    slotd.sh("echo more >>work/sub/tracked").ok();
+    assert_eq!(is_dirty(), true, "a changed file");
+    git(&slotd, "work/sub", "commit -q -a -m third");
+    assert_eq!(is_dirty(), true, "another commit");
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_refused_and_not_left_out() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd.sh("cd work && mkdir closed && echo a >closed/a && chmod 0 closed").ok();
+    if std::fs::read_dir(slotd.path("work/closed")).is_ok() {
+        // Nothing is closed to root.
+        return;
+    }
+    let out = slotd.sh("cd work && sbatch --snapshot --wrap true").fails(1);
+    assert!(out.stderr.contains("closed"), "{}", out.stderr);
+    assert!(copies(&slotd).is_empty() && slotd.all_records().is_empty());
+    slotd.sh("chmod 700 work/closed").ok();
+}
+
+#[test]
+fn a_file_that_changed_with_its_old_size_and_time_is_known_to_differ() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd.sh("cd work && echo 8 >old && touch -d 2020-01-01 old").ok();
+    git(&slotd, "work", "add old");
+    git(&slotd, "work", "commit -q -m second");
+    slotd.sh("cd work && echo 9 >old && touch -d 2020-01-01 old").ok();
+    let job = number(slotd.sh("cd work && sbatch --parsable --snapshot -H --wrap true"));
+    let told = source(&slotd, job);
+    assert_eq!((&told["dirty"], &told["changed"]), (&true.into(), &1.into()), "{told}");
+    let copy = slotd.root.join("lib/snapshots").join(&copies(&slotd)[0]).join("tree/old");
+    let shown = slotd.sh(&format!("stat -c %y {} | cut -c1-10", copy.display())).ok();
+    assert_eq!(shown.text(), "2020-01-01");
+}

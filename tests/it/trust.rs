@@ -1,0 +1,252 @@
+//! What the daemon and its commands trust: directories of the user's own, that nobody else can
+//! write.
+
+use slotd_kit::{Out, Setup, Slotd, users};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// A daemon that does not start.
+fn refused(slotd: &Slotd) -> Out {
+    slotd.run(slotd.daemon_command()).fails(1)
+}
+
+#[test]
+fn a_root_that_others_can_write_is_refused() {
+    let slotd = Setup::default().prepare();
+    fs::set_permissions(&slotd.root, Permissions::from_mode(0o775)).unwrap();
+    let out = refused(&slotd);
+    assert!(out.stderr.contains("root: others can write it (mode 0775)"), "{}", out.stderr);
+    fs::set_permissions(&slotd.root, Permissions::from_mode(0o755)).unwrap();
+    let mut slotd = slotd;
+    slotd.start_daemon();
+}
+
+#[test]
+fn links_in_the_place_of_the_daemons_own_files_are_refused() {
+    let slotd = Setup::default().prepare();
+    let elsewhere = slotd.base.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, slotd.root.join("run")).unwrap();
+    let out = refused(&slotd);
+    assert!(out.stderr.contains("root/run: it is a link"), "{}", out.stderr);
+    fs::remove_file(slotd.root.join("run")).unwrap();
+    fs::create_dir(slotd.root.join("run")).unwrap();
+    symlink(elsewhere.join("lock"), slotd.root.join("run/slotd.lock")).unwrap();
+    refused(&slotd);
+    assert_eq!(
+        fs::read_dir(&elsewhere).unwrap().count(),
+        0,
+        "nothing was made where the links led"
+    );
+}
+
+#[test]
+fn a_link_in_the_place_of_a_jobs_directory_is_not_followed() {
+    let slotd = Slotd::start();
+    let elsewhere = slotd.base.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, slotd.job_dir(1)).unwrap();
+    let job = slotd.wrap(&[], "true");
+    assert_eq!(job, 1);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
+fn the_users_own_output_may_be_a_link() {
+    let slotd = Slotd::start();
+    fs::write(slotd.path("real"), "").unwrap();
+    symlink(slotd.path("real"), slotd.path("out")).unwrap();
+    let job = slotd.wrap(&["-o", "out"], "echo through");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("real"), "through\n");
+}
+
+#[test]
+fn texts_without_measure_are_refused_in_words_and_others_are_served() {
+    let slotd = Slotd::start();
+    let name = "x".repeat(10_000);
+    let out = slotd.cmd("sbatch", &["-J", &name, "--wrap", "true"]).fails(1);
+    assert!(out.stderr.contains("name of 10000 bytes, 1024 at most"), "{}", out.stderr);
+    assert!(out.stderr.contains("parameter too long"), "{}", out.stderr);
+    for (megabytes, why) in
+        [(10, "script of 10485"), (20, "is longer than the"), (100, "larger than 64 MB")]
+    {
+        let mut script = "#!/bin/sh\ntrue\n".to_owned();
+        script.push_str(&"#".repeat(megabytes << 20));
+        slotd.write("job.sh", &script);
+        let out = slotd.cmd("sbatch", &["job.sh"]).fails(1);
+        assert!(out.stderr.contains(why), "{}", out.stderr);
+    }
+    // An environment that no program could be started with comes from a file.
+    let text: Vec<u8> =
+        (0..100).flat_map(|n| format!("V{n}={}\0", "v".repeat(100 << 10)).into_bytes()).collect();
+    fs::write(slotd.path("env"), text).unwrap();
+    let out = slotd.cmd("sbatch", &["--export-file", "env", "--wrap", "true"]).fails(1);
+    assert!(out.stderr.contains("environment of 10"), "{}", out.stderr);
+    let job = slotd.wrap(&[], "true");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn root_sends_no_script_and_no_environment_to_another_users_daemon() {
+    let mut slotd = Setup::default().prepare();
+    let Some(user) = users::nobody() else { return };
+    slotd.write("job.sh", "#!/bin/sh\necho \"$SECRET\"\n");
+    slotd.start_daemon_as(&user);
+    let said = format!(
+        "belongs to user {0}: no script and no environment was sent to it\n  hint: use --uid={0} or SLOTD_UID={0} to submit",
+        user.name
+    );
+    let submissions: [(&str, &[&str]); 7] = [
+        ("sbatch", &["job.sh"]),
+        ("sbatch", &["--wrap", "true"]),
+        ("sbatch", &["--test-only", "job.sh"]),
+        ("srun", &["true"]),
+        ("salloc", &["true"]),
+        ("slotd", &["run", "--", "true"]),
+        ("slotd", &["sweep", "--param", "a=1,2", "job.sh"]),
+    ];
+    for (command, words) in submissions {
+        let out = slotd.cmd(command, words);
+        assert_ne!(out.code, 0, "{command} {words:?}");
+        assert!(out.stderr.contains(&said), "{command} {words:?}: {}", out.stderr);
+    }
+    let mut many = slotd.command("slotd");
+    many.arg("submit");
+    let out = slotd.feed(many, "{\"wrap\": \"true\"}\n");
+    assert!(out.code != 0 && out.stderr.contains(&said), "{}", out.stderr);
+    assert_eq!(slotd.cmd("squeue", &["-h", "-t", "all"]).ok().stdout, "", "nothing was submitted");
+    // A copy of a work tree would be made where the user can put a link.
+    slotd.sh("git init -q tree && echo text >tree/file").ok();
+    for words in ["", "--uid=nobody"] {
+        let out = slotd.sh(&format!("cd tree && sbatch {words} --snapshot --wrap true")).fails(1);
+        assert!(
+            out.stderr.contains("/lib/snapshots, and the daemon there runs as user nobody"),
+            "{}",
+            out.stderr
+        );
+    }
+    assert!(!slotd.root.join("lib/snapshots").exists());
+    // With the user's name it is for that user, and no other.
+    let uid = format!("--uid={}", user.name);
+    let job = slotd
+        .cmd(
+            "sbatch",
+            &[
+                "--parsable",
+                "-o",
+                "out",
+                &uid,
+                "--wrap",
+                "id -u; echo sleep 1000 | sjobmgr run -Q -",
+            ],
+        )
+        .ok();
+    let job: u32 = job.text().parse().unwrap();
+    slotd.wait_text("out", &user.uid.to_string());
+    assert_eq!(slotd.job(job).0["request"]["uid"], user.uid);
+    let mut by_setting = slotd.command("sbatch");
+    by_setting.env("SLOTD_UID", user.uid.to_string()).args(["--parsable", "-H", "--wrap", "true"]);
+    let second = slotd.run(by_setting).ok();
+    assert!(slotd.cmd("sbatch", &["--uid=1", "--wrap", "true"]).fails(1).stderr.contains(&said));
+    // Jobs that go together are looked at one by one.
+    let jobs = format!("{{\"wrap\":\"true\",\"options\":[\"{uid}\"]}}\n{{\"wrap\":\"secret\"}}\n");
+    slotd.write("both.jsonl", jobs);
+    let out = slotd.sh("slotd submit <both.jsonl");
+    assert!(
+        out.code != 0
+            && format!("{}{}", out.stdout, out.stderr).contains("no script and no environment"),
+        "{out:?}"
+    );
+    assert_eq!(slotd.cmd("squeue", &["-h", "-t", "all", "-o", "%i"]).ok().lines().len(), 2);
+    slotd.expect(
+        "sbatch --uid=nosuchuser --wrap x",
+        255,
+        "",
+        "sbatch: error: Invalid --uid specification\n",
+    );
+    let words = ["--uid=0", "--wrap", "true"];
+    let stranger = slotd.cmd_as(&user, "sbatch", &words).fails(255);
+    assert_eq!(stranger.stderr, "sbatch: error: --uid only permitted by root user\n");
+    // A step in a job that runs is a command with an environment, too.
+    let step = slotd.cmd("srun", &["--overlap", "--jobid", &job.to_string(), "true"]);
+    assert!(step.code != 0 && step.stderr.contains(&said), "{}", step.stderr);
+    slotd.cmd("srun", &["--overlap", &uid, "--jobid", &job.to_string(), "true"]).ok();
+    // Neither does the manager of the user's steps get a command of root, nor a place for root's
+    // own files.
+    let within = format!("SLURM_JOB_ID={job}");
+    slotd.wait("the manager", || {
+        (slotd.sh(&format!("sjobmgr status --jobid {job}")).code == 0).then_some(())
+    });
+    let sent = slotd.sh(&format!("{within} sjobmgr submit -- echo secret")).fails(1);
+    assert!(
+        sent.stderr.contains("runs as user nobody: the command was not sent to it"),
+        "{}",
+        sent.stderr
+    );
+    slotd.write("steps", "id -u >ran\n");
+    let ran = slotd.sh(&format!("{within} sjobmgr run steps")).fails(1);
+    assert!(ran.stderr.contains(&format!("it belongs to user {}", user.uid)), "{}", ran.stderr);
+    assert!(!slotd.exists("ran"));
+    // Root looks at the queue and steers it.
+    assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i"]).ok().lines().len(), 2);
+    slotd.cmd("scontrol", &["update", &format!("JobId={}", second.text()), "JobName=renamed"]).ok();
+    slotd.cmd("scancel", &[second.text(), &job.to_string()]).ok();
+    slotd.wait_state(job, "CANCELLED");
+}
+
+#[test]
+fn doctor_does_not_have_root_take_over_the_root_of_a_user() {
+    let slotd = Setup::default().prepare();
+    let Some(user) = users::nobody() else { return };
+    users::give(&slotd.root, &user);
+    let doctor = slotd.cmd("slotd", &["doctor"]).fails(1).stdout;
+    let owned = format!("belongs to user {}, ", user.uid);
+    let mend = format!("mend: run this as user {0} (sudo -u {0} slotd doctor)", user.name);
+    assert!(doctor.contains(&owned) && doctor.contains(&mend), "{doctor}");
+    assert!(!doctor.contains("chown") && !doctor.contains("chmod"), "{doctor}");
+    // One's own is closed to others.
+    let slotd = Setup::default().prepare();
+    fs::set_permissions(&slotd.root, Permissions::from_mode(0o777)).unwrap();
+    let doctor = slotd.cmd("slotd", &["doctor"]).fails(1).stdout;
+    assert!(doctor.contains(&format!("mend: chmod 700 {}\n", slotd.root.display())), "{doctor}");
+}
+
+#[test]
+fn a_run_for_a_user_says_which_directory_that_user_may_not_enter() {
+    let mut slotd = Setup::default().prepare();
+    let Some(user) = users::nobody() else { return };
+    slotd.start_daemon_as(&user);
+    let closed = slotd.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+    let run = |dir: &std::path::Path, words: &[&str]| {
+        let mut run = slotd.command("slotd");
+        run.env("SLOTD_UID", &user.name).arg("run").args(words).current_dir(dir);
+        slotd.run(run)
+    };
+    let out = run(&closed, &["--", "true"]);
+    let hint = format!(
+        "  hint: it runs as user {0}: with -D, name a directory that {0} may enter and write\n",
+        user.name
+    );
+    let said = format!(
+        "slotd: error: job 1 could not be started: could not enter the working directory {}: Permission denied\n{hint}",
+        closed.display()
+    );
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.ends_with(&said), "{}", out.stderr);
+    // One that may be entered and not written.
+    fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+    let out = run(&closed, &["--", "true"]);
+    assert!(
+        out.code != 0
+            && out.stderr.contains("could not open stdout file ")
+            && out.stderr.ends_with(&hint),
+        "{out:?}"
+    );
+    let work = slotd.work();
+    let out = run(&closed, &["-D", work.to_str().unwrap(), "--", "pwd"]).ok();
+    assert_eq!(out.text(), work.to_str().unwrap());
+}
