@@ -4,17 +4,17 @@
 use crate::client::relay::{self, Relay};
 use crate::client::share::{self, MAX_DATA, Message, next_message};
 use crate::client::terminal::Raw;
+use crate::client::watch::FileWatch;
 use crate::model::StepId;
 use crate::protocol::frame::{Decoder, Frame, FrameError};
 use crate::sys::proc;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::read;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -222,8 +222,7 @@ impl Followed {
 /// Shows what the tasks add to their files until the last of them has ended.
 fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     let tasks = tasks_among(pids);
-    let watch =
-        Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(io::Error::from)?;
+    let watch = FileWatch::new()?;
     let mut followed: Vec<Followed> = Vec::new();
     let mut alive: Vec<OwnedFd> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
@@ -251,8 +250,7 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
                 opened => opened?,
             };
             file.seek(SeekFrom::End(0))?;
-            let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-            watch.add_watch(own.as_str(), AddWatchFlags::IN_MODIFY).map_err(io::Error::from)?;
+            watch.add_open(&file)?;
             seen.push(target);
             followed.push(Followed { task, is_stderr, file });
         }
@@ -274,7 +272,7 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
             place += 1;
             !over[place - 1]
         });
-        while watch.read_events().is_ok_and(|events| !events.is_empty()) {}
+        watch.clear();
         for file in &mut followed {
             file.pump(&mut screen)?;
         }

@@ -1,5 +1,6 @@
 //! One connection to the daemon.
 
+use crate::client::watch::FileWatch;
 use crate::model::Refusal;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
@@ -7,7 +8,6 @@ use crate::protocol::request::{Request, Submit};
 use crate::sys::paths::Paths;
 use crate::sys::{socket, user};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -235,31 +235,15 @@ impl AsFd for Connection {
     }
 }
 
-/// Waits for the daemon to come back without asking again and again: the kernel tells when the
-/// socket is made.
-#[derive(Debug)]
-pub struct SocketWatch {
-    inotify: Inotify,
-}
-
-impl SocketWatch {
-    /// Begins to watch the directory of the socket. Try to connect once after this: it may be there
-    /// already.
-    ///
-    /// # Errors
-    /// The directory cannot be watched.
-    pub fn new(paths: &Paths) -> io::Result<SocketWatch> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let events =
-            AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ATTRIB;
-        inotify.add_watch(&paths.run_dir(), events)?;
-        Ok(SocketWatch { inotify })
-    }
-
-    /// To be called when it is readable.
-    pub fn clear(&self) {
-        while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
-    }
+/// Becomes readable when the socket of this root's daemon is made: waiting for it to come back needs
+/// no asking again and again. Try to connect once after this call: the socket may be there already.
+///
+/// # Errors
+/// The directory of the socket cannot be watched.
+pub fn watch_for_daemon(paths: &Paths) -> io::Result<FileWatch> {
+    let watch = FileWatch::new()?;
+    watch.add_dir(&paths.run_dir())?;
+    Ok(watch)
 }
 
 /// Waits until the daemon of this root is back, and connects to it. `timeout`: how long; `None` for
@@ -268,7 +252,7 @@ impl SocketWatch {
 /// # Errors
 /// Its directory cannot be watched, or it did not come back in time.
 pub fn reopen(paths: &Paths, timeout: Option<Duration>) -> Result<Connection, ClientError> {
-    let back = SocketWatch::new(paths)?;
+    let back = watch_for_daemon(paths)?;
     let begun = Instant::now();
     loop {
         let error = match Connection::open(paths) {
@@ -320,12 +304,6 @@ pub fn submit(
         lost_at.get_or_insert_with(Instant::now);
         conn = reopen(paths, Some(left))?;
         submission.again = true;
-    }
-}
-
-impl AsFd for SocketWatch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
     }
 }
 

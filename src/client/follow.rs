@@ -1,6 +1,7 @@
 //! Following jobs: what the daemon tells of changes, over its restarts, and what that comes to.
 
-use crate::client::connection::{ClientError, Connection, SocketWatch};
+use crate::client::connection::{ClientError, Connection, watch_for_daemon};
+use crate::client::watch::FileWatch;
 use crate::model::changed::Changed;
 use crate::model::{End, ExitCode, Job, JobId, JobState, Progress};
 use crate::protocol::answer::Answer;
@@ -29,7 +30,7 @@ pub struct Follower {
     paths: Paths,
     /// `None`: the daemon is away.
     conn: Option<Connection>,
-    back: SocketWatch,
+    back: FileWatch,
     heard: VecDeque<Heard>,
     /// The least time between two questions what has changed, and when the last was answered.
     pause: Duration,
@@ -44,14 +45,14 @@ impl Follower {
     /// # Errors
     /// The daemon cannot be asked.
     pub fn new(paths: &Paths) -> Result<Follower, ClientError> {
-        let back = SocketWatch::new(paths)?;
+        let back = watch_for_daemon(paths)?;
         let mut follower =
             Follower { conn: Some(Connection::open(paths)?), ..Follower::away(paths, back) };
         follower.go_on();
         Ok(follower)
     }
 
-    fn away(paths: &Paths, back: SocketWatch) -> Follower {
+    fn away(paths: &Paths, back: FileWatch) -> Follower {
         Follower {
             paths: paths.clone(),
             conn: None,
@@ -76,7 +77,7 @@ impl Follower {
     /// # Errors
     /// The place where it would be cannot be watched.
     pub fn patient(paths: &Paths) -> Result<Follower, ClientError> {
-        let back = SocketWatch::new(paths)?;
+        let back = watch_for_daemon(paths)?;
         let mut follower = Follower::away(paths, back);
         follower.read()?;
         if follower.conn.is_none() {

@@ -6,13 +6,10 @@
 use crate::client::relay::Relay;
 use crate::client::tail;
 use crate::model::Timestamp;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::fstat;
 use nix::time::ClockId;
-use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +61,10 @@ impl Log {
     pub fn since(mut self, start: Option<Timestamp>) -> Log {
         self.since = start;
         self
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Shows what is new.
@@ -167,56 +168,4 @@ fn tick_us() -> i64 {
     ClockId::CLOCK_REALTIME_COARSE
         .res()
         .map_or(0, |tick| tick.tv_nsec().saturating_div(1000).saturating_add(1))
-}
-
-/// Waits for changes of files.
-#[derive(Debug)]
-pub struct FileWatch {
-    inotify: Inotify,
-    known: BTreeSet<PathBuf>,
-}
-
-impl FileWatch {
-    /// # Errors
-    /// The kernel has no more of them.
-    pub fn new() -> io::Result<FileWatch> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        Ok(FileWatch { inotify, known: BTreeSet::new() })
-    }
-
-    /// Watches a file, and for one of its name in its directory: in the nearest one above that is
-    /// there.
-    pub fn add(&mut self, log: &Log) {
-        let in_dir = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-        for dir in log.path.ancestors().skip(1) {
-            if self.watch(dir, in_dir) {
-                break;
-            }
-        }
-        // A file of this name may be another one than before: the kernel knows those that it has.
-        let in_file = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ATTRIB;
-        let _ = self.inotify.add_watch(&log.path, in_file);
-    }
-
-    fn watch(&mut self, dir: &Path, events: AddWatchFlags) -> bool {
-        if self.known.contains(dir) {
-            return true;
-        }
-        let is_watched = self.inotify.add_watch(dir, events).is_ok();
-        if is_watched {
-            self.known.insert(dir.to_owned());
-        }
-        is_watched
-    }
-
-    /// To be called when it is readable.
-    pub fn clear(&self) {
-        while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
-    }
-}
-
-impl AsFd for FileWatch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
-    }
 }

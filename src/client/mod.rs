@@ -13,3 +13,4 @@ pub mod relay;
 pub mod share;
 pub mod tail;
 pub mod terminal;
+pub mod watch;

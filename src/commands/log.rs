@@ -7,7 +7,8 @@ use super::{Done, ask_daemon, paths, unexpected};
 use crate::args::error::CliError;
 use crate::client::connection::ClientError;
 use crate::client::follow::{Follower, Heard, Known, Standing};
-use crate::client::logs::{FileWatch, Log};
+use crate::client::logs::Log;
+use crate::client::watch::FileWatch;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView};
@@ -211,14 +212,14 @@ impl Logs {
                 .since(start)
         };
         let logs: Vec<Log> = paths.into_iter().map(log).collect();
-        logs.iter().for_each(|log| self.watch.add(log));
+        logs.iter().for_each(|log| self.watch.add(log.path()));
         logs
     }
 
     fn show(&mut self, job: JobId) -> Result<(), CliError> {
         for log in self.open.get_mut(&job).into_iter().flatten() {
             log.show().map_err(failed)?;
-            self.watch.add(log);
+            self.watch.add(log.path());
         }
         Ok(())
     }

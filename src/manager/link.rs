@@ -1,7 +1,10 @@
 //! The line to the daemon. While it is away the manager goes on; when it is back, it hears what it
 //! has missed.
 
-use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, SocketWatch, reopen};
+use crate::client::connection::{
+    ClientError, Connection, RECONNECT_TIMEOUT, reopen, watch_for_daemon,
+};
+use crate::client::watch::FileWatch;
 use crate::model::job::ClientProcess;
 use crate::model::{JobId, StepId};
 use crate::protocol::answer::{Answer, ManagedJob};
@@ -30,7 +33,7 @@ impl Identity {
 enum State {
     There(Connection),
     /// This tells of its return.
-    Away(SocketWatch),
+    Away(FileWatch),
     /// It refuses the manager, or cannot be watched: there is no way back.
     Lost,
 }
@@ -131,7 +134,7 @@ impl Link {
 
     /// The connection is of no use any more. It may be there again already.
     fn leave(&mut self, identity: &Identity) -> Option<Heard> {
-        match SocketWatch::new(&identity.paths) {
+        match watch_for_daemon(&identity.paths) {
             Ok(watch) => self.state = State::Away(watch),
             Err(_) => self.state = State::Lost,
         }

@@ -2,7 +2,8 @@
 
 use super::Caller;
 use super::signals::{Signals, ends_client, is_typed_interrupt};
-use crate::client::connection::{ClientError, Connection, SocketWatch};
+use crate::client::connection::{ClientError, Connection, watch_for_daemon};
+use crate::client::watch::FileWatch;
 use crate::model::view::JobView;
 use crate::model::{End, JobId};
 use crate::protocol::answer::Answer;
@@ -52,7 +53,7 @@ pub fn wait_for_grant(
     let mut announced = false;
     // When to announce that the job waits, once the daemon has said so.
     let mut announce_at: Option<Instant> = None;
-    let mut back: Option<SocketWatch> = None;
+    let mut back: Option<FileWatch> = None;
     loop {
         if let Some(grant) = decision(conn, &mut announce_at)? {
             // A job that ended before it started did wait, however short that was.
@@ -102,7 +103,7 @@ pub fn wait_for_grant(
         if is_lost {
             announce_at.get_or_insert_with(|| Instant::now() + QUIET_WAIT);
             if back.is_none() {
-                back = Some(SocketWatch::new(&caller.paths)?);
+                back = Some(watch_for_daemon(&caller.paths)?);
             }
             if let Ok(mut fresh) = Connection::open(&caller.paths) {
                 fresh.send(

@@ -4,8 +4,9 @@ use super::connect::{StepOptions, connect};
 use super::signals::{Signals, ends_client, is_typed_interrupt};
 use super::streams::{ClientStreams, StreamEvent};
 use super::{Caller, StepObserver, StepOutcome};
-use crate::client::connection::{ClientError, Connection, SocketWatch};
+use crate::client::connection::{ClientError, Connection, watch_for_daemon};
 use crate::client::terminal::Raw;
+use crate::client::watch::FileWatch;
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
 use crate::model::query::JobQuery;
 use crate::model::{ExitCode, ExitRecord, JobId, JobRef, StepId, StepKey, TaskSet};
@@ -101,7 +102,7 @@ struct Foreground<'a> {
     options: StepOptions,
     launch: Option<Launch<'a>>,
     /// The daemon is gone, and this tells of its return.
-    away: Option<SocketWatch>,
+    away: Option<FileWatch>,
     /// Its tasks have started.
     runs: bool,
     /// A signal came after the end of the watcher: a daemon that does not tell how the step ended
@@ -341,7 +342,7 @@ impl Foreground<'_> {
 
     /// The daemon is gone: from now on its return is waited for.
     fn lose(&mut self) -> Result<(), ClientError> {
-        self.away = Some(SocketWatch::new(&self.caller.paths)?);
+        self.away = Some(watch_for_daemon(&self.caller.paths)?);
         if !self.runs {
             self.ask_no_more()?;
         }

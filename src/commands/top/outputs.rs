@@ -3,9 +3,9 @@
 
 use super::aside::{Aside, News, Teller};
 use super::window::Window;
+use crate::client::watch::FileWatch;
 use crate::tui::log::{Move, Text};
 use crate::tui::page::Side;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +28,7 @@ struct Output {
 #[derive(Default)]
 pub struct Outputs {
     files: [Option<Output>; 2],
-    watch: Option<Inotify>,
+    watch: Option<FileWatch>,
     /// When something in them was last changed, and was not read.
     changed: Option<Instant>,
     search: Option<Search>,
@@ -52,26 +52,21 @@ impl Drop for Search {
 impl Outputs {
     pub fn of(out: String, err: Option<String>) -> Outputs {
         let file = |path: String| Output { path: path.into(), at: 0, follows: true };
-        let mut outputs = Outputs { files: [Some(file(out)), err.map(file)], ..Outputs::default() };
+        let outputs = Outputs {
+            files: [Some(file(out)), err.map(file)],
+            watch: FileWatch::new().ok(),
+            ..Outputs::default()
+        };
         outputs.watch();
         outputs
     }
 
     /// Has the kernel tell of what is written; of a file that is not there yet, when it comes.
-    fn watch(&mut self) {
-        let Ok(watch) = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK) else {
-            return;
-        };
+    fn watch(&self) {
+        let Some(watch) = &self.watch else { return };
         for file in self.files.iter().flatten() {
-            let written = AddWatchFlags::IN_MODIFY
-                | AddWatchFlags::IN_MOVE_SELF
-                | AddWatchFlags::IN_DELETE_SELF;
-            let comes = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-            let dir = file.path.parent().unwrap_or(Path::new("/"));
-            // Neither is there: the page says so, and that is all.
-            let _ = watch.add_watch(&file.path, written).or_else(|_| watch.add_watch(dir, comes));
+            watch.add(&file.path);
         }
-        self.watch = Some(watch);
     }
 
     pub fn watched(&self) -> Option<BorrowedFd<'_>> {
@@ -81,7 +76,7 @@ impl Outputs {
     /// To be called when that is readable.
     pub fn changed(&mut self) {
         let Some(watch) = &self.watch else { return };
-        while watch.read_events().is_ok_and(|events| !events.is_empty()) {}
+        watch.clear();
         // Some of them may be other files than before.
         self.watch();
         self.changed.get_or_insert_with(Instant::now);

@@ -9,6 +9,7 @@ use super::job::named;
 use super::logs::{Stream, path_of};
 use super::{Refused, waiting};
 use crate::client::follow::{Follower, Heard};
+use crate::client::watch::FileWatch;
 use crate::commands::paths;
 use crate::model::JobRef;
 use crate::model::changed::Changed;
@@ -17,7 +18,6 @@ use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::header;
 use actix_web::web::Bytes;
 use actix_web::{HttpResponse, web};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -175,7 +175,7 @@ fn registered(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 /// How long two files are, told by the kernel when that changes.
 struct Growth {
     paths: [PathBuf; 2],
-    inotify: Inotify,
+    watch: FileWatch,
     ready: Option<AsyncFd<OwnedFd>>,
     known: Option<[Option<u64>; 2]>,
     told: Option<Instant>,
@@ -184,23 +184,13 @@ struct Growth {
 impl Growth {
     fn of(job: &JobRef) -> Result<Growth, Refused> {
         let paths = [path_of(job, Stream::Out)?, path_of(job, Stream::Err)?];
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
-            .map_err(Refused::missing)?;
-        Ok(Growth { paths, inotify, ready: None, known: None, told: None })
+        let watch = FileWatch::new().map_err(Refused::missing)?;
+        Ok(Growth { paths, watch, ready: None, known: None, told: None })
     }
 
-    /// Watches the files, and the directories where they may appear. Again and again: another file
-    /// may have the name.
+    /// Again and again: another file may have the name.
     fn look(&self) -> [Option<u64>; 2] {
-        let of_file =
-            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
-        let of_place =
-            AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
-        for path in &self.paths {
-            // What is not there yet is told of by its directory.
-            let _ = self.inotify.add_watch(path, of_file);
-            let _ = path.parent().map(|place| self.inotify.add_watch(place, of_place));
-        }
+        self.paths.iter().for_each(|path| self.watch.add(path));
         let size = |path: &PathBuf| {
             std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len())
         };
@@ -213,7 +203,7 @@ impl Growth {
             sleep_until(told + BETWEEN_SIZES).await;
         }
         loop {
-            while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
+            self.watch.clear();
             let sizes = self.look();
             if self.known != Some(sizes) {
                 self.known = Some(sizes);
@@ -222,7 +212,7 @@ impl Growth {
             }
             let ready = match self.ready.take() {
                 Some(ready) => ready,
-                None => registered(self.inotify.as_fd().try_clone_to_owned()?)?,
+                None => registered(self.watch.as_fd().try_clone_to_owned()?)?,
             };
             self.ready.insert(ready).readable().await?.clear_ready();
         }
