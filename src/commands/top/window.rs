@@ -1,5 +1,6 @@
 //! A file that may be longer than memory, of which no more is read than is looked at.
 
+use crate::client::tail;
 use memchr::memmem;
 use std::fs::File;
 use std::io;
@@ -31,12 +32,11 @@ impl Window {
     /// # Errors
     /// It is not there, or cannot be read again and again.
     pub fn open(path: &Path) -> io::Result<Window> {
-        let file = File::open(path)?;
+        let Some(file) = tail::open_output(path)? else {
+            std::fs::metadata(path)?;
+            return Err(io::Error::other("it is not a file that can be read again"));
+        };
         let about = file.metadata()?;
-        if !about.is_file() {
-            // A pipe would never end, and a device is nobody's output.
-            return Err(io::Error::other("it is no file that can be read again"));
-        }
         Ok(Window {
             file,
             size: about.len(),
@@ -220,6 +220,17 @@ mod tests {
         let at = window.back(500 << 20, 50).unwrap();
         assert_eq!(window.lines(at, 50).unwrap().len(), 1, "nothing of what is far below");
         assert!(window.read.get() <= 3 * FAR, "{}", window.read.get());
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let why = |path: &Path| Window::open(path).err().unwrap().to_string();
+        assert_eq!(why(&fifo), "it is not a file that can be read again");
+        assert_eq!(why(dir.path()), "it is not a file that can be read again");
+        assert_eq!(why(&dir.path().join("none")), "No such file or directory (os error 2)");
     }
 
     #[test]

@@ -5,12 +5,12 @@
 
 use super::job::{named, record, records};
 use super::{Refused, waiting};
+use crate::client::tail;
 use crate::model::JobRef;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 /// Bytes of one answer.
@@ -102,18 +102,12 @@ fn parse(text: &str) -> Option<Asked> {
 
 /// Opens a file that is one: not a terminal, a pipe or a device, which would have no end.
 fn open(path: &PathBuf) -> Result<File, Refused> {
-    let told = |e: io::Error| match e.kind() {
-        ErrorKind::NotFound => {
-            Refused::missing(format!("{}: nothing was written yet", path.display()))
-        }
-        _ => Refused::missing(format!("{}: {e}", path.display())),
-    };
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(told)?;
-    if file.metadata().map_err(told)?.is_file() {
-        Ok(file)
-    } else {
-        Err(Refused::missing(format!("{} is no regular file", path.display())))
+    let refused = |why: &str| Refused::missing(format!("{}: {why}", path.display()));
+    match tail::open_output(path) {
+        Ok(Some(file)) => Ok(file),
+        Ok(None) if path.exists() => Err(refused("this is not a regular file")),
+        Ok(None) => Err(refused("nothing was written yet")),
+        Err(e) => Err(refused(&e.to_string())),
     }
 }
 
