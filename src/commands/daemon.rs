@@ -142,7 +142,9 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
 /// Variables of the caller that would be settings if the caller were the daemon.
 fn warn_of_ignored(file: Option<&SettingsFile>) {
     // The first has its say; the second is also one of sbatch.
-    for name in SETTINGS.iter().filter(|name| !["SLOTD_ROOT", "SLOTD_BATCH_TASKS"].contains(name)) {
+    let both = ["SLOTD_ROOT", "SLOTD_BATCH_TASKS"];
+    let names = SETTINGS.iter().map(|setting| setting.variable);
+    for name in names.filter(|name| !both.contains(name)) {
         let given = std::env::var(name).ok().filter(|value| !value.is_empty());
         if given.is_some() && given.as_deref() != file.and_then(|file| file.settings.get(name)) {
             let place = file

@@ -169,7 +169,7 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
     };
     let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
     let foreign = |is_avoided: bool| if is_avoided { "avoid" } else { "ignore" }.to_owned();
-    let rules = settings.cgroup_rules;
+    let rules = settings.cgroup_rules();
     vec![
         ("SlotdBatchTasks", settings.batch_tasks.name().to_owned()),
         (CGROUP_KEY, or_null(settings.cgroup_base.as_ref())),

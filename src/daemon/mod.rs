@@ -35,6 +35,6 @@ pub use history::clean_directly;
 pub use listener::InstanceLock;
 pub use run::run;
 pub use settings::{
-    Environment, VARIABLES as SETTINGS, check as check_settings, unknown as unknown_settings,
+    Environment, TABLE as SETTINGS, check as check_settings, unknown as unknown_settings,
 };
 pub use sources::Sources;

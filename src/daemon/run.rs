@@ -282,7 +282,7 @@ async fn detect(
 /// jobs.
 fn cgroup_base(settings: &Settings, recovered: &mut Recovered) -> Option<Arc<CgroupBase>> {
     let place = settings.cgroup_base.as_ref()?;
-    let base = Arc::new(CgroupBase::new(place.clone(), settings.cgroup_rules));
+    let base = Arc::new(CgroupBase::new(place.clone(), settings.cgroup_rules()));
     if let Err(e) = base.probe() {
         log::error!("SLOTD_CGROUP_BASE cannot be used, and no job is taken until it can: {e}");
         recovered.core.node_mut().set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);

@@ -14,144 +14,203 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a process may take to end after SIGTERM, as Slurm's `KillWait`.
-const DEFAULT_KILL_WAIT: Duration = Duration::from_secs(30);
-
-/// How long a notify hook may run.
-const DEFAULT_NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How long ended jobs stay visible to squeue and scontrol, as Slurm's `MinJobAge`.
-const DEFAULT_MIN_JOB_AGE: Duration = Duration::from_secs(300);
-
-/// Tasks of a step at most, as Slurm's `MaxTasksPerNode`.
-const DEFAULT_MAX_TASKS: u32 = 512;
-
-/// How long a job is kept after its end, days.
-const DEFAULT_KEEP_DAYS: u32 = 365;
-
-/// Above what systemd gives a user's service (200), so that a job goes before its daemon.
-const DEFAULT_OOM_SCORE_ADJ: u32 = 500;
-
-/// How many jobs that have ended are kept: with their directories less than 2 GB.
-const DEFAULT_KEEP_JOBS: u64 = 100_000;
-
-/// The differences of work trees that are kept, compressed, megabytes: some hundreds of large ones,
-/// or all that people make by hand.
-const DEFAULT_DIFFS_MB: u64 = 64;
-
 /// As many CPUs and megabytes as anybody may count.
 pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
-/// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 32] = [
-    "SLOTD_ROOT",
-    "SLOTD_CONFIG",
-    "SLOTD_CPU_PARTITIONS",
-    "SLOTD_GPU_PARTITIONS",
-    "SLOTD_FEATURES",
-    "SLOTD_NOTIFY_CMD",
-    "SLOTD_NOTIFY_EVENTS",
-    "SLOTD_NOTIFY_TIMEOUT",
-    "SLOTD_NOTIFY_URL",
-    "SLOTD_SENDMAIL",
-    "SLOTD_CGROUP_BASE",
-    "SLOTD_MAX_PROCESSES",
-    "SLOTD_IO_WEIGHT",
-    "SLOTD_OOM_KILL_STEP",
-    "SLOTD_OOM_SCORE_ADJ",
-    "SLOTD_GPU_COUNT",
-    SHARDS_SETTING,
-    "SLOTD_GPU_FOREIGN",
-    "SLOTD_GPU_HIDE",
-    "SLOTD_CPUS",
-    "SLOTD_CPU_FOREIGN",
-    "SLOTD_MEMORY_MB",
-    "SLOTD_BATCH_TASKS",
-    "SLOTD_REQUEUE",
-    MAX_TASKS_SETTING,
-    "SLOTD_KILL_WAIT",
-    "SLOTD_MIN_JOB_AGE",
-    "SLOTD_KEEP_DAYS",
-    "SLOTD_KEEP_JOBS",
-    "SLOTD_GIT",
-    "SLOTD_DIFFS_MB",
-    "SLOTD_LOG",
-];
+/// What the manual and the daemon need to know of a setting beside its value.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    pub variable: &'static str,
+    pub holds: Holds,
+    /// What the manual says.
+    pub manual: &'static str,
+}
 
-/// Those that hold as soon as the configuration is read again; the others are for a daemon as long
-/// as it runs.
-pub const LIVE: [&str; 12] = [
-    "SLOTD_CONFIG",
-    "SLOTD_CPU_PARTITIONS",
-    "SLOTD_GPU_PARTITIONS",
-    "SLOTD_FEATURES",
-    SHARDS_SETTING,
-    "SLOTD_GPU_FOREIGN",
-    "SLOTD_GPU_HIDE",
-    "SLOTD_CPUS",
-    "SLOTD_CPU_FOREIGN",
-    "SLOTD_MEMORY_MB",
-    MAX_TASKS_SETTING,
-    "SLOTD_MIN_JOB_AGE",
-];
+/// When a new value holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// As soon as the configuration is read again.
+    Live,
+    /// When the next daemon starts.
+    Start,
+}
 
-/// How the daemon of one root works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    pub root: PathBuf,
+/// The table of settings makes [`Settings`], the list of variables, and the reader of both.
+macro_rules! settings {
+    ($(
+        $(#[$doc:meta])*
+        $field:ident: $type:ty = $variable:expr, $holds:ident, $read:expr, $manual:expr;
+    )*) => {
+        /// How the daemon of one root works.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Settings {
+            pub root: PathBuf,
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        /// All settings.
+        pub const TABLE: &[Setting] = &[
+            Setting { variable: "SLOTD_ROOT", holds: Holds::Start, manual: ROOT },
+            $(Setting { variable: $variable, holds: Holds::$holds, manual: $manual },)*
+        ];
+
+        impl Settings {
+            /// Reads the environment. An empty variable counts as not set.
+            ///
+            /// # Errors
+            /// A value that is no number in its range, no list of names, or no known word.
+            pub fn read(root: PathBuf, env: &Environment) -> Result<Settings, SettingError> {
+                $(
+                    let read: fn(&Variable<'_>) -> Result<$type, SettingError> = $read;
+                    let $field = read(&Variable { env, name: $variable })?;
+                )*
+                let settings = Settings { root, $($field,)* };
+                settings.check_partitions()?;
+                Ok(settings)
+            }
+
+            /// The same with those that hold at once ([`Holds::Live`]) as they are there.
+            #[must_use]
+            pub fn with_live(&self, now: Settings) -> Settings {
+                Settings {
+                    root: self.root.clone(),
+                    $($field: match Holds::$holds {
+                        Holds::Live => now.$field,
+                        Holds::Start => self.$field.clone(),
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+const ADDRESS: &str = "an address that begins with http:// or https://";
+const ROOT: &str =
+    "The runtime root; commands and daemon must agree on it. Default: ~/.local/share/slotd.";
+
+settings! {
     /// What the owner says of the host and its partitions. The variables go before it.
-    pub site_file: Option<SiteFile>,
+    site_file: Option<SiteFile> = "SLOTD_CONFIG", Live, |v| Ok(SiteFile::of(v.env)),
+        "The file with the partitions and their policies. Default: ~/.config/slotd/slotd.toml, \
+         where there is one.";
     /// `None`: those of the file, else one named cpu.
-    pub cpu_partitions: Option<Vec<String>>,
+    cpu_partitions: Option<Vec<String>> = "SLOTD_CPU_PARTITIONS", Live, |v| v.names(),
+        "Names of the CPU partitions, separated by commas; the first is the default partition. \
+         Default: cpu.";
     /// `None`: those of the file, else one named gpu.
-    pub gpu_partitions: Option<Vec<String>>,
-    pub features: Vec<String>,
-    pub notify_cmd: Option<OsString>,
+    gpu_partitions: Option<Vec<String>> = "SLOTD_GPU_PARTITIONS", Live, |v| v.names(),
+        "Names of the GPU partitions, which exist only where there are GPUs. Default: gpu.";
+    features: Vec<String> = "SLOTD_FEATURES", Live, |v| Ok(v.names()?.unwrap_or_default()),
+        "Features for --constraint, separated by commas.";
+    notify_cmd: Option<OsString> = "SLOTD_NOTIFY_CMD", Start, |v| Ok(v.raw()),
+        "A shell command for each job that has ended. It sees SLOTD_JOB_ID, SLOTD_JOB_NAME, \
+         SLOTD_JOB_STATE, SLOTD_JOB_PARTITION and SLOTD_JOB_REASON, and SLOTD_JOB_MAIL_TYPE and \
+         SLOTD_JOB_MAIL_USER where they were given; SLOTD_EVENT and SLOTD_EVENT_TEXT, and of \
+         several jobs SLOTD_EVENT_JOBS, _COMPLETED, _FAILED, _CANCELLED, SLOTD_EVENT_FIRST and \
+         SLOTD_EVENT_LAST. contrib/hooks of the repository has one for the desktop.";
     /// Of what the command is told.
-    pub notify_events: Events,
-    pub notify_timeout: Duration,
+    notify_events: Events = "SLOTD_NOTIFY_EVENTS", Start, |v| v.events(),
+        "Of what that command is told: some of job, array, chain, queue and never, separated by \
+         commas. Default: job.";
+    /// How long a notify hook may run.
+    notify_timeout: Duration = "SLOTD_NOTIFY_TIMEOUT", Start, |v| v.seconds(1, 30),
+        "Seconds after which that command, a mail or one try of a post is given up. Default: \
+         30.";
     /// Where the same events are posted to.
-    pub notify_url: Option<WebAddress>,
-    pub sendmail: Sendmail,
-    pub cgroup_base: Option<Place>,
-    pub cgroup_rules: Rules,
+    notify_url: Option<WebAddress> = "SLOTD_NOTIFY_URL", Start,
+        |v| v.value(ADDRESS, WebAddress::parse),
+        "An address (http or https) to which the same events are posted, each as a JSON object.";
+    sendmail: Sendmail = "SLOTD_SENDMAIL", Start, |v| v.sendmail(),
+        "The program that sends the mail of --mail-type, or off. Default: the sendmail of the \
+         host, if it has one.";
+    cgroup_base: Option<Place> = "SLOTD_CGROUP_BASE", Start, |v| v.cgroup_base(),
+        "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved.";
+    max_processes: MaxProcesses = "SLOTD_MAX_PROCESSES", Start, |v| v.max_processes(),
+        "Processes and threads of a job at most, where there are cgroups, or unlimited. \
+         Default: half of what the host allows.";
+    io_weight: Option<u32> = "SLOTD_IO_WEIGHT", Start, |v| v.number("a weight", 1..=10_000),
+        "io.weight for each CPU of a job, 1 to 10000, where there are cgroups.";
+    kills_step: bool = "SLOTD_OOM_KILL_STEP", Start, |v| v.word([("no", false), ("yes", true)]),
+        "yes or no: whether a step out of memory is killed as a whole. Default: no.";
     /// What the kernel is told about a job's processes for the case that the host's memory is used
-    /// up (`oom_score_adj`).
-    pub oom_score_adj: u32,
+    /// up (`oom_score_adj`). The default is above what systemd gives a user's service (200), so
+    /// that a job goes before its daemon.
+    oom_score_adj: u32 = "SLOTD_OOM_SCORE_ADJ", Start,
+        |v| Ok(v.number("a number", 0..=1000)?.unwrap_or(500)),
+        "oom_score_adj of jobs, 0 to 1000: where the host's memory runs out, the highest go \
+         first. Default: 500.";
     /// `None`: ask `nvidia-smi`.
-    pub gpu_count: Option<u32>,
+    gpu_count: Option<u32> = "SLOTD_GPU_COUNT", Start, |v| v.number("a number of GPUs", 0..=1024),
+        "GPUs there are. Default: what nvidia-smi says, or sysfs of AMD's.";
     /// Into how many parts each GPU is divided; 0: none.
-    pub gpu_shards: u32,
+    gpu_shards: u32 = SHARDS_SETTING, Live,
+        |v| Ok(v.number("a number of parts of a GPU", 0..=1024)?.unwrap_or(0)),
+        "Parts into which each GPU is divided for --gres=shard:N. Default: 0.";
     /// No job gets a GPU on which processes are that no job started.
-    pub avoids_used_gpus: bool,
+    avoids_used_gpus: bool = "SLOTD_GPU_FOREIGN", Live,
+        |v| v.word([("ignore", false), ("avoid", true)]),
+        "ignore or avoid: whether a job may get a GPU on which there are processes that no job \
+         started. Default: ignore.";
     /// Jobs that have no GPU see them all the same.
-    pub gpus_open: bool,
-    /// CPUs that processes use that no job started are given to no job.
-    pub avoids_used_cpus: bool,
+    gpus_open: bool = "SLOTD_GPU_HIDE", Live, |v| v.word([("yes", false), ("no", true)]),
+        "yes or no: whether jobs without a GPU see none. Default: yes.";
     /// `None`: what the kernel says.
-    pub cpus: Option<Capacity>,
+    cpus: Option<Capacity> = "SLOTD_CPUS", Live, |v| v.capacity("a number of CPUs", MOST_CPUS),
+        "CPUs to give out: a number, how many are kept back (-2), or a part of what there is \
+         (150%). Default: those that the kernel allows.";
+    /// CPUs that processes use that no job started are given to no job.
+    avoids_used_cpus: bool = "SLOTD_CPU_FOREIGN", Live,
+        |v| v.word([("ignore", false), ("avoid", true)]),
+        "ignore or avoid: whether CPUs that processes use that no job started are given to \
+         jobs. Default: ignore.";
     /// `None`: `MemTotal`. Megabytes.
-    pub mem_mb: Option<Capacity>,
-    /// Tasks of a step at most.
-    pub max_tasks: u32,
+    mem_mb: Option<Capacity> = "SLOTD_MEMORY_MB", Live,
+        |v| v.capacity("a number of megabytes", MOST_MB),
+        "Memory to give out, in MB, in the same forms. Default: MemTotal of the kernel.";
     /// What `-n N` means for a batch script.
-    pub batch_tasks: BatchTasks,
+    batch_tasks: BatchTasks = "SLOTD_BATCH_TASKS", Start,
+        |v| Ok(v.value("ranks, once or auto", BatchTasks::named)?.unwrap_or_default()),
+        "ranks, once or auto: what --ntasks means for a batch script. Default: auto.";
     /// `--requeue` has a job run once more after its own failure; otherwise only after one of the
     /// node, as in Slurm.
-    pub reruns_failed: bool,
-    pub kill_wait: Duration,
-    pub min_job_age: Duration,
+    reruns_failed: bool = "SLOTD_REQUEUE", Start, |v| v.word([("once", true), ("slurm", false)]),
+        "once or slurm: with once, --requeue runs a job once more after FAILED, TIMEOUT and \
+         OUT_OF_MEMORY. With slurm, a job that failed by itself stays ended, as in Slurm. \
+         Default: once.";
+    /// Tasks of a step at most, as Slurm's `MaxTasksPerNode`.
+    max_tasks: u32 = MAX_TASKS_SETTING, Live,
+        |v| Ok(v.number("a number of tasks", 1..=MOST_TASKS)?.unwrap_or(512)),
+        "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512.";
+    /// How long a process may take to end after SIGTERM, as Slurm's `KillWait`.
+    kill_wait: Duration = "SLOTD_KILL_WAIT", Start, |v| v.seconds(0, 30),
+        "Seconds between SIGTERM and SIGKILL. Default: 30.";
+    /// How long ended jobs stay visible to squeue and scontrol, as Slurm's `MinJobAge`.
+    min_job_age: Duration = "SLOTD_MIN_JOB_AGE", Live, |v| v.seconds(0, 300),
+        "Seconds for which an ended job stays in the memory of the daemon; the database is \
+         asked for older ones. Default: 300.";
     /// How long a job is kept after its end, days. `None`: for ever.
-    pub keep_days: Option<u32>,
-    /// How many jobs that have ended are kept. `None`: all.
-    pub keep_jobs: Option<u64>,
+    keep_days: Option<u32> = "SLOTD_KEEP_DAYS", Start,
+        |v| v.bound("a number of days", 1..=1_000_000, 365),
+        "Days for which a job is kept after its end, or unlimited. Default: 365.";
+    /// How many jobs that have ended are kept: by default less than 2 GB with their directories.
+    /// `None`: all.
+    keep_jobs: Option<u64> = "SLOTD_KEEP_JOBS", Start,
+        |v| v.bound("a number of jobs", 1..=u64::from(u32::MAX), 100_000),
+        "How many jobs that have ended are kept, or unlimited. Default: 100000.";
     /// git is asked about the work trees that jobs are submitted from.
-    pub git: bool,
-    /// The differences of work trees that are kept, compressed, megabytes. `None`: all.
-    pub diffs_mb: Option<u64>,
+    git: bool = "SLOTD_GIT", Start, |v| v.word([("on", true), ("off", false)]),
+        "on or off: whether git is asked about the work trees that jobs are submitted from. \
+         Default: on.";
+    /// The differences of work trees that are kept, compressed, megabytes: by default some
+    /// hundreds of large ones, or all that people make by hand. `None`: all.
+    diffs_mb: Option<u64> = "SLOTD_DIFFS_MB", Start,
+        |v| v.bound("a number of megabytes", 0..=MOST_MB, 64),
+        "Megabytes of differences of work trees that are kept, compressed, or unlimited; the \
+         oldest are deleted first. Default: 64.";
     /// What is written to the log: this level and what is worse.
-    pub log: Level,
+    log: Level = "SLOTD_LOG", Start, |v| v.log(),
+        "error, warn, info, debug or trace. Default: info.";
 }
 
 /// Who sends mail.
@@ -174,75 +233,9 @@ pub struct SettingError {
 }
 
 impl Settings {
-    /// Reads the environment. An empty variable counts as not set.
-    ///
-    /// # Errors
-    /// A value that is no number in its range, no list of names, or no known word.
-    pub fn read(root: PathBuf, env: &Environment) -> Result<Settings, SettingError> {
-        let vars = Variables(env);
-        let settings = Settings {
-            root,
-            site_file: SiteFile::of(env),
-            cpu_partitions: vars.names("SLOTD_CPU_PARTITIONS")?,
-            gpu_partitions: vars.names("SLOTD_GPU_PARTITIONS")?,
-            features: vars.names("SLOTD_FEATURES")?.unwrap_or_default(),
-            notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
-            notify_events: vars.events()?,
-            notify_timeout: vars
-                .seconds("SLOTD_NOTIFY_TIMEOUT", 1)?
-                .unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
-            notify_url: vars.value(
-                "SLOTD_NOTIFY_URL",
-                "an address that begins with http:// or https://",
-                WebAddress::parse,
-            )?,
-            sendmail: vars.sendmail()?,
-            cgroup_base: vars.cgroup_base()?,
-            cgroup_rules: vars.cgroup_rules()?,
-            oom_score_adj: vars
-                .number("SLOTD_OOM_SCORE_ADJ", "a number", 0..=1000)?
-                .unwrap_or(DEFAULT_OOM_SCORE_ADJ),
-            gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
-            gpu_shards: vars
-                .number(SHARDS_SETTING, "a number of parts of a GPU", 0..=1024)?
-                .unwrap_or(0),
-            avoids_used_gpus: vars
-                .word("SLOTD_GPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
-            gpus_open: vars.word("SLOTD_GPU_HIDE", [("yes", false), ("no", true)])?,
-            avoids_used_cpus: vars
-                .word("SLOTD_CPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
-            cpus: vars.capacity("SLOTD_CPUS", "a number of CPUs", MOST_CPUS)?,
-            mem_mb: vars.capacity("SLOTD_MEMORY_MB", "a number of megabytes", MOST_MB)?,
-            max_tasks: vars
-                .number(MAX_TASKS_SETTING, "a number of tasks", 1..=MOST_TASKS)?
-                .unwrap_or(DEFAULT_MAX_TASKS),
-            batch_tasks: vars.batch_tasks()?,
-            reruns_failed: vars.word("SLOTD_REQUEUE", [("once", true), ("slurm", false)])?,
-            kill_wait: vars.seconds("SLOTD_KILL_WAIT", 0)?.unwrap_or(DEFAULT_KILL_WAIT),
-            min_job_age: vars.seconds("SLOTD_MIN_JOB_AGE", 0)?.unwrap_or(DEFAULT_MIN_JOB_AGE),
-            keep_days: vars.bound(
-                "SLOTD_KEEP_DAYS",
-                "a number of days",
-                1..=1_000_000,
-                DEFAULT_KEEP_DAYS,
-            )?,
-            keep_jobs: vars.bound(
-                "SLOTD_KEEP_JOBS",
-                "a number of jobs",
-                1..=u64::from(u32::MAX),
-                DEFAULT_KEEP_JOBS,
-            )?,
-            git: vars.word("SLOTD_GIT", [("on", true), ("off", false)])?,
-            diffs_mb: vars.bound(
-                "SLOTD_DIFFS_MB",
-                "a number of megabytes",
-                0..=MOST_MB,
-                DEFAULT_DIFFS_MB,
-            )?,
-            log: vars.log()?,
-        };
-        settings.check_partitions()?;
-        Ok(settings)
+    pub fn cgroup_rules(&self) -> Rules {
+        let (max_processes, io_weight) = (self.max_processes, self.io_weight);
+        Rules { max_processes, io_weight, kill_step: self.kills_step }
     }
 
     /// Who is told of what happens to the queue.
@@ -252,26 +245,6 @@ impl Settings {
             command: events(self.notify_cmd.is_some()),
             url: events(self.notify_url.is_some()),
             mail: sends_mail,
-        }
-    }
-
-    /// The same with those of [`LIVE`] as they are there.
-    #[must_use]
-    pub fn with_live(&self, now: Settings) -> Settings {
-        Settings {
-            site_file: now.site_file,
-            cpu_partitions: now.cpu_partitions,
-            gpu_partitions: now.gpu_partitions,
-            features: now.features,
-            gpu_shards: now.gpu_shards,
-            avoids_used_gpus: now.avoids_used_gpus,
-            gpus_open: now.gpus_open,
-            cpus: now.cpus,
-            avoids_used_cpus: now.avoids_used_cpus,
-            mem_mb: now.mem_mb,
-            max_tasks: now.max_tasks,
-            min_job_age: now.min_job_age,
-            ..self.clone()
         }
     }
 
@@ -298,65 +271,58 @@ impl Settings {
 /// Variables by their names.
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// The environment, read with a check.
-struct Variables<'a>(&'a Environment);
+/// A variable of the environment, read with a check.
+struct Variable<'a> {
+    env: &'a Environment,
+    name: &'static str,
+}
 
-impl Variables<'_> {
-    fn raw(&self, name: &str) -> Option<OsString> {
-        self.0.get(OsStr::new(name)).filter(|value| !value.is_empty()).cloned()
+impl Variable<'_> {
+    fn raw(&self) -> Option<OsString> {
+        self.env.get(OsStr::new(self.name)).filter(|value| !value.is_empty()).cloned()
     }
 
-    fn text(&self, variable: &'static str) -> Result<Option<String>, SettingError> {
-        let text = self.raw(variable).map(OsString::into_string).transpose().map_err(|raw| {
-            SettingError {
-                variable,
-                value: raw.to_string_lossy().into_owned(),
-                expected: "text in UTF-8".to_owned(),
-            }
-        })?;
+    fn refused(&self, value: impl Into<String>, expected: impl Into<String>) -> SettingError {
+        SettingError { variable: self.name, value: value.into(), expected: expected.into() }
+    }
+
+    fn text(&self) -> Result<Option<String>, SettingError> {
+        let text = self
+            .raw()
+            .map(OsString::into_string)
+            .transpose()
+            .map_err(|raw| self.refused(raw.to_string_lossy(), "text in UTF-8"))?;
         Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
     /// A value that `parse` takes.
     fn value<T>(
         &self,
-        variable: &'static str,
         expected: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, SettingError> {
-        let Some(value) = self.text(variable)? else { return Ok(None) };
+        let Some(value) = self.text()? else { return Ok(None) };
         match parse(&value) {
             Some(parsed) => Ok(Some(parsed)),
-            None => Err(SettingError { variable, value, expected: expected.to_owned() }),
+            None => Err(self.refused(value, expected)),
         }
     }
 
-    fn number<T>(
-        &self,
-        variable: &'static str,
-        what: &str,
-        range: RangeInclusive<T>,
-    ) -> Result<Option<T>, SettingError>
+    fn number<T>(&self, what: &str, range: RangeInclusive<T>) -> Result<Option<T>, SettingError>
     where
         T: std::str::FromStr + PartialOrd + std::fmt::Display,
     {
         let expected = format!("{what} from {} to {}", range.start(), range.end());
-        self.value(variable, &expected, |text| text.parse().ok().filter(|n| range.contains(n)))
+        self.value(&expected, |text| text.parse().ok().filter(|n| range.contains(n)))
     }
 
-    fn capacity(
-        &self,
-        variable: &'static str,
-        what: &str,
-        most: u64,
-    ) -> Result<Option<Capacity>, SettingError> {
-        self.value(variable, &capacity::forms(what, most), |text| capacity::parse(text, most))
+    fn capacity(&self, what: &str, most: u64) -> Result<Option<Capacity>, SettingError> {
+        self.value(&capacity::forms(what, most), |text| capacity::parse(text, most))
     }
 
     /// A number that bounds something, or `unlimited`: `None`.
     fn bound<T>(
         &self,
-        variable: &'static str,
         what: &str,
         range: RangeInclusive<T>,
         default: T,
@@ -365,7 +331,7 @@ impl Variables<'_> {
         T: std::str::FromStr + PartialOrd + std::fmt::Display,
     {
         let expected = format!("{what} from {} to {}, or unlimited", range.start(), range.end());
-        let parsed = self.value(variable, &expected, |text| match text {
+        let parsed = self.value(&expected, |text| match text {
             "unlimited" => Some(None),
             number => number.parse().ok().filter(|n| range.contains(n)).map(Some),
         })?;
@@ -373,109 +339,75 @@ impl Variables<'_> {
     }
 
     /// As far as any time in Slurm goes; beyond that sums of times would overflow.
-    fn seconds(
-        &self,
-        variable: &'static str,
-        least: u32,
-    ) -> Result<Option<Duration>, SettingError> {
-        let secs = self.number(variable, "a number of seconds", least..=u32::MAX)?;
-        Ok(secs.map(|secs| Duration::from_secs(secs.into())))
+    fn seconds(&self, least: u32, default: u32) -> Result<Duration, SettingError> {
+        let secs = self.number("a number of seconds", least..=u32::MAX)?;
+        Ok(Duration::from_secs(secs.unwrap_or(default).into()))
     }
 
-    fn names(&self, variable: &'static str) -> Result<Option<Vec<String>>, SettingError> {
+    fn names(&self) -> Result<Option<Vec<String>>, SettingError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        self.value(
-            variable,
-            "names of letters, digits, '_', '-' and '.', separated by commas",
-            |text| {
-                let names: Vec<String> = text
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned)
-                    .collect();
-                (!names.is_empty() && names.iter().all(|name| name.chars().all(legal)))
-                    .then_some(names)
-            },
-        )
+        self.value("names of letters, digits, '_', '-' and '.', separated by commas", |text| {
+            let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+            let names: Vec<String> = names.map(str::to_owned).collect();
+            (!names.is_empty() && names.iter().all(|name| name.chars().all(legal))).then_some(names)
+        })
     }
 
     /// One of two words, of which the first is the default.
-    fn word<T: Copy>(
-        &self,
-        variable: &'static str,
-        words: [(&str, T); 2],
-    ) -> Result<T, SettingError> {
+    fn word<T: Copy>(&self, words: [(&str, T); 2]) -> Result<T, SettingError> {
         let [(default, _), (other, _)] = words;
         let named =
             |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-        Ok(self.value(variable, &format!("{default} or {other}"), named)?.unwrap_or(words[0].1))
+        Ok(self.value(&format!("{default} or {other}"), named)?.unwrap_or(words[0].1))
     }
 
     fn cgroup_base(&self) -> Result<Option<Place>, SettingError> {
-        let Some(base) = self.raw("SLOTD_CGROUP_BASE").map(PathBuf::from) else { return Ok(None) };
+        let Some(base) = self.raw().map(PathBuf::from) else { return Ok(None) };
         if base.as_os_str() == "auto" {
             return Ok(Some(Place::Auto));
         }
         if base.is_absolute() {
             return Ok(Some(Place::Path(base)));
         }
-        let value = base.display().to_string();
-        Err(SettingError {
-            variable: "SLOTD_CGROUP_BASE",
-            value,
-            expected: "an absolute path, or auto".to_owned(),
-        })
+        Err(self.refused(base.display().to_string(), "an absolute path, or auto"))
     }
 
-    fn cgroup_rules(&self) -> Result<Rules, SettingError> {
+    fn max_processes(&self) -> Result<MaxProcesses, SettingError> {
         let expected = format!("a number of processes from 1 to {}, or unlimited", u32::MAX);
-        let max_processes = self.value("SLOTD_MAX_PROCESSES", &expected, |text| match text {
+        let parsed = self.value(&expected, |text| match text {
             "unlimited" => Some(MaxProcesses::Unlimited),
             number => number.parse().ok().filter(|n| *n > 0).map(MaxProcesses::Number),
         })?;
-        Ok(Rules {
-            max_processes: max_processes.unwrap_or(MaxProcesses::Half),
-            io_weight: self.number("SLOTD_IO_WEIGHT", "a weight", 1..=10_000)?,
-            kill_step: self.word("SLOTD_OOM_KILL_STEP", [("no", false), ("yes", true)])?,
-        })
+        Ok(parsed.unwrap_or(MaxProcesses::Half))
     }
 
     fn sendmail(&self) -> Result<Sendmail, SettingError> {
-        let parsed =
-            self.value("SLOTD_SENDMAIL", "an absolute path, or off", |text| match text {
-                "off" => Some(Sendmail::Off),
-                path => Some(PathBuf::from(path))
-                    .filter(|path| path.is_absolute())
-                    .map(Sendmail::Program),
-            })?;
+        let parsed = self.value("an absolute path, or off", |text| match text {
+            "off" => Some(Sendmail::Off),
+            path => {
+                Some(PathBuf::from(path)).filter(|path| path.is_absolute()).map(Sendmail::Program)
+            }
+        })?;
         Ok(parsed.unwrap_or_default())
     }
 
     fn events(&self) -> Result<Events, SettingError> {
-        let variable = "SLOTD_NOTIFY_EVENTS";
-        let Some(value) = self.text(variable)? else { return Ok(Events::NONE.with(Event::Job)) };
+        let Some(value) = self.text()? else { return Ok(Events::NONE.with(Event::Job)) };
         let mut events = Events::NONE;
         for word in value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let Some(event) = Event::ALL.into_iter().find(|event| event.name() == word) else {
                 let names = Event::ALL.map(Event::name).join(", ");
                 let expected =
                     format!("some of {names}, separated by commas; {word:?} is none of them");
-                return Err(SettingError { variable, value, expected });
+                return Err(self.refused(value, expected));
             };
             events = events.with(event);
         }
         Ok(events)
     }
 
-    fn batch_tasks(&self) -> Result<BatchTasks, SettingError> {
-        let parsed = self.value("SLOTD_BATCH_TASKS", "ranks, once or auto", BatchTasks::named)?;
-        Ok(parsed.unwrap_or_default())
-    }
-
     fn log(&self) -> Result<Level, SettingError> {
-        let parsed =
-            self.value("SLOTD_LOG", "error, warn, info, debug or trace", |text| text.parse().ok())?;
+        let parsed = self.value("error, warn, info, debug or trace", |text| text.parse().ok())?;
         Ok(parsed.unwrap_or(Level::Info))
     }
 }
@@ -494,7 +426,7 @@ pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
     let is_for_tests = |name: &str| cfg!(debug_assertions) && name.starts_with("SLOTD_TEST_");
     let known = |name: &str| {
         let is_for_hooks = name.starts_with("SLOTD_JOB_") || name.starts_with("SLOTD_EVENT");
-        VARIABLES.contains(&name)
+        TABLE.iter().any(|setting| setting.variable == name)
             || ["SLOTD_OUTPUT", "SLOTD_SNAPSHOT_DIR", "SLOTD_UID"].contains(&name)
             || is_for_hooks
             || is_for_tests(name)
@@ -523,9 +455,10 @@ mod tests {
         );
         assert_eq!(settings.gpu_count, None);
         assert_eq!(settings.notify_cmd, None);
-        assert_eq!(settings.kill_wait, DEFAULT_KILL_WAIT);
+        assert_eq!(settings.kill_wait, Duration::from_secs(30));
         assert_eq!(settings.log, Level::Info);
-        assert_eq!(read(&VARIABLES.map(|name| (name, ""))).unwrap(), settings);
+        let empty: Vec<_> = TABLE.iter().map(|setting| (setting.variable, "")).collect();
+        assert_eq!(read(&empty).unwrap(), settings);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! with the value that the file has is the file's, and what else stands there goes before it,
 //! whatever the file says then or later.
 
-use crate::daemon::settings::{self, Environment};
+use crate::daemon::settings::{self, Environment, Holds};
 use crate::parse::env_file::EnvFile;
 use crate::sys::files::{self, MOST_SETTINGS};
 use std::ffi::OsStr;
@@ -56,11 +56,8 @@ impl Sources {
             env.get(OsStr::new(name)).filter(|v| !v.is_empty()).cloned()
         };
         let has_changed = |name: &&str| value(now, name) != value(&self.at_start, name);
-        let late = settings::VARIABLES
-            .iter()
-            .filter(|name| !settings::LIVE.contains(name))
-            .copied()
-            .filter(has_changed);
+        let at_start = settings::TABLE.iter().filter(|setting| setting.holds == Holds::Start);
+        let late = at_start.map(|setting| setting.variable).filter(has_changed);
         let late = late.map(|name| format!("{name} holds after the next start of the daemon"));
         let unknown = settings::unknown(now.keys()).into_iter();
         let unknown =

@@ -4,6 +4,7 @@ use super::texts::{self, Page};
 use super::{File, MARK};
 use crate::args::choices::Applet;
 use crate::commands::{COMMANDS, Entry};
+use crate::daemon::SETTINGS;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::io;
@@ -93,8 +94,8 @@ fn slotd_page() -> String {
     }
     roff.control("SH", ["ENVIRONMENT"]);
     roff.text([roman("The daemon reads these when it starts.")]);
-    for (variable, meaning) in texts::SLOTD.variables {
-        entry(&mut roff, variable, meaning);
+    for setting in SETTINGS {
+        entry(&mut roff, setting.variable, setting.manual);
     }
     roff.control("SH", ["SIGNALS"]);
     for (signal, meaning) in texts::SIGNALS {

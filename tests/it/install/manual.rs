@@ -39,8 +39,8 @@ fn there_is_a_page_for_every_command_and_the_daemons_tells_its_settings() {
     let page = fs::read_to_string(man.join("slotd.1")).expect("text");
     let page = variables(&page.replace("\\fB", " ").replace("\\fR", " "));
     let settings = source("src/daemon/settings.rs");
-    let table = settings.split("pub const VARIABLES").nth(1).expect("the table of settings");
-    let read = variables(table.split("];").next().expect("its end"));
+    let table = settings.split("\nsettings! {").nth(1).expect("the table of settings");
+    let read = variables(table.split("\n}\n").next().expect("its end"));
     assert!(read.len() > 10, "{read:?}");
     assert_eq!(
         read.difference(&page).collect::<Vec<_>>(),
