@@ -249,8 +249,11 @@ impl Copying<'_> {
                     (from.dir(&name).map_err(at(&source))?, to.dir(&name).map_err(at(&source))?);
                 if Repository::of(&source).is_some() {
                     self.tree(&self.asking.at(&source)?, &source, &inside.0, &inside.1, depth + 1)?;
-                } else if !inside.0.names().map_err(at(&source))?.is_empty() {
-                    // One that was not fetched is empty.
+                } else if !inside.0.names().map_err(at(&source))?.is_empty()
+                    && !git.has_file(&name)?
+                {
+                    // A submodule that was not fetched is empty. Where a file has become a
+                    // directory, git lists the files in it too.
                     return Err(SnapshotError::NoSubmodule(source));
                 }
             } else {

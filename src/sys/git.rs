@@ -465,6 +465,17 @@ impl<'a> Git<'a> {
         Ok(files)
     }
 
+    /// Whether the index has a file or a link of this name: one that is a directory by now.
+    ///
+    /// # Errors
+    /// See [`GitError`].
+    pub fn has_file(&self, name: &Path) -> Result<bool, GitError> {
+        let index = self.ask(&["ls-files", "-z", "--stage"], MOST_NAMES)?;
+        let name = name.as_os_str().as_bytes();
+        let named = |entry: &&[u8]| entry.splitn(2, |byte| *byte == b'\t').nth(1) == Some(name);
+        Ok(names_in(&index).filter(named).any(|entry| !entry.starts_with(b"160000 ")))
+    }
+
     /// What differs from this commit, or from none.
     fn status(&self, head: &Head, depth: usize) -> Result<Status, GitError> {
         // In a submodule git would start a git that reads the configuration there.

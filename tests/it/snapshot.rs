@@ -344,6 +344,23 @@ fn a_submodule_that_git_cannot_read_is_refused_and_not_left_out() {
 }
 
 #[test]
+fn a_file_that_has_become_a_directory_is_copied_with_what_is_in_it() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    slotd.sh("cd work && rm tracked && mkdir -p tracked/deep && echo in >tracked/deep/file").ok();
+    let job =
+        number(slotd.sh("cd work && sbatch --parsable --snapshot --wrap 'cat tracked/deep/file'"));
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read(&format!("work/slurm-{job}.out")), "in\n");
+    assert_eq!(source(&slotd, job)["dirty"], true);
+    // What git ignores of it is left out, as everywhere.
+    slotd.sh("cd work && echo deep >>.gitignore").ok();
+    let job = number(slotd.sh("cd work && sbatch --parsable --snapshot --wrap 'ls tracked'"));
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read(&format!("work/slurm-{job}.out")), "");
+}
+
+#[test]
 fn a_submodule_counts_as_changed_by_its_files_and_by_its_commit() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
