@@ -56,6 +56,9 @@ pub fn run(args: &DaemonArgs) -> Done {
         (None, Some(root)) if !root.is_empty() => Paths::new(root),
         _ => super::paths()?,
     };
+    if matches!(action, Action::Stop | Action::Restart) {
+        detached::check_own(&paths)?;
+    }
     let running = detached::pid_of(&paths);
     match (action, running) {
         (Action::Status, _) => status(&paths, running),

@@ -42,13 +42,16 @@ pub enum DetachedError {
     Ended { status: ExitStatus, said: String, log: PathBuf },
     #[error("the daemon (process {pid}) does not serve after {} s; its log is {}", PATIENCE.as_secs(), log.display())]
     Late { pid: u32, log: PathBuf },
+    #[error("{0}: only the user whose daemon this is can stop it")]
+    NotOwn(io::Error),
     #[error("process {0} does not end: kill it, and try again; running jobs go on")]
     DoesNotEnd(i32),
 }
 
-/// The process that serves a root, or is about to: it holds the root's lock.
+/// The process that serves a root, or is about to: it holds the root's lock. A link in the place of
+/// the lock, or a lock that a process of another user holds, is not the daemon's.
 pub fn pid_of(paths: &Paths) -> Option<i32> {
-    let lock = fs::metadata(paths.daemon_lock()).ok()?;
+    let lock = fs::symlink_metadata(paths.daemon_lock()).ok().filter(fs::Metadata::is_file)?;
     (0..LOOKS).find_map(|_| holder(&lock))
 }
 
@@ -62,7 +65,7 @@ fn holder(lock: &fs::Metadata) -> Option<i32> {
     locks
         .lines()
         .filter_map(|line| parse_lock(line, lock.st_ino()))
-        .find(|pid| has_open(*pid, lock))
+        .find(|pid| is_of(*pid, lock.st_uid()) && has_open(*pid, lock))
 }
 
 /// The process that a line of `/proc/locks` names as the holder of a lock by flock(2) on this
@@ -72,6 +75,11 @@ fn parse_lock(line: &str, inode: u64) -> Option<i32> {
     let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
     let (_, found) = file.rsplit_once(':')?;
     (found.parse() == Ok(inode)).then(|| pid.parse().ok()).flatten()
+}
+
+/// Whether this user runs the process.
+fn is_of(pid: i32, user: u32) -> bool {
+    fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.st_uid() == user)
 }
 
 /// Whether the process has this file open: inode numbers repeat between file systems.
@@ -220,11 +228,21 @@ pub fn leave_caller() {
     }
 }
 
-/// Ends the daemon and waits until it has released its root.
+/// Refuses the root of another user: its owner chooses what the lock is, and so which process a
+/// signal would reach.
 ///
 /// # Errors
-/// [`DetachedError::DoesNotEnd`].
+/// [`DetachedError::NotOwn`].
+pub fn check_own(paths: &Paths) -> Result<(), DetachedError> {
+    root_dirs::open(paths, &paths.run_dir()).map(drop).map_err(DetachedError::NotOwn)
+}
+
+/// Ends the daemon of this user's own root, and waits until it has released the root.
+///
+/// # Errors
+/// [`DetachedError::DoesNotEnd`], [`DetachedError::NotOwn`].
 pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
+    check_own(paths)?;
     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     lock::take_within(&paths.daemon_lock(), PATIENCE)
         .map(drop)

@@ -214,6 +214,34 @@ fn doctor_does_not_have_root_take_over_the_root_of_a_user() {
 }
 
 #[test]
+fn root_stops_no_process_that_another_user_chooses() {
+    let mut slotd = Setup::default().prepare();
+    let Some(user) = users::nobody() else { return };
+    let mut other = Slotd::start();
+    slotd.start_daemon_as(&user);
+    let why = format!("it belongs to user {}, not to user 0", user.uid);
+    let lock = slotd.root.join("run/slotd.lock");
+    fs::rename(&lock, slotd.path("lock")).unwrap();
+    symlink(other.root.join("run/slotd.lock"), &lock).unwrap();
+    for is_link in [true, false] {
+        for action in ["stop", "restart"] {
+            let out = slotd.cmd("slotd", &["daemon", action]).fails(1);
+            assert!(out.stderr.contains(&why), "{action}: {}", out.stderr);
+            assert!(other.daemon_is_running() && slotd.daemon_is_running(), "{action}");
+        }
+        if is_link {
+            fs::remove_file(&lock).unwrap();
+            fs::rename(slotd.path("lock"), &lock).unwrap();
+        }
+    }
+    // Nor is a process found by the link that is not the daemon's.
+    fs::remove_file(&lock).unwrap();
+    symlink(other.root.join("run/slotd.lock"), &lock).unwrap();
+    let status = slotd.cmd("slotd", &["daemon", "status"]);
+    assert!(!status.stdout.contains(&other.daemon_pid().to_string()), "{}", status.stdout);
+}
+
+#[test]
 fn a_run_for_a_user_says_which_directory_that_user_may_not_enter() {
     let mut slotd = Setup::default().prepare();
     let Some(user) = users::nobody() else { return };
