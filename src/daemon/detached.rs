@@ -48,11 +48,14 @@ pub enum DetachedError {
     DoesNotEnd(i32),
 }
 
-/// The process that serves a root, or is about to: it holds the root's lock. A link in the place of
-/// the lock, or a lock that a process of another user holds, is not the daemon's.
+/// The process that serves a root, or is about to: it holds the directory of the data, or the root's
+/// lock alone. A link in the place of either, or a lock that a process of another user holds, is not
+/// the daemon's.
 pub fn pid_of(paths: &Paths) -> Option<i32> {
-    let lock = fs::symlink_metadata(paths.daemon_lock()).ok().filter(fs::Metadata::is_file)?;
-    (0..LOOKS).find_map(|_| holder(&lock))
+    let found = |path: PathBuf| fs::symlink_metadata(path).ok();
+    let lock = found(paths.daemon_lock()).filter(fs::Metadata::is_file);
+    let data = found(paths.lib_dir()).filter(fs::Metadata::is_dir);
+    data.into_iter().chain(lock).find_map(|lock| (0..LOOKS).find_map(|_| holder(&lock)))
 }
 
 /// The kernel hands `/proc/locks` out a page at a time and counts the locks between two pages: on a
@@ -244,9 +247,17 @@ pub fn check_own(paths: &Paths) -> Result<(), DetachedError> {
 pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
     check_own(paths)?;
     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-    lock::take_within(&paths.daemon_lock(), PATIENCE)
-        .map(drop)
-        .map_err(|_| DetachedError::DoesNotEnd(pid))
+    let take = |path: PathBuf| lock::take_opened_within(File::open(&path)?, &path, PATIENCE);
+    for path in [paths.daemon_lock(), paths.lib_dir()] {
+        match take(path) {
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+                return Err(DetachedError::DoesNotEnd(pid));
+            }
+            // It is gone, and so is who held it.
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What becomes known of a daemon that was started.

@@ -1,5 +1,6 @@
 //! The socket: one daemon for each root, and one session for each connection.
 
+use crate::daemon::detached;
 use crate::daemon::session::{self, Hub};
 use crate::model::Refusal;
 use crate::protocol::answer::Answer;
@@ -24,17 +25,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// More clients than this are turned away, however many descriptors there are.
 const MAX_CLIENTS: usize = 16_384;
 
-/// Holds `run/slotd.lock` as long as the daemon lives.
+/// Holds `run/slotd.lock` as long as the daemon lives, and the directory of the data, which nobody
+/// deletes as one deletes sockets and logs: two daemons would run each job twice.
 #[derive(Debug)]
 pub struct InstanceLock {
     file: File,
+    data: File,
 }
 
 impl InstanceLock {
     /// Gives the root to the next daemon, even if the kernel keeps the files of this process open.
     pub fn release(self) {
-        if let Err(e) = self.file.unlock() {
-            log::warn!("the root is released with the end of this process: {e}");
+        // The next one takes them in the other order.
+        for file in [self.data, self.file] {
+            if let Err(e) = file.unlock() {
+                log::warn!("the root is released with the end of this process: {e}");
+            }
         }
     }
 }
@@ -42,7 +48,8 @@ impl InstanceLock {
 /// Makes the directories of the root and takes the lock of its only daemon.
 ///
 /// # Errors
-/// `TimedOut` where another daemon has it; a directory that is another user's, that others can
+/// `TimedOut` where another daemon has it; `AlreadyExists` where one has the data whose lock was
+/// deleted; a directory that is another user's, that others can
 /// write, or a link in its place; anything the file system says, with the path.
 pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     let named =
@@ -58,7 +65,25 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
         }
     }
     root_dirs::open(paths, &paths.snapshots_dir())?;
-    Ok(InstanceLock { file: lock::take_within(&paths.daemon_lock(), PATIENCE)? })
+    let file = lock::take_within(&paths.daemon_lock(), PATIENCE)?;
+    let (lib, gone) = (paths.lib_dir(), || io::Error::from(io::ErrorKind::NotFound));
+    let data = root_dirs::open(paths, &lib)?.ok_or_else(gone)?.as_file()?;
+    let data = lock::take_opened_within(data, &lib, PATIENCE).map_err(|e| match e.kind() {
+        io::ErrorKind::TimedOut => io::Error::new(io::ErrorKind::AlreadyExists, outlived(paths)),
+        _ => e,
+    })?;
+    Ok(InstanceLock { file, data })
+}
+
+/// What to do about a daemon that goes on without the files of the run directory.
+fn outlived(paths: &Paths) -> String {
+    let who = detached::pid_of(paths).map_or_else(String::new, |pid| format!(" (process {pid})"));
+    format!(
+        "a daemon{who} serves {}, and its files in {} were deleted: \
+         `slotd daemon restart` ends it and starts another one; running jobs go on",
+        paths.root().display(),
+        paths.run_dir().display()
+    )
 }
 
 /// The socket of this root where a service manager listens there and has handed it over

@@ -31,7 +31,10 @@ fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// It cannot be made, or is a link. The text names the path.
 pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
-    let file = open(path)?;
+    take_opened(open(path)?, kind).map_err(failed(path))
+}
+
+fn take_opened(file: File, kind: Kind) -> io::Result<File> {
     loop {
         let taken = match kind {
             Kind::Exclusive => file.lock(),
@@ -39,7 +42,7 @@ pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
         };
         match taken {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => return other.map(|()| file).map_err(failed(path)),
+            other => return other.map(|()| file),
         }
     }
 }
@@ -62,16 +65,24 @@ pub fn share_now(path: &Path) -> io::Result<File> {
 /// It cannot be made; [`io::ErrorKind::TimedOut`] where another still has it. The text names the
 /// path.
 pub fn take_within(path: &Path, patience: Duration) -> io::Result<File> {
+    take_opened_within(open(path)?, path, patience)
+}
+
+/// The same of an open file, or an open directory.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] where another still has it. The text names the path.
+pub fn take_opened_within(file: File, path: &Path, patience: Duration) -> io::Result<File> {
     let (taken, news) = mpsc::channel();
-    let file = path.to_owned();
     // A lock cannot be waited for with a time limit. What comes too late is closed at once.
-    std::thread::spawn(move || taken.send(take(&file, Kind::Exclusive)));
-    news.recv_timeout(patience).unwrap_or_else(|_| {
-        Err(io::Error::new(
+    std::thread::spawn(move || taken.send(take_opened(file, Kind::Exclusive)));
+    match news.recv_timeout(patience) {
+        Ok(taken) => taken.map_err(failed(path)),
+        Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
             format!("{} is locked by another process", path.display()),
-        ))
-    })
+        )),
+    }
 }
 
 /// Whether this process holds a lock on a file with such a path, by its end: `run/slotd.lock`.

@@ -1,6 +1,7 @@
-//! Daemons that are started where jobs run.
+//! Daemons that are started where jobs run, and beside another one.
 
 use slotd_kit::{Slotd, proc, until};
+use std::fs;
 
 #[test]
 fn a_job_does_not_start_the_daemon_of_its_own_root() {
@@ -56,4 +57,32 @@ fn a_daemon_of_another_root_dies_with_its_job_and_with_nothing_else() {
     slotd.wait_state(job, "CANCELLED");
     slotd.wait("the end of the inner daemon", || (!proc::is_alive(daemon)).then_some(()));
     assert_eq!(slotd.state(other), "RUNNING");
+}
+
+#[test]
+fn no_daemon_starts_beside_one_whose_run_directory_was_deleted() {
+    let mut slotd = Slotd::start();
+    let daemon = slotd.daemon_pid();
+    let job = slotd.begun(&[], "go", "true");
+    let waits = slotd.submit(&["--wrap", "echo once >>ran", "-d", &format!("afterok:{job}")]);
+    for gone in ["run/slotd.lock", "run"] {
+        let gone = slotd.root.join(gone);
+        let removed =
+            if gone.is_dir() { fs::remove_dir_all(&gone) } else { fs::remove_file(&gone) };
+        removed.unwrap();
+        let second = slotd.run(slotd.daemon_command()).fails(1);
+        let said = format!("a daemon (process {daemon}) serves {}", slotd.root.display());
+        assert!(second.stderr.contains(&said), "{}", second.stderr);
+        assert!(second.stderr.contains("`slotd daemon restart` ends it"), "{}", second.stderr);
+        assert!(slotd.daemon_is_running());
+    }
+    let clean = slotd.cmd("slotd", &["clean", "--older-than", "0s", "--yes"]);
+    assert_ne!(clean.code, 0, "{}", clean.text());
+    // The one that was left behind is found, and ends.
+    slotd.cmd("slotd", &["daemon", "stop"]).ok();
+    until(|| (!slotd.daemon_is_running()).then_some(())).unwrap();
+    slotd.start_daemon();
+    slotd.open("go");
+    slotd.wait_state(waits, "COMPLETED");
+    assert_eq!(slotd.read("ran"), "once\n");
 }
