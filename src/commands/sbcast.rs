@@ -17,6 +17,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::files;
 use crate::sys::fresh::Fresh;
+use crate::sys::system::reason;
 use clap::Args;
 use std::ffi::OsString;
 use std::fs::{File, FileTimes, Permissions};
@@ -98,22 +99,14 @@ pub fn run(argv: &[OsString]) -> Done {
     let (facts, from) = open.map_err(|e| unreadable(&args.operands[0], &e))?;
     copy(from, &facts, &target, &args).map_err(|e| {
         let text =
-            format!("REQUEST_FILE_BCAST({}): {}: {}", origin.host, words(&e), target.display());
+            format!("REQUEST_FILE_BCAST({}): {}: {}", origin.host, reason(&e), target.display());
         CliError::error(e.raw_os_error().unwrap_or(1), text)
     })?;
     Ok(0)
 }
 
 fn unreadable(name: &str, e: &io::Error) -> CliError {
-    CliError::error(UNUSABLE, format!("Can't open `{}`: {}", shown(name), words(e)))
-}
-
-/// The text of the system, without the number that Rust adds.
-fn words(e: &io::Error) -> String {
-    e.raw_os_error().map_or_else(
-        || e.to_string(),
-        |number| nix::errno::Errno::from_raw(number).desc().to_owned(),
-    )
+    CliError::error(UNUSABLE, format!("Can't open `{}`: {}", shown(name), reason(e)))
 }
 
 /// A job has its node while it runs.

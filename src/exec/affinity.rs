@@ -1,7 +1,7 @@
 //! Which CPUs a process may run on, and from which NUMA nodes it has its memory. What a
 //! `--cpu-bind` or a `--mem-bind` means for a task is decided elsewhere; here it is done.
 
-use crate::exec::job_files::reason;
+use crate::sys::system::reason;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;

@@ -13,9 +13,9 @@
 //! that they live to tell of an OOM kill.
 
 use crate::exec::affinity;
-use crate::exec::job_files::reason;
 use crate::model::StepId;
 use crate::model::tres::Allocation;
+use crate::sys::system::reason;
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;

@@ -2,8 +2,8 @@
 //! decides it.
 
 use crate::exec::cgroup::CgroupError;
-use crate::exec::job_files::reason;
 use crate::model::node::HostFault;
+use crate::sys::system::reason;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use std::io;

@@ -20,11 +20,6 @@ use std::path::{Path, PathBuf};
 /// The batch script in the directory of its job.
 pub(super) const SCRIPT: &str = "script.sh";
 
-/// What an error of the system says, without Rust's "(os error 2)".
-pub(super) fn reason(e: &io::Error) -> String {
-    e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_string())
-}
-
 /// The mode of a file that only the user may read and run.
 const PROGRAM: u32 = 0o700;
 

@@ -1,8 +1,15 @@
-//! Kernel, architecture, host name, boot time and load.
+//! Kernel, architecture, host name, boot time and load, and the text of system errors.
 
 use crate::sys::proc;
+use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
+use std::io;
+
+/// The text of a system error, without Rust's "(os error 2)".
+pub fn reason(e: &io::Error) -> String {
+    e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned())
+}
 
 /// The `btime` line of `/proc/stat`: when the machine booted, in seconds since 1970.
 fn parse_boot_secs(stat: &str) -> Option<i64> {

@@ -17,7 +17,6 @@ use crate::parse::error::shown;
 use crate::parse::{self, SpecError, multi_prog};
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
 use crate::sys::{files, system};
-use nix::errno::Errno;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -267,9 +266,7 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
     }
     let file = &srun.command[0];
     let text = files::read_input(Path::new(file), files::MOST_SETTINGS).map_err(|e| {
-        let why = e
-            .raw_os_error()
-            .map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
+        let why = system::reason(&e);
         CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
     })?;
     let tasks = srun.step.tasks(job);

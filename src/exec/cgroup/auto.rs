@@ -15,7 +15,7 @@
 
 use super::base::empty;
 use super::{CgroupError, failed};
-use crate::exec::job_files::reason;
+use crate::sys::system::reason;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use nix::unistd::{AccessFlags, access};
 use std::fs;

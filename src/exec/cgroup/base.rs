@@ -1,8 +1,9 @@
 //! `SLOTD_CGROUP_BASE`: making it ready for the cgroups of jobs.
 
-use super::{CgroupError, JobCgroup, auto, failed, has_word, io_failed, reason};
+use super::{CgroupError, JobCgroup, auto, failed, has_word, io_failed};
 use crate::model::JobId;
 use crate::model::tres::Allocation;
+use crate::sys::system::reason;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
