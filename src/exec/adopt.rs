@@ -5,11 +5,10 @@
 //! its exit record is in place. And a launch that is under way holds the launcher's lock, so that
 //! after [`await_launches`] every launch that will ever happen has its mark.
 
-use crate::exec::launch_spec;
-use crate::exec::launcher;
+use crate::exec::job_files::read_record;
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
+use crate::exec::{launch_lock, launch_spec};
 use crate::model::{ExitRecord, StepId, StepKey};
-use crate::sys::files::{self, MOST_RECORD};
 use crate::sys::paths::DAEMON_LOCK;
 use crate::sys::{lock, proc, socket};
 use std::collections::HashSet;
@@ -33,8 +32,8 @@ pub enum Adoption {
 /// before its first `inspect` and before it starts a launcher; off the event loop, although it
 /// returns within milliseconds.
 pub fn await_launches(root: &Path) -> io::Result<()> {
-    let _alone = launcher::lock_file(root, lock::Kind::Exclusive)?;
-    launcher::forget_idle(root);
+    let _alone = launch_lock::take(root, lock::Kind::Exclusive)?;
+    launch_lock::forget_idle(root);
     Ok(())
 }
 
@@ -74,38 +73,6 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
         }
     }
     Ok(Adoption::Lost)
-}
-
-/// The exit record of this run, where there is one.
-///
-/// # Errors
-/// It cannot be read, or is no record.
-pub fn read_record(job_dir: &Path, step: StepId, run: u32) -> io::Result<Option<ExitRecord>> {
-    Ok(read_any_record(job_dir, step)?.filter(|record| record.run == run))
-}
-
-/// The exit record of the last run that has one.
-pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option<ExitRecord>> {
-    let path = launch_spec::exit_path(job_dir, step);
-    let text = match files::read(&path, MOST_RECORD) {
-        Ok(text) => text,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(e) => {
-            return Err(io::Error::new(
-                e.kind(),
-                format!("could not read {}: {e}", path.display()),
-            ));
-        }
-    };
-    let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{} is no exit record: {e}", path.display()),
-        )
-    })?;
-    Ok(Some(record))
 }
 
 /// Kills what is left of a lost step: processes of this user whose environment names this daemon's

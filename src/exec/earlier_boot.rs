@@ -3,9 +3,8 @@
 //! Its sockets have no listener and never will: they are removed. Its exit records count, if they
 //! are whole.
 
-use crate::exec::adopt::read_record;
-use crate::exec::job_dirs::{self, JOB, MANAGERS_SOCKET, RUNNER};
-use crate::exec::job_files::SCRIPT;
+use crate::exec::job_dirs::{self, MANAGERS_SOCKET};
+use crate::exec::job_files::{JOB, RUNNER, SCRIPT, read_record};
 use crate::model::{ExitRecord, StepId, Timestamp};
 use crate::sys::beneath::Dir;
 use crate::sys::fresh;

@@ -4,8 +4,8 @@
 //! The database knows more. This is for a database that was lost, or that is older than what ran
 //! since.
 
-use crate::exec::job_files::{self, SCRIPT};
-use crate::exec::{LaunchError, adopt, launch_spec};
+use crate::exec::job_files::{self, JOB, RUNNER, SCRIPT};
+use crate::exec::{LaunchError, launch_spec};
 use crate::model::exit::Trace;
 use crate::model::series::StepSeries;
 use crate::model::{Job, JobId, StepId, StepKey};
@@ -14,13 +14,6 @@ use crate::sys::files::{self, MOST_RECORD};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// The job as it was launched (JSON), in its directory, unless it was over at once: `exit_status`
-/// tells it then. For its user alone: it has the command line.
-pub(super) const JOB: &str = "job.json";
-
-/// The launch as a script, with the environment of the job.
-pub(super) const RUNNER: &str = "runner.sh";
 
 /// Where the manager of the job's steps listens, as long as there is one.
 pub const MANAGERS_SOCKET: &str = "sjobmgr.sock";
@@ -115,7 +108,7 @@ pub fn look(job_dir: &Path) -> Found {
             // Its record is in place before the socket goes.
             found.steps.push(Trace { step, run, ended: None });
         } else if let Some(step) = record_of(&name)
-            && let Ok(Some(record)) = adopt::read_any_record(job_dir, step)
+            && let Ok(Some(record)) = job_files::read_any_record(job_dir, step)
         {
             found.steps.push(Trace { step, run: record.run, ended: Some(record) });
         }

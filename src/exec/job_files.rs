@@ -1,7 +1,6 @@
 //! The files of a launch: the script, the exit record, and the tasks' output files.
 
 use crate::exec::LaunchError;
-use crate::exec::job_dirs::JOB;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
 use crate::model::series::Series;
 use crate::model::{ExitRecord, Job, StepId, Timestamp};
@@ -19,6 +18,13 @@ use std::path::{Path, PathBuf};
 
 /// The batch script in the directory of its job.
 pub(super) const SCRIPT: &str = "script.sh";
+
+/// The job as it was launched (JSON), in its directory, unless it was over at once: `exit_status`
+/// tells it then. For its user alone: it has the command line.
+pub(super) const JOB: &str = "job.json";
+
+/// The launch as a script, with the environment of the job.
+pub(super) const RUNNER: &str = "runner.sh";
 
 /// The mode of a file that only the user may read and run.
 const PROGRAM: u32 = 0o700;
@@ -225,6 +231,42 @@ pub(super) fn read_series(job_dir: &Path, step: StepId) -> Option<(u32, Timestam
     let text = files::read(&exit_path(job_dir, step), MOST_RECORD).ok()?;
     let SeriesOfRecord { run, started, over_time } = serde_json::from_slice(&text).ok()?;
     Some((run, started, over_time))
+}
+
+/// The exit record of this run, where there is one.
+///
+/// # Errors
+/// It cannot be read, or is no record.
+pub(super) fn read_record(
+    job_dir: &Path,
+    step: StepId,
+    run: u32,
+) -> io::Result<Option<ExitRecord>> {
+    Ok(read_any_record(job_dir, step)?.filter(|record| record.run == run))
+}
+
+/// The exit record of the last run that has one.
+pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option<ExitRecord>> {
+    let path = exit_path(job_dir, step);
+    let text = match files::read(&path, MOST_RECORD) {
+        Ok(text) => text,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(e) => {
+            return Err(io::Error::new(
+                e.kind(),
+                format!("could not read {}: {e}", path.display()),
+            ));
+        }
+    };
+    let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} is no exit record: {e}", path.display()),
+        )
+    })?;
+    Ok(Some(record))
 }
 
 /// Makes an exit record that is in its place outlast a loss of power. `dir` is the job directory.
@@ -453,10 +495,10 @@ mod tests {
         for run in 0..2 {
             write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }, &Series::default())
                 .unwrap();
-            let record = crate::exec::adopt::read_record(dir.path(), spec.step.step, run).unwrap();
+            let record = read_record(dir.path(), spec.step.step, run).unwrap();
             assert_eq!(record.map(|r| r.run), Some(run));
         }
-        assert_eq!(crate::exec::adopt::read_record(dir.path(), spec.step.step, 0).unwrap(), None);
+        assert_eq!(read_record(dir.path(), spec.step.step, 0).unwrap(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         sync_record(&spec, &File::open(dir.path()).unwrap()).unwrap();
         fs::remove_file(exit_path(dir.path(), spec.step.step)).unwrap();

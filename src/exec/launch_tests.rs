@@ -4,7 +4,7 @@
 use super::adopt::{self, Adoption};
 use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
-use super::{job_dirs, launcher};
+use super::{job_dirs, job_files, launch_lock, launcher};
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey};
 use crate::protocol::request::Stream;
 use crate::sys::limits;
@@ -200,7 +200,7 @@ async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
     assert!(record.ended >= record.started);
     assert_eq!(next(&mut handle).await, None);
     assert_eq!(lab.out(), "hello two words bar\n");
-    assert_eq!(adopt::read_record(&lab.job_dir(), StepId::Batch, 0).unwrap(), Some(record));
+    assert_eq!(job_files::read_record(&lab.job_dir(), StepId::Batch, 0).unwrap(), Some(record));
     let mut files: Vec<_> = fs::read_dir(lab.job_dir())
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -928,7 +928,7 @@ async fn watchers_that_wait_end_with_their_daemon_and_hold_up_the_next_until_the
     let (watcher, _) = watched(&lab, &numbered(&lab, 0, &["true"])).await;
     let root = lab.dir.path().to_owned();
     assert!(crate::sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
-    let lock = launcher::lock_path(&root);
+    let lock = launch_lock::path(&root);
     let waits = crate::sys::lock::take_within(&lock, Duration::from_millis(50)).unwrap_err();
     assert_eq!(waits.kind(), std::io::ErrorKind::TimedOut);
     drop(lab.launcher);

@@ -29,17 +29,14 @@ use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{LaunchSpec, StepEvent};
 use crate::exec::peer::{Peer, flush, tell};
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
-use crate::exec::{watcher, wire};
+use crate::exec::{launch_lock, watcher, wire};
 use crate::model::ExitRecord;
 use crate::model::node::HostFault;
-use crate::sys::beneath::Dir;
 use crate::sys::{break_point, clock, lock, socket};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{ForkResult, fork};
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -140,7 +137,7 @@ impl Launcher {
 impl Process {
     fn start(program: &Path, root: &Path, nofile: u64) -> io::Result<Process> {
         // Made here so that a failure is the daemon's error and not a line in the launcher's.
-        lock_file(root, lock::Kind::Shared)?;
+        launch_lock::take(root, lock::Kind::Shared)?;
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
@@ -190,42 +187,6 @@ impl Drop for Process {
     }
 }
 
-/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that wait for a launch share it;
-/// a new daemon waits for all of them. The lock ends when the last copy of the descriptor is
-/// closed.
-pub(super) fn lock_file(root: &Path, kind: lock::Kind) -> io::Result<File> {
-    let dir = root.join("run");
-    fs::create_dir_all(&dir)
-        .map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
-    lock::take(&lock_path(root), kind)
-}
-
-/// Where that is.
-pub(super) fn lock_path(root: &Path) -> PathBuf {
-    root.join("run/launcher.lock")
-}
-
-/// What the names of the sockets of idle watchers begin with.
-const IDLE: &str = "idle.";
-
-/// `<root>/run/idle.<pid>.sock`, the socket of a watcher that waits for a launch.
-pub(super) fn idle_socket(root: &Path, pid: u32) -> PathBuf {
-    root.join(format!("run/{IDLE}{pid}.sock"))
-}
-
-/// Deletes those that killed watchers have left. None may be waiting.
-pub(super) fn forget_idle(root: &Path) {
-    let Ok(dir) = Dir::open(&root.join("run")) else { return };
-    let is_idle = |name: &OsString| {
-        let number = name.to_str().and_then(|name| name.strip_prefix(IDLE)?.strip_suffix(".sock"));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-    };
-    for name in dir.names().unwrap_or_default().into_iter().filter(is_idle) {
-        // One that cannot be deleted is in nobody's way.
-        let _ = dir.remove_file(Path::new(&name));
-    }
-}
-
 /// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as
 /// standard input. Never returns to the caller: in each forked watcher the process ends with the
 /// step.
@@ -255,7 +216,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
     if let (Some(soft), Ok((_, hard))) = (nofile, getrlimit(Resource::RLIMIT_NOFILE)) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard);
     }
-    let lock = lock_file(root, lock::Kind::Shared)?;
+    let lock = launch_lock::take(root, lock::Kind::Shared)?;
     // A leader of its own session, so that Ctrl-C in the daemon's terminal is the daemon's alone.
     let _ = nix::unistd::setsid();
     let _ = nix::unistd::chdir("/");

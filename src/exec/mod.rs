@@ -14,6 +14,7 @@ mod error;
 mod idle_watchers;
 pub mod job_dirs;
 mod job_files;
+mod launch_lock;
 pub mod launch_mark;
 pub mod launch_spec;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{StepCommand, StepEvent};
-use crate::exec::{adopt, wire};
+use crate::exec::{job_files, wire};
 use crate::model::StepId;
 use crate::sys::socket;
 use std::io;
@@ -142,7 +142,7 @@ impl Connection {
                 // The watcher writes the record before it says so and leaves: the file may know
                 // more than we were told.
                 let Identity { job_dir, step, run } = &self.identity;
-                if let Ok(Some(record)) = adopt::read_record(job_dir, *step, *run) {
+                if let Ok(Some(record)) = job_files::read_record(job_dir, *step, *run) {
                     let _ = self.events.send(StepEvent::Ended(record));
                 }
             }

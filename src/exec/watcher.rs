@@ -26,7 +26,7 @@ use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
 use crate::exec::meter::{Meter, OverTime, Pace};
 use crate::exec::peer::{Peer, flush, poll, tell, tell_last};
-use crate::exec::{LaunchError, LaunchFault, adopt, job_dirs, launcher, pmi, task, wire};
+use crate::exec::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
 use crate::model::node::HostFault;
 use crate::model::rlimits::Rlimit;
 use crate::model::{ExitCode, ExitRecord, StepId, Timestamp};
@@ -117,13 +117,13 @@ fn serve(line: Line, root: &Path) -> io::Result<()> {
     become_watcher()?;
     break_point::reach("watcher begins");
     let mut post = Post {
-        lock: launcher::lock_path(root),
+        lock: launch_lock::path(root),
         start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
         nofile: limits::raise_descriptors(),
         oom_score_adj: task::oom_score_adj(),
         dead_io: DeadChildrenIo::of_this_process(),
         idle: None,
-        idle_path: launcher::idle_socket(root, std::process::id()),
+        idle_path: launch_lock::idle_socket(root, std::process::id()),
         has_idle_path: false,
     };
     let mut next = Some(line);
@@ -236,7 +236,7 @@ fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), Not
         }
         _ => NotClaimed::Failed(LaunchError::own_file("make", &spec.job_dir.join(&name))(e)),
     })?;
-    if matches!(adopt::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
+    if matches!(job_files::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
         // It ended, and its watcher had just removed the socket.
         let _ = std::fs::remove_file(&path);
         return Err(NotClaimed::LaunchedBefore(format!("step {} has ended already", spec.step)));

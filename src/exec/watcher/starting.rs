@@ -4,7 +4,7 @@ use super::{Post, Task, Watcher};
 use crate::exec::job_files::{self, Files, Streams};
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
 use crate::exec::task::{self, ForkContext};
-use crate::exec::{LaunchError, job_dirs, pmi, runner_script};
+use crate::exec::{LaunchError, pmi, runner_script};
 use crate::model::StepId;
 use crate::model::step_request::Mpi;
 use crate::sys::{clock, proc};
@@ -86,7 +86,7 @@ impl Watcher {
         }
         if self.spec.write_runner {
             let text = runner_script::runner_script(&self.spec);
-            let _ = job_files::write_program(&self.spec.job_dir.join(job_dirs::RUNNER), &text);
+            let _ = job_files::write_program(&self.spec.job_dir.join(job_files::RUNNER), &text);
         }
         Ok(())
     }
