@@ -31,7 +31,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot, watch};
 
+mod asker;
 mod control;
+mod counters;
 mod diagnostics;
 mod effects;
 mod feeds;
@@ -40,6 +42,7 @@ mod in_flight;
 mod managed;
 mod node;
 mod notices;
+mod outgoing;
 mod query;
 mod steps;
 mod submit;
@@ -48,13 +51,13 @@ pub mod tests;
 mod trouble;
 mod watchers;
 
-use diagnostics::Counters;
+use asker::{Asker, Told};
+use counters::Counters;
 use forecasts::Forecasts;
 use in_flight::{InFlight, Waiting};
 use managed::Managers;
-use notices::Notices;
+use outgoing::Notices;
 use steps::Ticket;
-use trouble::{Asker, Told};
 use watchers::Watch;
 
 /// After this number of forgotten records their memory goes back to the system: it is some

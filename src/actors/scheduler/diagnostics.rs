@@ -1,73 +1,10 @@
-//! What the scheduler has done so far, for sdiag.
+//! Answers sdiag.
 
 use super::SchedulerActor;
 use crate::actors::messages::QueryDiagnostics;
-use crate::model::diagnostics::{Backfill, Diagnostics, JobCounts, Tally};
-use crate::model::{End, Outcome, Timestamp};
-use crate::sched::{Core, Effect, Outbox};
+use crate::model::diagnostics::Diagnostics;
 use actix::prelude::*;
-use std::time::{Duration, Instant};
-
-/// Everything counts from `since` on.
-#[derive(Debug, Clone, Copy)]
-pub struct Counters {
-    since: Timestamp,
-    pub jobs: JobCounts,
-    pub commits: Tally,
-    cycles: Tally,
-    depth: u64,
-    backfill: Backfill,
-}
-
-impl Counters {
-    pub fn since(since: Timestamp) -> Counters {
-        Counters {
-            since,
-            jobs: JobCounts::default(),
-            commits: Tally::default(),
-            cycles: Tally::default(),
-            depth: 0,
-            backfill: Backfill::default(),
-        }
-    }
-
-    /// Back to zero, but for what counts for the daemon's whole life.
-    fn reset(&mut self, now: Timestamp) {
-        let jobs_ever = self.backfill.jobs_ever;
-        *self = Counters::since(now);
-        self.backfill.jobs_ever = jobs_ever;
-    }
-
-    /// A scheduling round is over.
-    pub fn round(&mut self, took: Duration, core: &Core, now: Timestamp, out: &Outbox) {
-        let starts = |effect: &&Effect| matches!(effect, Effect::Launch(_) | Effect::Granted(_));
-        self.jobs.started += out.effects.iter().filter(starts).count() as u64;
-        let facts = core.line().last_round();
-        self.cycles.add(took);
-        self.depth += facts.tried;
-        if facts.behind > 0 {
-            let length = core.line().queue().len() as u64;
-            let backfill = &mut self.backfill;
-            backfill.cycles.add(took);
-            backfill.last_at = Some(now);
-            backfill.last_depth = facts.behind;
-            backfill.depth += facts.behind;
-            backfill.last_queue_length = length;
-            backfill.queue_length += length;
-            backfill.jobs += facts.backfilled;
-            backfill.jobs_ever += facts.backfilled;
-        }
-    }
-
-    /// A job is over.
-    pub fn end(&mut self, end: End) {
-        match end.outcome() {
-            Outcome::Success => self.jobs.completed += 1,
-            Outcome::Cancelled => self.jobs.cancelled += 1,
-            Outcome::Failure => self.jobs.failed += 1,
-        }
-    }
-}
+use std::time::Instant;
 
 /// How often the clock is read to tell what that costs.
 const READINGS: u32 = 1000;

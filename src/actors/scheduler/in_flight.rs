@@ -7,7 +7,7 @@
 //! the job was stopped: it is not started again. A job whose launch still waits is stopped by
 //! taking the launch back.
 
-use super::notices::Told;
+use super::outgoing::Told;
 use crate::model::view::JobView;
 use crate::model::{JobId, StepKey};
 use crate::sched::Effect;

@@ -1,7 +1,7 @@
 //! Managers of jobs' steps: what they are told, and what they tell.
 
 use super::SchedulerActor;
-use super::trouble::Asker;
+use super::asker::Asker;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::StepUsage;

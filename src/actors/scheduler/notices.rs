@@ -1,47 +1,12 @@
-//! What people are to be told: kept with what it is about, until it was told.
+//! What people are to be told of jobs.
 
 use super::SchedulerActor;
-use crate::actors::messages::{NoticeGiven, Notify};
-use crate::model::JobId;
+use crate::actors::messages::NoticeGiven;
 use crate::model::change::Change;
 use crate::model::mail::MailKind;
 use crate::model::notice::Channel;
 use crate::sched::{Effect, Outbox};
 use actix::prelude::*;
-
-/// A notice that is told when it is durable.
-#[derive(Debug)]
-pub(super) struct Told {
-    /// The job that it is about, if it is about one.
-    pub job: Option<JobId>,
-    pub notify: Notify,
-}
-
-/// The numbers of notices.
-pub(super) struct Notices {
-    next: u64,
-    /// The log says that no mail is sent.
-    is_mail_missed: bool,
-}
-
-impl Notices {
-    pub fn from(next: u64) -> Notices {
-        Notices { next, is_mail_missed: false }
-    }
-
-    /// Takes the notices out of what is to be done, and has them kept.
-    pub fn take(&mut self, effects: &mut Vec<Effect>, changes: &mut Vec<Change>) -> Vec<Told> {
-        let mut told = Vec::new();
-        for effect in effects.extract_if(.., |effect| matches!(effect, Effect::Tell { .. })) {
-            let Effect::Tell { job, notice } = effect else { continue };
-            let number = self.next;
-            self.next += 1;
-            changes.push(Change::PutNotice { number, job, notice: notice.clone() });
-            told.push(Told { job, notify: Notify { number, notice: *notice } });
-        }
-        told
-    }
-}
 
 impl SchedulerActor {
     /// The last lines of the standard error of a job that has failed go with its mail: where it is.

@@ -1,7 +1,7 @@
 //! Steps: requests for them, their clients, and what becomes of them.
 
+use super::asker::Asker;
 use super::in_flight::CalledOff;
-use super::trouble::Asker;
 use super::{SIGTERM, SchedulerActor};
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;

@@ -1,6 +1,6 @@
 //! Submissions, and trials of them (`sbatch --test-only`).
 
-use super::trouble::{Asker, answer_submission, told};
+use super::asker::{Asker, answer_submission, told};
 use super::{SchedulerActor, node};
 use crate::actors::messages::{SubmitJob, TestSubmission};
 use crate::model::Refusal;

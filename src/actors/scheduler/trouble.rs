@@ -1,4 +1,4 @@
-//! Who waits for commits, and what becomes of them while the database cannot be written.
+//! What becomes of commits, and of who waits for them, while the database cannot be written.
 //!
 //! What was decided waits in its order until it can be. Nothing new is promised meanwhile: a
 //! submission, or a step, that is not durable yet is taken back and refused with the cause, also
@@ -6,6 +6,7 @@
 //! on disk. Nothing is started, and a job whose start is not durable waits in the queue again.
 
 use super::SchedulerActor;
+use super::asker::{Asker, Told, answer_submission, tell, told};
 use crate::actors::messages::{StoreWell, Unstored};
 use crate::model::changed::Changed;
 use crate::model::{ExitRecord, Job, JobId, JobState, Reason, Refusal, StoreFault, StoreTrouble};
@@ -15,53 +16,6 @@ use actix::prelude::*;
 use std::collections::HashSet;
 use std::future::Future;
 use tokio::sync::oneshot;
-
-/// Who waits for a commit.
-pub(super) enum Asker {
-    /// A client that is to hear the number of its job. It may have come back and wait more than
-    /// once.
-    Submission(JobId, Vec<oneshot::Sender<Told>>),
-    /// A client whose command has been carried out.
-    Command(oneshot::Sender<Told>),
-    /// News, for which a fault changes nothing.
-    News(Box<dyn FnOnce()>),
-}
-
-/// What became of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    Durable,
-    /// It is durable, and the job that was submitted runs already.
-    Runs,
-    /// It waits until the fault is over; a submission was taken back.
-    Unstored(StoreFault),
-}
-
-impl Asker {
-    pub(super) fn tell(self, told: Told) {
-        match self {
-            Asker::Submission(_, clients) => {
-                clients.into_iter().for_each(|client| tell(client, told))
-            }
-            Asker::Command(client) => tell(client, told),
-            Asker::News(send) => send(),
-        }
-    }
-}
-
-/// Whoever waited may have gone.
-fn tell(client: oneshot::Sender<Told>, told: Told) {
-    let _ = client.send(told);
-}
-
-/// What was told. Nothing, for ever, where the daemon goes down: the session is dropped before
-/// anybody could read an answer.
-pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
-    match answer.await {
-        Ok(told) => told,
-        Err(_) => std::future::pending().await,
-    }
-}
 
 /// The outcomes of a command that was carried out, of which `unrecorded` says whether they hold
 /// without the disk.
@@ -206,20 +160,6 @@ impl SchedulerActor {
             }
         }
     }
-}
-
-/// The answer to a submission.
-pub(super) fn answer_submission(
-    id: JobId,
-    told: impl Future<Output = Told> + 'static,
-) -> ResponseFuture<Result<Submitted, Refusal>> {
-    Box::pin(async move {
-        match told.await {
-            Told::Durable => Ok(Submitted { job: id, runs: false }),
-            Told::Runs => Ok(Submitted { job: id, runs: true }),
-            Told::Unstored(fault) => Err(Refusal::NotStored(fault)),
-        }
-    })
 }
 
 impl Handler<Unstored> for SchedulerActor {
