@@ -1,7 +1,7 @@
 //! From the settings and this machine to what the scheduling core has to know, and to
 //! `scontrol show config`.
 
-use crate::daemon::run::DaemonError;
+use crate::daemon::error::DaemonError;
 use crate::daemon::sendmail;
 use crate::daemon::settings::{SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};

@@ -6,6 +6,7 @@ mod client_watch;
 mod core_config;
 pub mod database;
 pub mod detached;
+mod error;
 mod history;
 mod host_file;
 mod host_watch;

@@ -2,9 +2,9 @@
 
 use crate::actors::reader::ended_facts;
 use crate::actors::scheduler::clients_to_expect;
+use crate::daemon::error::{DaemonError, failed, unusable};
 use crate::daemon::node_order;
 use crate::daemon::reboot;
-use crate::daemon::run::{DaemonError, failed, unusable};
 use crate::exec::job_dirs;
 use crate::model::change::Change;
 use crate::model::gpu::Gpu;

@@ -8,13 +8,13 @@
 use crate::actors::messages::ProbeGpus;
 use crate::actors::{GpuInventoryActor, Readers};
 use crate::daemon::core_config::core_config;
-use crate::daemon::detached::{self, InsideJob};
+use crate::daemon::detached;
+use crate::daemon::error::{DaemonError, failed, unusable};
 use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::reboot;
 use crate::daemon::recovery::{self, Queue, Recovered};
 use crate::daemon::session::Hub;
-use crate::daemon::settings::{self, SettingError, Settings};
-use crate::daemon::site::SiteError;
+use crate::daemon::settings::{self, Settings};
 use crate::daemon::sources::Sources;
 use crate::daemon::wiring::{self, Parts};
 use crate::daemon::{database, listener, logging, shutdown};
@@ -23,7 +23,7 @@ use crate::exec::launch_mark::LaunchMark;
 use crate::exec::{Launcher, adopt};
 use crate::model::Timestamp;
 use crate::model::partition::{Host, Machine};
-use crate::store::{Reader, Store, StoreError};
+use crate::store::{Reader, Store};
 use crate::sys::gpus::Places;
 use crate::sys::paths::Paths;
 use crate::sys::{aside, machine, memory};
@@ -31,7 +31,6 @@ use actix::prelude::*;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -40,58 +39,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
-
-/// Why the daemon did not start, or went down.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    #[error(transparent)]
-    Setting(#[from] SettingError),
-    /// What is wrong with the file of the settings.
-    #[error("{0}")]
-    SettingsFile(String),
-    #[error(transparent)]
-    Site(#[from] SiteError),
-    #[error("another daemon serves {} already: stop it, or choose another SLOTD_ROOT", .0.display())]
-    AlreadyRunning(PathBuf),
-    #[error(transparent)]
-    InsideJob(#[from] InsideJob),
-    /// What was being done, and what went wrong.
-    #[error("{0}: {1}")]
-    Start(String, String),
-}
-
-impl DaemonError {
-    /// The exit code: 78 (`EX_CONFIG` of sysexits.h) where another start with the same settings is
-    /// in vain, for `RestartPreventExitStatus=`.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            DaemonError::Setting(_)
-            | DaemonError::SettingsFile(_)
-            | DaemonError::Site(_)
-            | DaemonError::InsideJob(_) => 78,
-            DaemonError::AlreadyRunning(_) | DaemonError::Start(..) => 1,
-        }
-    }
-}
-
-/// Makes an error of what went wrong with `what`.
-pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> DaemonError {
-    let what = what.into();
-    move |e| DaemonError::Start(what, e.to_string())
-}
-
-/// Makes an error of what is wrong with the database, with what to do where it is damaged.
-pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
-    move |error| {
-        let what = paths.db().display().to_string();
-        let text = if error.is_damage() {
-            database::advice(paths, &error.to_string())
-        } else {
-            error.to_string()
-        };
-        DaemonError::Start(what, text)
-    }
-}
 
 /// Runs the daemon of `root` until SIGTERM or SIGINT.
 ///
