@@ -7,9 +7,10 @@
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::{End, Job, JobId, JobRef, JobState, Timestamp};
 use crate::store::error::StoreError;
+use crate::store::intern::remove_unused_texts;
 use crate::store::load;
-use crate::store::row::{from_json, job_id};
-use crate::store::schema::{history, jobs, launches, requests, sources as source_rows, texts};
+use crate::store::row::{Number, from_json, job_id};
+use crate::store::schema::{history, jobs, launches, requests};
 use crate::store::{Reader, Store, sources};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::{delete, exists, insert_into, not, select};
@@ -45,13 +46,6 @@ fn completed_by_end() -> _ {
 struct DependencyText {
     #[diesel(sql_type = Text)]
     text: String,
-}
-
-/// A number that a statement tells.
-#[derive(QueryableByName)]
-pub(super) struct Number {
-    #[diesel(sql_type = BigInt)]
-    pub n: i64,
 }
 
 impl Reader {
@@ -387,23 +381,6 @@ fn remove_unused_launches(
         conn,
         unused.into_iter().flat_map(|(_, script, env)| [Some(script), env]).flatten(),
     )
-}
-
-pub(super) fn remove_unused_texts(
-    conn: &mut SqliteConnection,
-    ids: impl Iterator<Item = i64>,
-) -> Result<(), StoreError> {
-    let ids: BTreeSet<i64> = ids.collect();
-    let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
-    let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));
-    let as_summary = exists(source_rows::table.filter(source_rows::summary_id.eq(texts::text_id)));
-    let of_launches = not(as_script).and(not(as_env));
-    delete(
-        texts::table.filter(texts::text_id.eq_any(ids)).filter(of_launches).filter(not(as_summary)),
-    )
-    .execute(conn)
-    .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@
 use crate::model::JobRequest;
 use crate::store::error::StoreError;
 use crate::store::row::to_json;
-use crate::store::schema::{requests, texts};
-use diesel::dsl::{exists, select};
+use crate::store::schema::{launches, requests, sources, texts};
+use diesel::dsl::{delete, exists, not, select};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 /// The smallest number of remembered requests at which those that are gone are looked for.
@@ -188,6 +188,24 @@ pub(super) fn hash(bytes: &[u8]) -> i64 {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     hash.cast_signed()
+}
+
+/// Removes those of these texts that no record uses.
+pub(super) fn remove_unused_texts(
+    conn: &mut SqliteConnection,
+    ids: impl Iterator<Item = i64>,
+) -> Result<(), StoreError> {
+    let ids: BTreeSet<i64> = ids.collect();
+    let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
+    let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));
+    let as_summary = exists(sources::table.filter(sources::summary_id.eq(texts::text_id)));
+    let of_launches = not(as_script).and(not(as_env));
+    delete(
+        texts::table.filter(texts::text_id.eq_any(ids)).filter(of_launches).filter(not(as_summary)),
+    )
+    .execute(conn)
+    .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Opening the database file: for writing, and for reading beside a writer.
 
 use crate::store::error::StoreError;
-use crate::store::history::Number;
 use crate::store::migrate::{self, Shape};
+use crate::store::row::Number;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;

@@ -9,10 +9,18 @@ use crate::model::{Job, JobId, JobRequest, Step};
 use crate::store::error::StoreError;
 use crate::store::schema::{jobs, runs, steps};
 use diesel::prelude::*;
+use diesel::sql_types::BigInt;
 use diesel::sqlite::Sqlite;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+
+/// A number that a statement tells.
+#[derive(QueryableByName)]
+pub(super) struct Number {
+    #[diesel(sql_type = BigInt)]
+    pub n: i64,
+}
 
 /// A job record without its request and steps, which have tables of their own.
 #[derive(Debug, Clone, Queryable, Selectable, Insertable)]

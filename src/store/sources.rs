@@ -4,7 +4,7 @@ use crate::model::source::{Kept, Source, Taken};
 use crate::model::{JobId, Timestamp};
 use crate::store::diffs::{self, PackedDiff};
 use crate::store::error::StoreError;
-use crate::store::history::remove_unused_texts;
+use crate::store::intern::remove_unused_texts;
 use crate::store::load::CHUNK;
 use crate::store::row::{from_json, job_id, to_json};
 use crate::store::schema::{jobs, requests, sources, texts};
@@ -171,7 +171,7 @@ mod tests {
     use crate::model::source::Changes;
     use crate::model::{ArrayRole, End, Job};
     use crate::store::diffs::Packer;
-    use crate::store::history::Number;
+    use crate::store::row::Number;
     use crate::store::testing::{Place, ended_job, insert, put};
     use std::io::Write;
 

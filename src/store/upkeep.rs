@@ -273,7 +273,7 @@ mod tests {
     use crate::model::End;
     use crate::model::StepId;
     use crate::store::Store;
-    use crate::store::history::Number;
+    use crate::store::row::Number;
     use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
 
     /// How many records there are.

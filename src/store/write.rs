@@ -7,7 +7,7 @@ use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::files::OpenFiles;
-use crate::store::intern::Interned;
+use crate::store::intern::{Interned, remove_unused_texts};
 use crate::store::row::{self, JobRow, StepRow};
 use crate::store::schema::{history, jobs, launches, steps};
 use crate::store::{load, memos, notices, open, runs};
@@ -444,7 +444,7 @@ fn put_script(
     {
         return Err(missing());
     }
-    crate::store::history::remove_unused_texts(conn, std::iter::once(old))
+    remove_unused_texts(conn, std::iter::once(old))
 }
 
 /// Replaces the body of a job with this request. The request by itself, since it hardly ever
