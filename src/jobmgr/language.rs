@@ -6,17 +6,18 @@
 //! caller's function.
 
 use super::def::StepDef;
-use std::fmt;
 
 pub mod expand;
 pub mod foreach;
 pub mod json;
 pub mod lines;
 pub mod spec;
+mod text;
 pub mod toml_file;
 mod words;
 
 use expand::Expander;
+pub use text::{Fault, ReadFile, unmarked};
 pub use words::in_words;
 
 /// Where steps were written and what the text is.
@@ -57,58 +58,11 @@ impl Form {
     }
 }
 
-/// The text without the byte order mark that some editors begin a file with.
-pub fn unmarked(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
-}
-
 /// `"name": …`, or the end of an object without any key.
 fn begins_with_key(object: &str) -> bool {
     let key = object.strip_prefix('"').and_then(|rest| rest.split_once('"'));
     object.starts_with('}') || key.is_some_and(|(_, value)| value.trim_start().starts_with(':'))
 }
-
-/// What is wrong with a text, where, and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The file as it was named.
-    pub file: String,
-    /// Counted from 1; 0: the whole.
-    pub line: u32,
-    pub text: String,
-    pub hint: Option<String>,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.text),
-            line => write!(f, "{}: line {line}: {}", self.file, self.text),
-        }
-    }
-}
-
-/// What is wrong with a value, before it is known where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
-    /// The key, where one is to blame.
-    pub key: &'static str,
-    pub text: String,
-    pub hint: Option<String>,
-}
-
-impl Wrong {
-    fn new(key: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Wrong {
-        Wrong { key, text: text.into(), hint: Some(hint.into()) }
-    }
-
-    fn at(self, file: &str, line: u32) -> Fault {
-        Fault { file: file.to_owned(), line, text: self.text, hint: self.hint }
-    }
-}
-
-/// Reads a file that a text names.
-pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// The steps of a text. `file` names it in errors. `last` is the last number in the name of a step
 /// that had none, and is so again afterwards.

@@ -2,7 +2,7 @@
 
 use super::foreach::{Braces, Row, check_braces, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
-use super::{Fault, ReadFile, Wrong};
+use super::text::{Fault, ReadFile, Wrong};
 use crate::jobmgr::def::{
     After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning,
 };

@@ -2,7 +2,7 @@
 //! file, or for each combination of several.
 
 use super::spec::Scalar;
-use super::{ReadFile, Wrong, unmarked};
+use super::text::{ReadFile, Wrong, unmarked};
 use crate::model::array::MAX_TASK_ID;
 use crate::parse::{array, suggest};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};

@@ -1,8 +1,8 @@
 //! Lines of shell commands: one a step. Empty lines and those that begin with `#` are none.
 
-use super::Fault;
 use super::expand::Expander;
 use super::spec::{StepSpec, Words};
+use super::text::Fault;
 
 /// # Errors
 /// None but those of any command.

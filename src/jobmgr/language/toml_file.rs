@@ -2,7 +2,8 @@
 
 use super::expand::Expander;
 use super::spec::StepSpec;
-use super::{Fault, Wrong, in_words};
+use super::text::{Fault, Wrong};
+use super::words::in_words;
 use crate::parse::error::shown;
 use serde::Deserialize;
 use toml::Spanned;
