@@ -10,14 +10,15 @@
 //! * Nothing is replaced in place: each file is written beside its place and renamed, so that a
 //!   running program, or an interrupted installation, never sees half of one.
 
+mod daemon;
 mod files;
 mod first_job;
 mod layout;
+mod say;
 mod service;
 
 use crate::args::error::CliError;
-use crate::commands::daemon::read_settings;
-use crate::commands::{COMMANDS, Done, Entry};
+use crate::commands::{COMMANDS, Done};
 use crate::daemon::{InstanceLock, check_settings, database, detached};
 use crate::exec::{job_dirs, snapshots};
 use crate::parse::env_file::EnvFile;
@@ -25,6 +26,7 @@ use crate::sys::fresh;
 use crate::sys::paths::Paths;
 use crate::sys::root_dirs;
 use layout::{Layout, Places};
+use say::{fail, note, say};
 use service::Manager;
 pub use service::UNIT;
 use std::ffi::OsStr;
@@ -63,20 +65,6 @@ pub struct UninstallArgs {
     /// Remove the runtime root as well: all jobs and their history
     #[arg(long)]
     purge_runtime: bool,
-}
-
-/// A step of the installation.
-fn say(text: &str) {
-    println!("==> {text}");
-}
-
-fn note(text: &str) {
-    println!("    {text}");
-}
-
-/// What went wrong, and what to do.
-fn fail(text: impl AsRef<str>) -> CliError {
-    CliError::error(1, text)
 }
 
 /// Installs this program.
@@ -173,7 +161,7 @@ fn install_settings(layout: &Layout, settings: &EnvFile) -> Result<(), CliError>
 
 fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
     if let Some(old) = layout.old_root.as_ref().filter(|old| **old != layout.root) {
-        stop_daemon(&Paths::new(old), None)?;
+        daemon::stop(&Paths::new(old), None)?;
         note(&format!("the jobs and their history in {} stay there", old.display()));
     }
     if let Some(manager) = Manager::find() {
@@ -181,32 +169,11 @@ fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
     }
     say("start the daemon, detached: there is no systemd user manager here");
     files::install_daemon_script(layout)?;
-    stop_daemon(&layout.paths, None)?;
-    let pid = start_detached(layout, settings)?;
+    daemon::stop(&layout.paths, None)?;
+    let pid = daemon::start(layout, settings)?;
     note(&format!("process {pid}, log {}", layout.paths.log().display()));
     note(&format!("after a reboot: {} start", layout.daemon_script.display()));
     Ok(())
-}
-
-fn start_detached(layout: &Layout, settings: &EnvFile) -> Result<u32, CliError> {
-    let file = layout.env_file.display().to_string();
-    let given = detached::Given { file: &file, settings: settings.iter().collect() };
-    Ok(detached::start(&layout.program, &layout.paths, &given, std::env::vars_os())?)
-}
-
-/// Stops whoever serves a root, however it was started, but for the process that is spared. This
-/// one may have the root itself.
-fn stop_daemon(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
-    let own = Some(std::process::id().cast_signed());
-    let Some(pid) = detached::pid_of(paths).filter(|pid| ![spared, own].contains(&Some(*pid)))
-    else {
-        return Ok(());
-    };
-    say(&format!(
-        "stop the daemon of {} (process {pid}); running jobs go on",
-        paths.root().display()
-    ));
-    Ok(detached::stop(paths, pid)?)
 }
 
 /// Removes what [`install`] made.
@@ -215,7 +182,7 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
     let alone = if args.purge_runtime { stop_for_purge(&layout)? } else { None };
     say("uninstall slotd");
     let mut is_found = service::remove(&layout)?;
-    stop_daemon(&layout.paths, None)?;
+    daemon::stop(&layout.paths, None)?;
     for dir in &layout.link_dirs {
         files::unlink_commands(&layout, dir)?;
     }
@@ -261,14 +228,14 @@ fn stop_for_purge(layout: &Layout) -> Result<Option<InstanceLock>, CliError> {
     }
     let is_service = service::stop(layout);
     let was_running = is_service || detached::pid_of(&layout.paths).is_some();
-    stop_daemon(&layout.paths, None)?;
+    daemon::stop(&layout.paths, None)?;
     let alone = database::alone_at_last(&layout.paths).map_err(|why| fail(why.to_string()))?;
     let Err(refused) = check_unfinished(layout) else { return Ok(Some(alone)) };
     drop(alone);
     if is_service {
         service::start_again();
     } else if was_running {
-        start_detached(layout, layout.settings.as_ref().unwrap_or(&EnvFile::default()))?;
+        daemon::start(layout, layout.settings.as_ref().unwrap_or(&EnvFile::default()))?;
     }
     Err(refused)
 }
@@ -381,19 +348,4 @@ fn purge_trees(layout: &Layout, dir: &Path, is_ours: fn(&str) -> bool) -> Result
     // It stays if it has anything else in it, which is listed then.
     let _ = fs::remove_dir(dir);
     Ok(())
-}
-
-/// The settings that an earlier installation left.
-fn earlier_settings(path: &Path) -> Result<Option<EnvFile>, CliError> {
-    if path.exists() { read_settings(path).map(Some) } else { Ok(None) }
-}
-
-/// The names that are installed in the directory of programs, but for slotd's own.
-fn command_names() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(Entry::name)
-}
-
-fn home() -> Result<PathBuf, CliError> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    home.ok_or_else(|| fail("HOME is not an absolute path: set it to your home directory"))
 }

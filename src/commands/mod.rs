@@ -128,6 +128,12 @@ pub const COMMANDS: [Entry; 21] = [
     needless::SGATHER,
 ];
 
+/// What each command takes, `slotd` itself among them, by name.
+fn definitions() -> impl Iterator<Item = (&'static str, clap::Command)> {
+    let slurms = COMMANDS.iter().map(|entry| (entry.name(), entry.definition()));
+    slurms.chain([("slotd", slotd::definition())])
+}
+
 /// The command of exactly this name: a renamed binary (`slotd-1.2`) is `slotd`.
 fn find(word: &str) -> Option<Entry> {
     COMMANDS.into_iter().find(|entry| entry.name() == word)

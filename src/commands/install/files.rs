@@ -2,9 +2,10 @@
 //! removed.
 
 use super::layout::Layout;
-use super::{command_names, fail, note, say};
+use super::say::{fail, note, say};
 use crate::args::error::CliError;
 use crate::commands::pages::{self, completions, manual};
+use crate::commands::{COMMANDS, Entry};
 use crate::sys::files;
 use crate::sys::fresh::{self, Fresh};
 use std::collections::BTreeSet;
@@ -16,6 +17,11 @@ use std::path::{Path, PathBuf};
 
 /// The second line of every script that is written here begins so.
 const SCRIPT_MARK: &str = "# Written by the installer of slotd.";
+
+/// The names that are installed in the directory of programs, but for slotd's own.
+fn command_names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(Entry::name)
+}
 
 pub fn make_dir(dir: &Path) -> Result<(), CliError> {
     fs::create_dir_all(dir).map_err(|e| {

@@ -1,7 +1,7 @@
 //! A first job through the queue: what was installed works.
 
 use super::layout::Layout;
-use super::{fail, note, say};
+use super::say::{fail, note, say};
 use crate::args::error::CliError;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

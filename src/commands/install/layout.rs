@@ -1,7 +1,8 @@
 //! Where an installation lies, and which directories may hold one.
 
-use super::{earlier_settings, fail, home};
+use super::say::fail;
 use crate::args::error::CliError;
+use crate::commands::daemon::read_settings;
 use crate::parse::env_file::EnvFile;
 use crate::sys::files::{self, MOST_SETTINGS};
 use crate::sys::paths::Paths;
@@ -241,6 +242,16 @@ fn resolved(path: &Path) -> PathBuf {
         done = done.canonicalize().unwrap_or(done);
     }
     done
+}
+
+/// The settings that an earlier installation left.
+fn earlier_settings(path: &Path) -> Result<Option<EnvFile>, CliError> {
+    if path.exists() { read_settings(path).map(Some) } else { Ok(None) }
+}
+
+fn home() -> Result<PathBuf, CliError> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    home.ok_or_else(|| fail("HOME is not an absolute path: set it to your home directory"))
 }
 
 #[cfg(test)]

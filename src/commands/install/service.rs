@@ -1,9 +1,11 @@
 //! The units of the systemd user manager: the daemon, its socket, and the cgroup of the jobs.
 
 use super::layout::Layout;
-use super::{detached, fail, files, note, say, stop_daemon};
+use super::say::{fail, note, say};
+use super::{daemon, files};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
+use crate::daemon::detached;
 use crate::parse::env_file::EnvFile;
 use nix::unistd::getuid;
 use std::ffi::OsString;
@@ -105,7 +107,7 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
     manager.must(&["daemon-reload"])?;
     // A daemon that was started by hand would keep the service from serving this root.
     let main = manager.property(&["show", "--property=MainPID", "--value", UNIT]);
-    stop_daemon(&layout.paths, main.parse().ok())?;
+    daemon::stop(&layout.paths, main.parse().ok())?;
     let searched = manager.property(&["show", "--property=UnitPath", "--value"]);
     let is_searched = searched.split_whitespace().any(|dir| Path::new(dir) == layout.unit_dir);
     if !is_searched {

@@ -1,7 +1,7 @@
 //! What the shells complete of each command.
 
 use super::{File, MARK};
-use crate::commands::{COMMANDS, slotd};
+use crate::commands;
 use clap::Command;
 use clap_complete::aot::{Bash, Fish, Zsh, generate};
 
@@ -10,15 +10,11 @@ pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// The files for a shell, one a command; `None` for another shell.
 pub fn files(shell: &str) -> Option<Vec<File>> {
-    let all = COMMANDS
-        .iter()
-        .map(|entry| (entry.name(), entry.definition()))
-        .chain([("slotd", slotd::definition())]);
-    all.map(|(name, command)| {
+    let file = |(name, command)| {
         let text = script(shell, name, command)?;
         Some(File { name: file_name(shell, name), text })
-    })
-    .collect()
+    };
+    commands::definitions().map(file).collect()
 }
 
 /// The name by which a shell finds the completions of a command.

@@ -1,0 +1,29 @@
+//! The daemon of an installation: started without a service manager, and stopped however it runs.
+
+use super::layout::Layout;
+use super::say::say;
+use crate::args::error::CliError;
+use crate::daemon::detached;
+use crate::parse::env_file::EnvFile;
+use crate::sys::paths::Paths;
+
+pub(super) fn start(layout: &Layout, settings: &EnvFile) -> Result<u32, CliError> {
+    let file = layout.env_file.display().to_string();
+    let given = detached::Given { file: &file, settings: settings.iter().collect() };
+    Ok(detached::start(&layout.program, &layout.paths, &given, std::env::vars_os())?)
+}
+
+/// Stops whoever serves a root, however it was started, but for the process that is spared. This
+/// one may have the root itself.
+pub(super) fn stop(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
+    let own = Some(std::process::id().cast_signed());
+    let Some(pid) = detached::pid_of(paths).filter(|pid| ![spared, own].contains(&Some(*pid)))
+    else {
+        return Ok(());
+    };
+    say(&format!(
+        "stop the daemon of {} (process {pid}); running jobs go on",
+        paths.root().display()
+    ));
+    Ok(detached::stop(paths, pid)?)
+}
