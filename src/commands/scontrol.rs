@@ -3,34 +3,29 @@
 //! One table of verbs is what dispatch, help and completion read. [`show`], [`update`] and
 //! [`control`] hold the verbs.
 
+pub mod command;
 pub mod control;
 mod errors;
+mod session;
 pub mod show;
 mod site;
 pub mod update;
 
-use super::output::{self, ctx};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, origin, output};
 use crate::args::choices::{self, Applet, definition};
-use crate::args::error::{CliError, Mark};
+use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::options::{CommonOpts, DataOpts};
+use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::commands::scontrol::show::Show;
-use crate::model::node::NodeOrder;
-use crate::model::query::JobQuery;
-use crate::model::update::Update;
-use crate::model::view::JobList;
-use crate::model::{JobRef, Timestamp};
 use crate::parse::error::shown;
 use crate::parse::suggest;
-use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request};
-use crate::render::Ctx;
 use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use command::Command;
+use session::{OutputOpts, Session, bare};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal};
 
@@ -61,83 +56,14 @@ pub struct Scontrol {
     /// Print this help
     #[arg(short, long)]
     pub help: bool,
-    /// Show more
-    #[arg(short, long)]
-    pub details: bool,
     #[command(flatten)]
-    pub data: DataOpts,
-    /// One line for each record
-    #[arg(short, long)]
-    pub oneliner: bool,
-    /// No messages, only the exit code
-    #[arg(short = 'Q', long)]
-    pub quiet: bool,
+    pub output: OutputOpts,
     /// What to do; without it, commands are read from standard input, a line each
     #[arg(value_name = "COMMAND", value_parser = VerbParser)]
     pub words: Vec<String>,
     /// What the words say
     #[arg(skip)]
     pub command: Command,
-}
-
-/// Jobs named by number or by name (`jobname=x`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    Jobs(Vec<JobRef>),
-    Name(String),
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum Command {
-    Show(Show),
-    Hold(Vec<Target>),
-    /// A hold that the job's owner may release.
-    UserHold(Vec<Target>),
-    Release(Vec<Target>),
-    Requeue(Vec<JobRef>),
-    RequeueHold(Vec<JobRef>),
-    Suspend(Vec<Target>),
-    Resume(Vec<Target>),
-    /// `update JobId=…`. Never empty.
-    Update {
-        target: Target,
-        updates: Vec<Update>,
-    },
-    UpdatePartition {
-        name: String,
-        settings: Vec<(String, String)>,
-    },
-    UpdateNode {
-        name: String,
-        order: NodeOrder,
-    },
-    Reconfigure,
-    Top(Vec<JobRef>),
-    /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.
-    WriteScript {
-        job: JobRef,
-        file: Option<String>,
-    },
-    Notify {
-        job: JobRef,
-        message: String,
-    },
-    /// `listpids`: of one job or step, or all.
-    ListPids(Option<JobRef>),
-    /// `wait_job`: whether the job has its node.
-    WaitJob(JobRef),
-    /// `completing`: the jobs whose processes are being ended.
-    Completing,
-    /// `pidinfo`: the job of a process.
-    PidInfo(i32),
-    /// `errnumstr`
-    ErrorText(i32),
-    Help,
-    Ping,
-    Version,
-    /// No words at all: commands come from standard input, a line each, and go through [`command`].
-    #[default]
-    Interactive,
 }
 
 /// How the words after a verb are read.
@@ -317,32 +243,13 @@ fn is_deletable(entity: &str) -> bool {
         .any(|name| key.len() >= 3 && name.starts_with(&key))
 }
 
-/// An error line without `scontrol: error:`, as Slurm prints most of scontrol's.
-fn bare(text: impl Into<String>) -> CliError {
-    CliError::new(Mark::Bare, 1, text)
-}
-
-fn too_few(keyword: &str) -> CliError {
-    bare(format!("too few arguments for keyword:{keyword}"))
-}
-
-fn too_many(keyword: &str) -> CliError {
-    bare(format!("too many arguments for keyword:{keyword}"))
-}
-
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let scontrol = parse(argv, &origin)?;
-    match (Session { scontrol: &scontrol, origin: &origin }).carry_out(&scontrol.command) {
-        Err(error) if scontrol.quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
+    match (Session { output: &scontrol.output, origin: &origin }).carry_out(&scontrol.command) {
+        Err(error) if scontrol.output.quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
         done => done,
     }
-}
-
-/// What all commands of one call share: its options and its surroundings.
-struct Session<'a> {
-    scontrol: &'a Scontrol,
-    origin: &'a Origin,
 }
 
 impl Session<'_> {
@@ -425,33 +332,12 @@ impl Session<'_> {
                 Ok(0) => {}
                 Ok(other) => code = other,
                 Err(error) => {
-                    if !self.scontrol.quiet {
+                    if !self.output.quiet {
                         output::tell("scontrol", &error);
                     }
                     code = 1;
                 }
             }
         }
-    }
-
-    /// Something that is not there: Slurm says so on standard output.
-    fn not_found(&self, what: &str) -> Done {
-        if !self.scontrol.quiet {
-            output::print(&format!("{what} not found\n"))?;
-        }
-        Ok(1)
-    }
-
-    fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
-        let query =
-            JobQuery { expected_starts: true, one_moment: true, ..JobQuery::of(jobs.to_vec()) };
-        match ask(&Request::Jobs(query), &[])?.0 {
-            Answer::Jobs(list) => Ok(list),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn ctx(&self, now: Timestamp) -> Ctx {
-        ctx(self.origin, now)
     }
 }

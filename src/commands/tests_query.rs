@@ -6,8 +6,9 @@ use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::tests::lab;
 use crate::commands::output::format_error;
 use crate::commands::sacct::{self, Sacct, SacctFormat};
+use crate::commands::scontrol::command::{Command, Target};
 use crate::commands::scontrol::show::Show;
-use crate::commands::scontrol::{self, Command, Scontrol, Target};
+use crate::commands::scontrol::{self, Scontrol};
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{refused, sattach, sdiag, seff, sprio, sstat, trial_refused};
@@ -582,7 +583,7 @@ fn scontrol_show_job_in_every_spelling() {
         &["-o", "show", "job", "12"],
         &["show", "-o", "job", "12"],
     ] {
-        assert!(scontrol_or(&[], words).expect("good").oneliner);
+        assert!(scontrol_or(&[], words).expect("good").output.oneliner);
     }
 }
 

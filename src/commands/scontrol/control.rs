@@ -1,8 +1,10 @@
 //! The verbs of `scontrol` that do something to jobs, and the words that name jobs.
 
-use super::{Command, Session, Target, bare, output, too_few, too_many};
+use super::command::{Command, Target};
+use super::session::{Session, bare, too_few, too_many};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
+use crate::commands::output;
 use crate::commands::{Done, ask, known_names, paths, pids, unexpected};
 use crate::model::query::JobQuery;
 use crate::model::update::Update;

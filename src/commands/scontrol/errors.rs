@@ -1,6 +1,7 @@
 //! `scontrol errnumstr`: the texts of error numbers.
 
-use super::{Command, bare};
+use super::command::Command;
+use super::session::bare;
 use crate::args::error::CliError;
 
 /// Slurm's numbers of the refusals that slotd has, too.

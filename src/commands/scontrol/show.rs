@@ -1,10 +1,11 @@
 //! `scontrol show`: what can be shown, and how it is asked for.
 
 use super::control::id_text;
-use super::{Session, bare, output, too_few, too_many};
+use super::session::{Session, bare, too_few, too_many};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::Machine;
 use crate::args::origin::Origin;
+use crate::commands::output;
 use crate::commands::{Done, ask, now, unexpected};
 use crate::model::query::names_record;
 use crate::model::view::{JobView, NodeView};
@@ -152,7 +153,7 @@ fn hostnames(value: Option<String>, origin: &Origin) -> Result<Show, CliError> {
 
 impl Session<'_> {
     pub(super) fn show(&self, what: &Show) -> Done {
-        match (what, self.scontrol.data.machine()) {
+        match (what, self.output.data.machine()) {
             (Show::Jobs(refs), _) => self.show_jobs(refs.as_deref()),
             (Show::Steps(refs), _) => self.show_steps(refs.as_deref()),
             (Show::Node(name), machine) => self.show_node(name.as_deref(), machine),
@@ -185,12 +186,9 @@ impl Session<'_> {
         match (name.filter(|name| !output::is_node(name, &node.host.name)), machine) {
             (Some(name), _) => self.not_found(&format!("Node {name}")),
             (None, Some(machine)) => output::print_machine(json::nodes(&node, &ctx), machine),
-            (None, None) => output::print(&show::node(
-                &node,
-                self.scontrol.oneliner,
-                self.scontrol.details,
-                &ctx,
-            )),
+            (None, None) => {
+                output::print(&show::node(&node, self.output.oneliner, self.output.details, &ctx))
+            }
         }
     }
 
@@ -201,11 +199,11 @@ impl Session<'_> {
             return output::print_machine(json::partitions(&node, &ctx), machine);
         }
         let Some(name) = name else {
-            return output::print(&show::partitions(&node, self.scontrol.oneliner, &ctx));
+            return output::print(&show::partitions(&node, self.output.oneliner, &ctx));
         };
         match node.partitions.iter().find(|p| p.partition.name == *name) {
             Some(found) => {
-                output::print(&show::partition(&node, found, self.scontrol.oneliner, &ctx))
+                output::print(&show::partition(&node, found, self.output.oneliner, &ctx))
             }
             None => self.not_found(&format!("Partition {name}")),
         }
@@ -237,10 +235,10 @@ impl Session<'_> {
             narrow(job, wanted);
         }
         let ctx = self.ctx(list.now);
-        if let Some(machine) = self.scontrol.data.machine() {
+        if let Some(machine) = self.output.data.machine() {
             return output::print_machine(json::jobs(&list.jobs, &ctx), machine);
         }
-        output::print(&show::jobs(&list.jobs, self.scontrol.oneliner, self.scontrol.details, &ctx))
+        output::print(&show::jobs(&list.jobs, self.output.oneliner, self.output.details, &ctx))
     }
 
     fn show_steps(&self, refs: Option<&[JobRef]>) -> Done {
@@ -255,11 +253,11 @@ impl Session<'_> {
                 .filter(|named| names_record(named, job.id, &job.role));
             let steps: Vec<_> = named.map(|named| named.step).collect();
             for step in if steps.is_empty() { vec![None] } else { steps } {
-                text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
+                text.push_str(&show::steps(job, step, self.output.oneliner, &ctx));
                 data.extend(show::steps_shown(job, step).map(|step| (job, step)));
             }
         }
-        if let Some(machine) = self.scontrol.data.machine() {
+        if let Some(machine) = self.output.data.machine() {
             return match refs {
                 Some([named, ..]) if data.is_empty() => {
                     Err(bare(format!("Job step {named} not found")))

@@ -1,9 +1,11 @@
 //! What `scontrol` changes of the host: `update PartitionName=…`, `update NodeName=…`,
 //! `reconfigure`.
 
-use super::{Command, Session, bare, output};
+use super::command::Command;
+use super::session::{Session, bare};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
+use crate::commands::output;
 use crate::commands::{Done, known_names, paths, unexpected};
 use crate::model::Partition;
 use crate::model::node::{NodeOrder, NodeParts};

@@ -2,8 +2,10 @@
 //!
 //! Whether a job is in a state that allows the change is the daemon's business.
 
+use super::command::{Command, Target};
 use super::control::{job_list, without_job_word};
-use super::{Command, Target, bare, site};
+use super::session::bare;
+use super::site;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::changes;

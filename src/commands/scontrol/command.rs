@@ -1,0 +1,66 @@
+//! What `scontrol` can be told to do.
+
+use super::show::Show;
+use crate::model::JobRef;
+use crate::model::node::NodeOrder;
+use crate::model::update::Update;
+
+/// Jobs named by number or by name (`jobname=x`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Jobs(Vec<JobRef>),
+    Name(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Command {
+    Show(Show),
+    Hold(Vec<Target>),
+    /// A hold that the job's owner may release.
+    UserHold(Vec<Target>),
+    Release(Vec<Target>),
+    Requeue(Vec<JobRef>),
+    RequeueHold(Vec<JobRef>),
+    Suspend(Vec<Target>),
+    Resume(Vec<Target>),
+    /// `update JobId=…`. Never empty.
+    Update {
+        target: Target,
+        updates: Vec<Update>,
+    },
+    UpdatePartition {
+        name: String,
+        settings: Vec<(String, String)>,
+    },
+    UpdateNode {
+        name: String,
+        order: NodeOrder,
+    },
+    Reconfigure,
+    Top(Vec<JobRef>),
+    /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.
+    WriteScript {
+        job: JobRef,
+        file: Option<String>,
+    },
+    Notify {
+        job: JobRef,
+        message: String,
+    },
+    /// `listpids`: of one job or step, or all.
+    ListPids(Option<JobRef>),
+    /// `wait_job`: whether the job has its node.
+    WaitJob(JobRef),
+    /// `completing`: the jobs whose processes are being ended.
+    Completing,
+    /// `pidinfo`: the job of a process.
+    PidInfo(i32),
+    /// `errnumstr`
+    ErrorText(i32),
+    Help,
+    Ping,
+    Version,
+    /// No words at all: commands come from standard input, a line each.
+    #[default]
+    Interactive,
+}
