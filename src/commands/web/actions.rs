@@ -2,7 +2,7 @@
 //! it means in a shell.
 
 use super::job::named;
-use super::{Refused, waiting};
+use super::refused::{Refused, waiting};
 use crate::args::error::CliError;
 use crate::commands::edit;
 use actix_web::http::StatusCode;

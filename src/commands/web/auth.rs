@@ -11,7 +11,7 @@
 //! - A name that is not this host's own is refused whatever its address is: a foreign site may have
 //!   its name lead here.
 
-use super::Refused;
+use super::refused::Refused;
 use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, header};
 use std::fs::File;

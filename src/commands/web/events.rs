@@ -7,7 +7,7 @@
 
 use super::job::named;
 use super::logs::{Stream, path_of};
-use super::{Refused, waiting};
+use super::refused::{Refused, waiting};
 use crate::client::follow::{Follower, Heard};
 use crate::client::watch::FileWatch;
 use crate::commands::paths;

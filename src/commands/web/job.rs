@@ -1,8 +1,8 @@
 //! One job with all that is known of it.
 
 use super::queue::usage_of;
+use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
-use super::{Refused, waiting};
 use crate::commands::output::ctx;
 use crate::commands::{ask, origin, unexpected, why};
 use crate::model::query::JobQuery;

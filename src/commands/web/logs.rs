@@ -4,7 +4,7 @@
 //! and `bytes=-LAST` are understood; an answer is never longer than [`MOST_PART`].
 
 use super::job::{named, record, records};
-use super::{Refused, waiting};
+use super::refused::{Refused, waiting};
 use crate::client::tail;
 use crate::model::JobRef;
 use actix_web::http::{StatusCode, header};

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `auth` | who may come in: the token, the session, hosts and origins |
 //! | `visitors` | connections that have not authenticated: how many there may be |
+//! | `refused` | answers that refuse |
 //! | `page` | the files of the page, which are part of the binary |
 //! | `rows` | jobs as the page shows them |
 //! | `queue` | the host and the queue, and what ended before |
@@ -25,7 +26,7 @@ use actix_web::middleware::{DefaultHeaders, Next, from_fn};
 use actix_web::{App, Error, HttpResponse, HttpServer, ResponseError, web};
 use auth::Auth;
 use nix::sys::signal::SigHandler;
-use serde_json::json;
+use refused::Refused;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -38,6 +39,7 @@ mod job;
 mod logs;
 mod page;
 mod queue;
+mod refused;
 mod rows;
 mod series;
 mod visitors;
@@ -192,61 +194,4 @@ async fn guard(
         }
         Some(refused) => Ok(request.into_response(refused.error_response()).map_into_boxed_body()),
     }
-}
-
-/// What a request cannot have, and why: the page shows the text.
-#[derive(Debug, thiserror::Error)]
-#[error("{why}")]
-struct Refused {
-    status: StatusCode,
-    why: String,
-}
-
-impl Refused {
-    /// Of a request that makes no sense.
-    fn bad(why: impl ToString) -> Refused {
-        Refused { status: StatusCode::BAD_REQUEST, why: why.to_string() }
-    }
-
-    /// Of something that is not there.
-    fn missing(why: impl ToString) -> Refused {
-        Refused { status: StatusCode::NOT_FOUND, why: why.to_string() }
-    }
-}
-
-impl ResponseError for Refused {
-    fn status_code(&self) -> StatusCode {
-        self.status
-    }
-
-    fn error_response(&self) -> HttpResponse {
-        let mut answer = HttpResponse::build(self.status);
-        // A connection that did not authenticate is not kept.
-        if matches!(
-            self.status,
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST
-        ) {
-            answer.force_close();
-        }
-        answer.json(json!({ "error": self.why }))
-    }
-}
-
-/// What a command says of its failure, without its name.
-impl From<CliError> for Refused {
-    fn from(error: CliError) -> Self {
-        let lines = error.lines.iter().map(|(_, line)| line.trim());
-        Refused { status: StatusCode::BAD_GATEWAY, why: lines.collect::<Vec<_>>().join("\n") }
-    }
-}
-
-/// Asks the daemon, or reads files, on a thread that may wait.
-async fn waiting<T, F>(ask: F) -> Result<T, Refused>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, Refused> + Send + 'static,
-{
-    let busy =
-        |_| Refused { status: StatusCode::SERVICE_UNAVAILABLE, why: "the server ends".to_owned() };
-    web::block(ask).await.map_err(busy)?
 }

@@ -1,7 +1,7 @@
 //! The files of the page. They are part of the binary: there is no path to ask for.
 
-use super::Refused;
 use super::auth::Auth;
+use super::refused::Refused;
 use super::visitors;
 use crate::model::End;
 use actix_web::http::{StatusCode, header};

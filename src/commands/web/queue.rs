@@ -1,7 +1,7 @@
 //! The host and the queue as they are now, and the jobs that ended before.
 
+use super::refused::{Refused, waiting};
 use super::rows::{Row, millis, progress};
-use super::{Refused, waiting};
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
 use crate::commands::{ask, ask_for_jobs, origin, sacct, unexpected};

@@ -1,7 +1,7 @@
 //! What a job, and the host, used over time: the figures of plots.
 
 use super::job::{named, record, records};
-use super::{Refused, waiting};
+use super::refused::{Refused, waiting};
 use crate::commands::report::host;
 use crate::commands::sstat::series_of;
 use crate::model::Timestamp;
