@@ -19,7 +19,9 @@ use crate::parse::directive::{directives, line_of};
 use crate::parse::script_tasks::script_tasks;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request};
+use crate::sys::files;
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,6 +33,9 @@ pub struct EditArgs {
     #[arg(value_name = "JOB")]
     job: String,
 }
+
+/// The most that is read of the edited text, bytes. The daemon accepts scripts of up to 4 MB.
+const MOST_TEXT: u64 = 8 << 20;
 
 /// Between the options and the script.
 const RULE: &str = "# ---- the script ----";
@@ -320,8 +325,16 @@ impl Draft {
     }
 
     fn read(&self) -> Result<String, CliError> {
-        let failed = |error| CliError::error(1, format!("{}: {error}", self.path.display()));
-        std::fs::read_to_string(&self.path).map_err(failed)
+        let file = files::own(OpenOptions::new().read(true), &self.path);
+        let bytes = file.and_then(|file| files::read_open(&file, MOST_TEXT));
+        let text = bytes.and_then(|bytes| {
+            String::from_utf8(bytes)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+        });
+        text.map_err(|error| {
+            let why = format!("cannot read the edited text {}: {error}", self.path.display());
+            CliError::error(1, why).hint("the editor must leave a regular text file there")
+        })
     }
 
     /// Tells where the text is.

@@ -375,6 +375,31 @@ fn an_edit_is_done_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_edited_text_that_is_no_regular_file_is_refused_at_once() {
+    let slotd = Slotd::start();
+    let number = slotd.script(&["-H"], "#!/bin/sh\necho old\n");
+    for (editor, why) in [
+        ("rm \"$1\"; mkfifo \"$1\"; true", "it is not a regular file"),
+        ("rm \"$1\"; mkdir \"$1\"; true", "it is not a regular file"),
+        ("cp \"$1\" elsewhere; ln -sf \"$PWD/elsewhere\" \"$1\"; true", "symbolic links"),
+        ("ln -sf /dev/zero \"$1\"; true", "symbolic links"),
+        ("truncate -s 1T \"$1\"; true", "it is larger than 8 MB"),
+        ("rm \"$1\"; true", "No such file"),
+    ] {
+        let mut command = slotd.command("slotd");
+        command.args(["edit", &number.to_string()]);
+        command.env("EDITOR", editor).env("TMPDIR", slotd.base.join("home"));
+        let said = slotd.run(command).fails(1).stderr;
+        assert!(said.contains("cannot read the edited text /"), "{editor}: {said}");
+        assert!(said.contains(&format!("job-{number}.sh: ")), "{editor}: {said}");
+        assert!(said.contains(why), "{editor}: {said}");
+    }
+    slotd.line(&format!("scontrol release {number}")).ok();
+    slotd.wait_state(number, "COMPLETED");
+    assert_eq!(slotd.output(number), "old\n");
+}
+
+#[test]
 fn the_script_of_an_array_is_changed_for_all_of_its_tasks() {
     let slotd = Slotd::start();
     let number = slotd.wrap(&["-H", "-a", "0-2%1", "-o", "%a.out"], "echo old");
