@@ -272,6 +272,54 @@ fn a_watcher_that_died_without_a_daemon_is_found_out() {
 }
 
 #[test]
+fn a_job_whose_watcher_is_stopped_is_cancelled_and_ends_at_its_limit() {
+    let slotd = Slotd::start();
+    for by_limit in [false, true] {
+        let job = slotd.wrap(&[], "echo ready; exec sleep 1000");
+        slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+        let watcher = slotd.watcher_of(job);
+        proc::signal(watcher, proc::STOP);
+        until(|| (proc::state(watcher) == Some('T')).then_some(())).expect("it stops");
+        if by_limit {
+            slotd.limit(job, 1);
+        } else {
+            slotd.line(&format!("scancel {job}")).ok();
+        }
+        let expected = if by_limit { "TIMEOUT" } else { "CANCELLED" };
+        assert_eq!(slotd.wait_end(job).state(), expected);
+    }
+    // A step that is cancelled alone.
+    let job = slotd.wrap(&[], "srun sh -c 'echo ready; exec sleep 1000'; echo over");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    let stopped = proc::children(launcher_of(&slotd));
+    stopped.iter().for_each(|watcher| proc::signal(*watcher, proc::STOP));
+    slotd.line(&format!("scancel {job}.0")).ok();
+    slotd.wait_state(job, "COMPLETED");
+}
+
+/// The process that makes the watchers.
+fn launcher_of(slotd: &Slotd) -> i32 {
+    let children = proc::children(slotd.daemon_pid());
+    let is_launcher = |pid: &i32| proc::cmdline(*pid).contains("__launcher");
+    children.into_iter().find(is_launcher).expect("the daemon has a launcher")
+}
+
+#[test]
+fn a_stopped_launcher_keeps_neither_a_job_nor_the_next_daemon() {
+    let mut slotd = Slotd::start();
+    proc::signal(launcher_of(&slotd), proc::STOP);
+    let job = slotd.endless(&[]);
+    slotd.wait_state(job, "RUNNING");
+    slotd.line(&format!("scancel {job}")).ok();
+    assert_eq!(slotd.wait_end(job).state(), "CANCELLED");
+    let job = slotd.begun(&[], "go", "true");
+    proc::signal(launcher_of(&slotd), proc::STOP);
+    slotd.crash();
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
 fn a_stopped_daemon_leaves_its_jobs_running() {
     let mut slotd = Slotd::start();
     let job = slotd.begun(&[], "go", "echo done; exit 4");

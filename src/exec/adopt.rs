@@ -7,7 +7,7 @@
 
 use crate::exec::job_files::read_record;
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
-use crate::exec::{launch_lock, launch_spec};
+use crate::exec::{launch_lock, launch_spec, stopped};
 use crate::model::{ExitRecord, StepId, StepKey};
 use crate::sys::paths::DAEMON_LOCK;
 use crate::sys::{lock, proc, socket};
@@ -32,6 +32,8 @@ pub enum Adoption {
 /// before its first `inspect` and before it starts a launcher; off the event loop, although it
 /// returns within milliseconds.
 pub fn await_launches(root: &Path) -> io::Result<()> {
+    // A stopped one would keep its share of the lock for ever.
+    stopped::resume(root);
     let _alone = launch_lock::take(root, lock::Kind::Exclusive)?;
     launch_lock::forget_idle(root);
     Ok(())

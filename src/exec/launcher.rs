@@ -29,7 +29,7 @@ use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{LaunchSpec, StepEvent};
 use crate::exec::peer::{Peer, flush, tell};
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
-use crate::exec::{launch_lock, watcher, wire};
+use crate::exec::{launch_lock, stopped, watcher, wire};
 use crate::model::ExitRecord;
 use crate::model::node::HostFault;
 use crate::sys::{break_point, clock, lock, socket};
@@ -44,6 +44,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The first argument that makes `slotd` a launcher.
 pub const LAUNCHER_ARG: &str = "__launcher";
@@ -58,7 +59,12 @@ pub struct Launcher {
     nofile: u64,
     process: Mutex<Process>,
     idle: Arc<IdleWatchers>,
+    /// When stopped processes were last looked for.
+    searched: Mutex<Option<Instant>>,
 }
+
+/// All runners together look for stopped processes this often at most.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 struct Process {
@@ -81,7 +87,30 @@ impl Launcher {
         let nofile = getrlimit(Resource::RLIMIT_NOFILE)?.0;
         let process = Process::start(program, root, nofile)?;
         let (program, root) = (program.to_owned(), root.to_owned());
-        Ok(Launcher { program, root, nofile, process: Mutex::new(process), idle: Arc::default() })
+        Ok(Launcher {
+            program,
+            root,
+            nofile,
+            process: Mutex::new(process),
+            idle: Arc::default(),
+            searched: Mutex::default(),
+        })
+    }
+
+    /// Sends SIGCONT to launchers and watchers that somebody has stopped, unless this was done a
+    /// moment ago. May take as long as reading the state of every process of the machine.
+    pub fn resume_stopped(&self) {
+        let mut searched = self.searched.lock().unwrap_or_else(PoisonError::into_inner);
+        if searched.is_some_and(|at| at.elapsed() < SEARCH_INTERVAL) {
+            return;
+        }
+        let count = stopped::resume(&self.root);
+        *searched = Some(Instant::now());
+        if count > 0 {
+            log::warn!(
+                "{count} stopped processes of slotd were sent SIGCONT, so that jobs can end"
+            );
+        }
     }
 
     /// The process id of the launcher.

@@ -29,6 +29,7 @@ pub mod snapshots;
 pub mod step_handle;
 pub mod step_journal;
 pub mod step_launcher;
+mod stopped;
 mod task;
 pub mod watcher;
 pub mod wire;

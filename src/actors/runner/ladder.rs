@@ -11,8 +11,9 @@ use crate::model::request::WarnSignal;
 use crate::model::run::RunState;
 use crate::model::{ExitCode, ExitRecord, StepId, StepKey, Timestamp};
 use crate::sched::{EndCause, StopCause};
-use crate::sys::clock;
+use crate::sys::{aside, clock};
 use actix::prelude::*;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another
@@ -27,6 +28,9 @@ fn end(commands: &StepCommands, notice: Option<String>, grace: Duration, timed_o
     commands.send(StepCommand::Resume);
     commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
 }
+
+/// How often a runner looks for stopped watchers while it waits for steps to end.
+const STOPPED_CHECK: Duration = Duration::from_secs(1);
 
 /// How long the processes of an allocation may take to end whose client is gone, or that was given
 /// back.
@@ -54,6 +58,7 @@ pub struct Ladder {
     limit_timer: Option<SpawnHandle>,
     warn_timer: Option<SpawnHandle>,
     kill_timer: Option<SpawnHandle>,
+    stopped_timer: Option<SpawnHandle>,
 }
 
 impl Ladder {
@@ -212,6 +217,31 @@ impl RunnerActor {
                 live.commands.send(StepCommand::KillAll);
             }
         });
+        self.watch_for_stopped(ctx);
+    }
+
+    /// Until the steps that are told to end have ended: a watcher that somebody has stopped gets
+    /// SIGCONT, since it would carry out no command.
+    fn watch_for_stopped(&mut self, ctx: &mut Context<Self>) {
+        if self.ladder.stopped_timer.is_some() {
+            return;
+        }
+        let timer = ctx.run_interval(STOPPED_CHECK, |actor, ctx| {
+            let is_ending = actor.ladder.kill_timer.is_some()
+                || actor.steps.values().any(|live| live.stopped.is_some());
+            if is_ending && !actor.steps.is_empty() {
+                let launcher = Arc::clone(&actor.setup.launcher);
+                let search = move || launcher.resume_stopped();
+                actix::spawn(aside::run(
+                    "the search for stopped processes",
+                    aside::PATIENCE,
+                    search,
+                ));
+            } else if let Some(timer) = actor.ladder.stopped_timer.take() {
+                ctx.cancel_future(timer);
+            }
+        });
+        self.ladder.stopped_timer = Some(timer);
     }
 
     /// Tells every step why, sends SIGTERM, and SIGKILL after `grace`. A second call may only
@@ -241,6 +271,7 @@ impl RunnerActor {
                 live.commands.send(StepCommand::KillAll);
             }
         }));
+        self.watch_for_stopped(ctx);
     }
 
     /// The step's client is told how long it may take, as Slurm counts it: the grace, and two
