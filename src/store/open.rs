@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Each is a statement of its own, in this order: waiting for locks comes before what needs a lock.
@@ -69,6 +69,7 @@ pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
         message: error.to_string(),
     };
     check_regular(path, &["", "-wal", "-shm", "-journal"])?;
+    check_owner(path)?;
     refuse_log_alone(path)?;
     let file = own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
     let length = file.and_then(|file| file.metadata()).map_err(open_error)?.len();
@@ -205,6 +206,22 @@ pub(super) fn beside(path: &Path) -> [PathBuf; 3] {
     })
 }
 
+/// Refuses a file of the database that belongs to another user, who could change it at any time.
+fn check_owner(path: &Path) -> Result<(), StoreError> {
+    let user = nix::unistd::getuid().as_raw();
+    for file in beside(path) {
+        let owner = std::fs::symlink_metadata(&file).map_or(user, |found| found.uid());
+        if owner != user {
+            let message = format!(
+                "{} belongs to user {owner}, not to user {user}: change its owner, or move it away",
+                file.display()
+            );
+            return Err(StoreError::Open { path: path.to_owned(), message });
+        }
+    }
+    Ok(())
+}
+
 /// Refuses what is not a regular file in the place of those of a database, by the ends of their
 /// names. SQLite would write to wherever a link leads, and wait for the other end of a FIFO.
 fn check_regular(path: &Path, ends: &[&str]) -> Result<(), StoreError> {
@@ -274,8 +291,14 @@ fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
     let open_error = |message: String| StoreError::Open { path: path.to_owned(), message };
     check_regular(path, &["-wal", "-shm", "-journal"])?;
     // A link to a database will do.
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(open_error("it is not a regular file".to_owned()));
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            return Err(open_error("it is not a regular file".to_owned()));
+        }
+        Err(error) if std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
+            return Err(open_error(format!("it is a link that leads to no file: {error}")));
+        }
+        Ok(_) | Err(_) => {}
     }
     SqliteConnection::establish(&uri(path, query)).map_err(|error| open_error(error.to_string()))
 }
@@ -393,6 +416,35 @@ mod tests {
             assert!(error.to_string().ends_with("is not a regular file: remove it"), "{error}");
             assert_eq!(std::fs::read(&precious).unwrap(), b"");
         }
+    }
+
+    #[test]
+    fn a_file_of_another_user_in_the_place_of_a_file_of_the_database_is_refused() {
+        if !nix::unistd::getuid().is_root() {
+            return;
+        }
+        for suffix in ["", "-wal", "-shm"] {
+            let place = Place::new();
+            drop(place.store());
+            let file = format!("{}{suffix}", place.path().display());
+            drop(OpenOptions::new().append(true).create(true).open(&file).unwrap());
+            std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+            let Err(error) = Store::open(&place.path()) else { panic!("opened {file}") };
+            let why = format!("{file} belongs to user 65534, not to user 0");
+            assert!(error.to_string().contains(&why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_reader_of_a_link_that_leads_nowhere_is_told_so() {
+        let place = Place::new();
+        let why = |path: &Path| reader(path).err().unwrap().to_string();
+        std::os::unix::fs::symlink("nowhere", place.path()).unwrap();
+        let dangling = why(&place.path());
+        assert!(dangling.contains("it is a link that leads to no file: No such"), "{dangling}");
+        let ring = place.path().with_file_name("ring");
+        std::os::unix::fs::symlink(&ring, &ring).unwrap();
+        assert!(why(&ring).contains("symbolic links"), "{}", why(&ring));
     }
 
     #[test]

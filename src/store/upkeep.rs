@@ -207,7 +207,8 @@ pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> 
     backup(from, &new)?;
     let old = (1..)
         .map(|n| beside(path, &format!("replaced{n}")))
-        .find(|old| !old.exists())
+        // The rename would replace a link, wherever it leads.
+        .find(|old| open::beside(old).iter().all(|file| fs::symlink_metadata(file).is_err()))
         .unwrap_or_default();
     let mut kept = None;
     for (file, aside) in open::beside(path).iter().zip(open::beside(&old)) {
@@ -301,6 +302,18 @@ mod tests {
         let ended = Job { steps: vec![step(StepId::Num(0))], ..ended_job(2, End::Failed, 1, 2) };
         put(&mut store, vec![insert_with(&job(1), b"script", b"env"), insert(&ended)]);
         store
+    }
+
+    #[test]
+    fn a_restored_database_keeps_all_that_was_moved_away_before() {
+        let (place, from) = (Place::new(), Place::new());
+        drop(filled(&from));
+        let aside = |n: u32| beside(&place.path(), &format!("replaced{n}"));
+        std::os::unix::fs::symlink("nowhere", place.path()).unwrap();
+        assert_eq!(restore(&place.path(), &from.path()), Ok(Some(aside(1))));
+        assert_eq!(restore(&place.path(), &from.path()), Ok(Some(aside(2))));
+        assert_eq!(fs::read_link(aside(1)).unwrap(), Path::new("nowhere"));
+        assert_eq!(count(&aside(2)), 2);
     }
 
     #[test]
