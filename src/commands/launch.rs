@@ -210,10 +210,10 @@ fn run_in_copy(request: &mut JobRequest, held: &Held) -> Result<(), CliError> {
 /// The work tree that a job with `--snapshot` works in.
 ///
 /// # Errors
-/// There is none.
+/// There is none, or the job works in git's own files of one.
 pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
     let work_dir = Path::new(&request.work_dir);
-    work_tree::probe(work_dir).ok_or_else(|| {
+    let tree = work_tree::probe(work_dir).ok_or_else(|| {
         let none =
             format!("--snapshot copies a git work tree, and {} is in none", request.work_dir);
         let error = CliError::error(1, none);
@@ -224,7 +224,19 @@ pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
             )),
             None => error,
         }
-    })
+    })?;
+    match work_tree::git_dir_around(work_dir, Path::new(&tree.root)) {
+        Some(git_dir) => Err(CliError::error(
+            1,
+            format!(
+                "--snapshot copies a git work tree, and {} is in git's own directory {}",
+                request.work_dir,
+                git_dir.display()
+            ),
+        )
+        .hint(format!("submit from the work tree, such as {}", tree.root))),
+        None => Ok(tree),
+    }
 }
 
 /// Submits what a command line of sbatch says, for a command that waits for nothing here.

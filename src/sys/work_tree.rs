@@ -67,6 +67,20 @@ pub fn of_another_user(dir: &Path) -> Option<(PathBuf, u32)> {
     })
 }
 
+/// The git directory or bare repository that this directory is, or lies in, below the top of a work
+/// tree: nothing in it is a file of that work tree.
+pub fn git_dir_around(dir: &Path, top: &Path) -> Option<PathBuf> {
+    let dir = fs::canonicalize(dir).ok()?;
+    let is_git_dir = |at: &Path| {
+        at.ends_with(".git")
+            || (at.join("objects").is_dir()
+                && at.join("refs").is_dir()
+                && fs::symlink_metadata(at.join("HEAD")).is_ok())
+    };
+    let below = dir.ancestors().take_while(|at| *at != top).map(Path::to_owned);
+    below.filter(|at| is_git_dir(at)).last()
+}
+
 fn own_user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }

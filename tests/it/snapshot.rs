@@ -306,6 +306,30 @@ fn a_link_where_the_copies_belong_is_refused() {
 }
 
 #[test]
+fn a_copy_of_git_s_own_files_is_refused() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    git(&slotd, "work", "clone -q --bare . bare.git");
+    git(&slotd, "work", "worktree add -q ../linked");
+    slotd.sh("mkdir -p work/.git/jobs work/plain/.github").ok();
+    for (place, git_dir) in [
+        ("work/.git", "work/.git"),
+        ("work/.git/jobs", "work/.git"),
+        ("work/.git/worktrees/linked", "work/.git"),
+        ("work/bare.git", "work/bare.git"),
+        ("work/bare.git/refs", "work/bare.git"),
+    ] {
+        let out = slotd.sh(&format!("cd {place} && sbatch --snapshot --wrap true")).fails(1);
+        let said = format!("is in git's own directory {}\n", slotd.path(git_dir).display());
+        assert!(out.stderr.contains(&said), "{place}: {}", out.stderr);
+    }
+    assert!(copies(&slotd).is_empty() && slotd.all_records().is_empty());
+    for place in ["work/plain", "work/plain/.github", "linked"] {
+        slotd.sh(&format!("cd {place} && sbatch --snapshot --hold --wrap true")).ok();
+    }
+}
+
+#[test]
 fn a_client_that_is_killed_takes_its_git_with_it() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
