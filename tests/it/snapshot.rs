@@ -330,6 +330,44 @@ fn a_copy_of_git_s_own_files_is_refused() {
 }
 
 #[test]
+fn a_copy_has_no_file_from_elsewhere_whatever_names_another_work_tree() {
+    let slotd = Slotd::start();
+    repository(&slotd, "work");
+    repository(&slotd, "other");
+    slotd.sh("mkdir secret; echo secret >secret/key; echo other >other/tracked").ok();
+    let at = |name: &str| slotd.path(name).display().to_string();
+    let own = slotd.read("work/tracked");
+    let copied = |words: &str| {
+        let line = format!(
+            "cd work && {words} sbatch --parsable --snapshot -o /dev/null --wrap \
+             'ls >{0}; cat tracked >>{0}'",
+            at("seen")
+        );
+        let job = number(slotd.sh(&line));
+        slotd.wait_state(job, "COMPLETED");
+        slotd.read("seen")
+    };
+    let before = copied("");
+    assert!(before.ends_with(&own) && !before.contains("key"), "{before}");
+    for words in [
+        format!("GIT_DIR={}/.git", at("other")),
+        format!("GIT_WORK_TREE={}", at("secret")),
+        format!("GIT_DIR={}/.git GIT_WORK_TREE={}", at("work"), at("secret")),
+        format!("GIT_INDEX_FILE={}/.git/index", at("other")),
+        format!(
+            "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.worktree GIT_CONFIG_VALUE_0={}",
+            at("secret")
+        ),
+    ] {
+        assert_eq!(copied(&words), before, "{words}");
+    }
+    for place in [at("secret"), "..".to_owned(), "../../secret".to_owned(), "/".to_owned()] {
+        git(&slotd, "work", &format!("config core.worktree {place}"));
+        assert_eq!(copied(""), before, "{place}");
+    }
+}
+
+#[test]
 fn a_client_that_is_killed_takes_its_git_with_it() {
     let slotd = Slotd::start();
     repository(&slotd, "work");
