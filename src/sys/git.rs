@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 use std::cell::{Cell, OnceCell};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -25,6 +26,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A longer text of differences is left out, bytes.
@@ -64,8 +66,40 @@ pub const MOST_NESTED: usize = 16;
 /// a few megabytes were not made in time.
 const BEHIND_JOBS: i32 = 10;
 
-/// The directory of slotd's own repositories, while git is asked.
+/// The directory of slotd's own repositories, while git is asked. Others that this process asks at
+/// the same time have a number after it.
 const PLACE: &str = "git";
+
+/// The directories that this process uses now.
+static USED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// One of them.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    name: String,
+}
+
+impl Place {
+    fn take(parent: &Path) -> Place {
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut number = 0;
+        loop {
+            let name = if number == 0 { PLACE.to_owned() } else { format!("{PLACE}{number}") };
+            let path = parent.join(&name);
+            if used.insert(path.clone()) {
+                return Place { path, name };
+            }
+            number += 1;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        USED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+    }
+}
 
 /// The settings of a repository that say how the content of files is compared. git gets no others.
 const COMPARING: [&str; 6] = [
@@ -120,7 +154,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> GitError {
 #[derive(Debug)]
 pub struct Asking {
     parent: Dir,
-    place: PathBuf,
+    place: Place,
     made: Cell<u32>,
     patience: Duration,
     until: Instant,
@@ -130,21 +164,21 @@ pub struct Asking {
 
 impl Asking {
     /// All questions together may take so long. `parent` is a directory of slotd's own; no other
-    /// `Asking` is there.
+    /// process has an `Asking` there.
     ///
     /// # Errors
     /// Nothing can be written there.
     pub fn new(parent: &Path, patience: Duration) -> Result<Asking, GitError> {
         let parent = fs::canonicalize(parent).map_err(at(parent))?;
-        let place = parent.join(PLACE);
+        let place = Place::take(&parent);
         let parent = Dir::open(&parent).map_err(at(&parent))?;
         // A process that was killed leaves it.
-        if let Err(error) = parent.remove_tree(Path::new(PLACE))
+        if let Err(error) = parent.remove_tree(Path::new(&place.name))
             && error.kind() != io::ErrorKind::NotFound
         {
-            return Err(at(&place)(error));
+            return Err(at(&place.path)(error));
         }
-        DirBuilder::new().mode(0o700).create(&place).map_err(at(&place))?;
+        DirBuilder::new().mode(0o700).create(&place.path).map_err(at(&place.path))?;
         let until = Instant::now() + patience;
         Ok(Asking {
             parent,
@@ -171,7 +205,7 @@ impl Asking {
     /// Otherwise as of [`Git::files`].
     pub fn at(&self, top: &Path) -> Result<Git<'_>, GitError> {
         let repository = Repository::of(top).ok_or_else(|| GitError::None(top.to_owned()))?;
-        let own = self.place.join(self.made.replace(self.made.get() + 1).to_string());
+        let own = self.place.path.join(self.made.replace(self.made.get() + 1).to_string());
         for dir in [own.clone(), own.join("objects"), own.join("refs"), own.join("info")] {
             fs::create_dir(&dir).map_err(at(&dir))?;
         }
@@ -192,8 +226,8 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        if let Err(why) = self.parent.remove_tree(Path::new(PLACE)) {
-            log::warn!("{}: {why}", self.place.display());
+        if let Err(why) = self.parent.remove_tree(Path::new(&self.place.name)) {
+            log::warn!("{}: {why}", self.place.path.display());
         }
     }
 }
@@ -288,7 +322,7 @@ impl<'a> Git<'a> {
             settings.extend(setting(&OF_USER, name, value));
         }
         if let Some(patterns) = ignored.and_then(|path| files::read(&path, MOST_SETTINGS).ok()) {
-            let path = self.asking.place.join("ignored");
+            let path = self.asking.place.path.join("ignored");
             if fs::write(&path, patterns).is_ok() {
                 settings.push(
                     [OsStr::new("core.excludesFile="), path.as_os_str()].join(OsStr::new("")),
@@ -386,7 +420,9 @@ impl<'a> Git<'a> {
             ("GIT_NO_REPLACE_OBJECTS", "1"),
         ]);
         // Before git 2.32 the global configuration is found by these alone.
-        command.env("HOME", &self.asking.place).env("XDG_CONFIG_HOME", &self.asking.place);
+        command
+            .env("HOME", &self.asking.place.path)
+            .env("XDG_CONFIG_HOME", &self.asking.place.path);
         command.env("GIT_WORK_TREE", &self.files_at);
         command.env(
             "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -890,6 +926,22 @@ mod tests {
         assert!(failed.starts_with("git: git: 'no-such-word'"), "{failed}");
         let none = Asking::new(dir.path(), long).unwrap().at(dir.path()).unwrap_err();
         assert!(matches!(none, GitError::None(_)), "{none}");
+    }
+
+    #[test]
+    fn two_work_trees_are_asked_about_side_by_side() {
+        let (dir, top) = repository();
+        fs::write(top.join("a"), "12345").unwrap();
+        let patience = Duration::from_secs(60);
+        let first = Asking::new(dir.path(), patience).unwrap();
+        let git = first.at(&top).unwrap();
+        let second = Asking::new(dir.path(), patience).unwrap();
+        assert_eq!(second.at(&top).unwrap().files().unwrap(), [PathBuf::from("a")]);
+        drop(second);
+        assert_eq!(git.files().unwrap(), [PathBuf::from("a")]);
+        drop(first);
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]
