@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command that the daemon has left without an answer waits for the next daemon.
@@ -105,7 +106,15 @@ pub struct Connection {
     /// Where the daemon listens, and the user that it runs as.
     path: PathBuf,
     owner: u32,
+    /// Of this process.
+    user: u32,
 }
+
+/// An answer is late after so long, the default of Slurm's `MessageTimeout`.
+const LATE: Duration = Duration::from_secs(10);
+
+/// Whether this process has told of a late answer.
+static TOLD_LATE: AtomicBool = AtomicBool::new(false);
 
 /// How many bytes are read at once: most answers are short, and each page of memory that is touched
 /// costs time.
@@ -124,7 +133,8 @@ impl Connection {
         let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
         let socket = socket::connect(&path).map_err(no_daemon)?;
         let owner = socket::peer_uid(&socket).map_err(no_daemon)?;
-        if !is_trusted(owner, nix::unistd::getuid().as_raw()) {
+        let user = nix::unistd::getuid().as_raw();
+        if !is_trusted(owner, user) {
             return Err(ClientError::Foreign { socket: path, owner });
         }
         Ok(Connection {
@@ -133,6 +143,7 @@ impl Connection {
             chunk: Vec::new(),
             path,
             owner,
+            user,
         })
     }
 
@@ -159,8 +170,7 @@ impl Connection {
         raw: &[u8],
         fds: &[RawFd],
     ) -> Result<(), ClientError> {
-        let sender = nix::unistd::getuid().as_raw();
-        if !request.submits_only_for(|user| may_receive(self.owner, user, sender)) {
+        if !request.submits_only_for(|user| may_receive(self.owner, user, self.user)) {
             return Err(ClientError::Withheld {
                 socket: self.path.clone(),
                 owner: user::user_name(self.owner),
@@ -173,11 +183,41 @@ impl Connection {
         }
     }
 
-    /// The next answer, waiting for it.
+    /// The next answer to a question, which is due. If it is late, standard error says so once, and
+    /// it is waited for.
+    ///
+    /// # Errors
+    /// As of [`Self::wait`].
+    pub fn receive(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
+        if !self.is_readable_within(LATE)? && !TOLD_LATE.swap(true, Ordering::Relaxed) {
+            eprintln!(
+                "slotd: warning: the daemon at {} has not answered for {} s; waiting for it \
+                 (`slotd daemon status` tells whether it hangs)",
+                self.path.display(),
+                LATE.as_secs()
+            );
+        }
+        self.wait()
+    }
+
+    /// Whether something comes in this time.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn is_readable_within(&self, patience: Duration) -> Result<bool, ClientError> {
+        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], patience) {
+            // A signal: what is waited for is waited for by the read that follows.
+            Err(nix::Error::EINTR) => Ok(true),
+            ready => Ok(ready.map_err(io::Error::from)? > 0),
+        }
+    }
+
+    /// The next answer, waiting for it as long as it takes.
     ///
     /// # Errors
     /// [`ClientError::Broken`]; with [`FrameError::Closed`] where the daemon went away.
-    pub fn receive(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
+    pub fn wait(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
         loop {
             if let Some(frame) = self.decoder.next_frame()? {
                 return Ok((frame.message()?, frame.raw));

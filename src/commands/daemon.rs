@@ -67,7 +67,7 @@ pub fn run(args: &DaemonArgs) -> Done {
             detached::stop(&paths, pid)?;
             say(0, "stopped; running jobs go on")
         }
-        (Action::Start, Some(pid)) if serves(&paths) => runs_already(&paths, pid),
+        (Action::Start, Some(pid)) if configuration(&paths).is_some() => runs_already(&paths, pid),
         // One that has the lock and does not answer starts or ends: the new one waits for the lock,
         // and who has it then is known.
         (Action::Start, _) | (Action::Restart, None) => start(&paths, file.as_ref()),
@@ -83,16 +83,20 @@ pub fn run(args: &DaemonArgs) -> Done {
 /// How long a daemon that serves may take to say so.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn serves(paths: &Paths) -> bool {
+/// The configuration of the daemon; `None` where it does not answer in time.
+pub fn configuration(paths: &Paths) -> Option<Vec<(String, String)>> {
     let (answer, news) = mpsc::channel();
     let paths = paths.clone();
-    // One that hangs never answers.
+    // Of one that hangs not even the connection may come.
     std::thread::spawn(move || {
-        answer.send(
-            Connection::open(&paths).and_then(|mut daemon| daemon.ask(&Request::Ping, &[])).is_ok(),
-        )
+        let mut daemon = Connection::open(&paths).ok()?;
+        daemon.send(&Request::Config, &[]).ok()?;
+        match daemon.wait().ok()?.0 {
+            Answer::Config(config) => answer.send(config).ok(),
+            _ => None,
+        }
     });
-    news.recv_timeout(PATIENCE).unwrap_or(false)
+    news.recv_timeout(PATIENCE).ok()
 }
 
 fn runs_already(paths: &Paths, pid: i32) -> Done {
@@ -127,7 +131,7 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
     ) {
         Ok(pid) => pid,
         // Another start was quicker.
-        Err(DetachedError::Ended { .. }) if serves(paths) => {
+        Err(DetachedError::Ended { .. }) if configuration(paths).is_some() => {
             return runs_already(paths, detached::pid_of(paths).unwrap_or_default());
         }
         Err(error) => return Err(error.into()),
@@ -162,8 +166,7 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
 fn status(paths: &Paths, running: Option<i32>) -> Done {
     let root = paths.root().display();
     let Some(pid) = running else { return say(3, &format!("no daemon serves {root}")) };
-    let answer = Connection::open(paths).and_then(|mut daemon| daemon.ask(&Request::Config, &[]));
-    let Ok((Answer::Config(config), _)) = answer else {
+    let Some(config) = configuration(paths) else {
         return say(
             4,
             &format!(

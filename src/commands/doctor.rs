@@ -1,9 +1,8 @@
 //! `slotd doctor`: looks for the troubles that the README lists, and says the mend of each.
 
-use super::daemon::read_settings;
+use super::daemon::{configuration, read_settings};
 use super::{Done, ask, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
-use crate::client::connection::Connection;
 use crate::daemon::{
     Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
 };
@@ -261,8 +260,7 @@ fn daemon(paths: &Paths) -> Finding {
                      slotd.service say why it does not start";
         return trouble(format!("no daemon serves {root}"), start);
     };
-    let answer = Connection::open(paths).and_then(|mut daemon| daemon.ask(&Request::Config, &[]));
-    let Ok((Answer::Config(config), _)) = answer else {
+    let Some(config) = configuration(paths) else {
         let mend = format!("if it stays so: kill -9 {pid}, slotd daemon start; running jobs go on");
         return trouble(format!("the daemon of {root} (process {pid}) does not answer"), mend);
     };

@@ -479,7 +479,7 @@ fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {
 /// A daemon that is restarted meanwhile is waited for, and asked again.
 fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
     let answer = loop {
-        match conn.receive() {
+        match conn.wait() {
             Ok((answer, _)) => break answer,
             Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
                 conn = reopen(paths, None)?;

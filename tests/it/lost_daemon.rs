@@ -461,3 +461,35 @@ fn an_allocation_without_a_shell_needs_its_client_until_it_is_granted() {
     slotd.line("srun --jobid 3 true").ok();
     assert_eq!(slotd.state(3), "RUNNING");
 }
+
+#[test]
+fn a_daemon_that_hangs_is_reported_by_doctor_and_status_and_to_whoever_waits() {
+    let slotd = Slotd::start();
+    proc::signal(slotd.daemon_pid(), proc::STOP);
+    // Each of them waits for ten seconds, all of them together.
+    let start = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut command = slotd.command(words[0]);
+        command.args(&words[1..]);
+        slotd.spawn(command)
+    };
+    let mut waits = start("squeue -h");
+    let [status, doctor, ping] =
+        ["slotd daemon status", "slotd doctor", "scontrol ping"].map(start);
+    let hangs = format!("(process {}) does not answer", slotd.daemon_pid());
+    let status = status.end().fails(4);
+    assert!(status.text().contains(&hangs), "{}", status.text());
+    let doctor = doctor.end().fails(1).stdout;
+    assert!(
+        doctor.contains(&hangs) && doctor.contains("mend: if it stays so: kill -9"),
+        "{doctor}"
+    );
+    let ping = ping.end().fails(1);
+    assert!(ping.stdout.contains(" is DOWN"), "{}", ping.stdout);
+    waits.wait_stderr(&format!(
+        "slotd: warning: the daemon at {} has not answered for 10 s; waiting for it",
+        slotd.root.join("run/slotd.sock").display()
+    ));
+    proc::signal(slotd.daemon_pid(), proc::CONT);
+    waits.end().ok();
+}

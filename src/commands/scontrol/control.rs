@@ -4,6 +4,7 @@ use super::command::{Command, Target};
 use super::session::{Session, bare, too_few, too_many};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
+use crate::commands::daemon::configuration;
 use crate::commands::output;
 use crate::commands::{Done, ask, known_names, paths, pids, unexpected};
 use crate::model::query::JobQuery;
@@ -299,7 +300,7 @@ impl Session<'_> {
     }
 
     pub(super) fn ping(&self) -> Done {
-        let is_up = ask(&Request::Ping, &[]).is_ok();
+        let is_up = configuration(&paths()?).is_some();
         output::print(&show::ping(is_up, &self.ctx(crate::commands::now())))?;
         Ok(u8::from(!is_up))
     }
