@@ -91,18 +91,9 @@ fn number(view: &JobView) -> JobId {
     view.array_job_id().unwrap_or(view.id)
 }
 
-/// The array tasks that a record stands for.
-fn tasks_of(view: &JobView) -> TaskSet {
-    match &view.role {
-        ArrayRole::None => TaskSet::new(),
-        ArrayRole::Task { task, .. } => TaskSet::one(*task),
-        ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.clone(),
-    }
-}
-
 fn union(views: &[JobView]) -> TaskSet {
     let ids: BTreeSet<u32> =
-        views.iter().flat_map(|view| tasks_of(view).iter().collect::<Vec<_>>()).collect();
+        views.iter().flat_map(|view| view.role.tasks().iter().collect::<Vec<_>>()).collect();
     TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>())
 }
 

@@ -123,6 +123,15 @@ impl ArrayRole {
             }
         }
     }
+
+    /// The array tasks that a record with this role stands for.
+    pub fn tasks(&self) -> TaskSet {
+        match self {
+            ArrayRole::None => TaskSet::new(),
+            ArrayRole::Task { task, .. } => TaskSet::one(*task),
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.clone(),
+        }
+    }
 }
 
 impl Job {

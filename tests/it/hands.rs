@@ -1,7 +1,9 @@
 //! `slotd retry`, `slotd drain`, `slotd resume`: jobs and the host, taken in hand.
 
+use serde_json::json;
 use slotd_kit::tmux::Tmux;
 use slotd_kit::{Setup, Slotd};
+use std::collections::BTreeSet;
 use std::fs;
 
 /// The numbers that a command printed as sbatch does.
@@ -67,6 +69,30 @@ fn of_an_array_what_failed_runs_again() {
         "slotd: error: no task of job {all} has failed\n  hint: --all runs those again that ended well\n"
     );
     slotd.expect(&format!("slotd retry {all}"), 1, "", &none);
+}
+
+#[test]
+fn what_the_daemon_has_forgotten_of_an_array_counts_while_the_rest_runs() {
+    let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    let script = "test $SLURM_ARRAY_TASK_ID = 3 && { until [ -e go ]; do sleep 0.02; done; }; \
+                  test $SLURM_ARRAY_TASK_ID != 1";
+    let job = slotd.wrap(&["-a", "1-3", "-o", "/dev/null"], script);
+    slotd.wait("two tasks to be forgotten", || {
+        let answer = slotd.ask(&json!({"Diagnostics": {"reset": false}})).expect("an answer");
+        let ran = slotd.cmd("sacct", &["-X", "-n", "-P", "-o", "State"]).ok().stdout;
+        (ran == "FAILED\nCOMPLETED\nRUNNING\n" && answer["Diagnostics"]["in_memory"] == 1)
+            .then_some(())
+    });
+    let shown = slotd.cmd("squeue", &["-h", "-t", "all", "-o", "%K %t", "-j", &job.to_string()]);
+    let shown: BTreeSet<String> = shown.ok().stdout.lines().map(str::to_owned).collect();
+    assert_eq!(shown, ["1 F", "2 CD", "3 R"].map(str::to_owned).into());
+    let new = submitted(&slotd.line(&format!("slotd retry {job}")).ok().stdout)[0];
+    assert_eq!(slotd.wait_array(new, 1)[0].task(), Some(1));
+    let part = slotd.line(&format!("slotd retry --parsable {job}_[1,3]")).ok();
+    assert_eq!(slotd.wait_array(part.text().parse().unwrap(), 1)[0].task(), Some(1));
+    slotd.open("go");
+    let waited = slotd.cmd("slotd", &["wait", &job.to_string()]);
+    assert_eq!(waited.code, 1, "a task has failed: {}", waited.text());
 }
 
 #[test]

@@ -11,12 +11,11 @@ use crate::model::brief::BriefJob;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::series::StepSeries;
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, StepId, StepKey};
+use crate::model::{JobId, JobRef, StepId, StepKey, TaskSet};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::UsageAsk;
 use crate::sys::aside;
 use actix::Addr;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How many records the scheduler is asked for at once.
@@ -253,13 +252,23 @@ async fn refreshed(
     Ok(jobs)
 }
 
-/// The jobs that are named and are not in memory.
+/// The jobs that are named and are not in memory, or not with all their tasks: those that ended are
+/// forgotten one by one while others of their array wait and run.
 fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
-    let numbers: HashSet<JobId> =
-        known.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
-    let is_there = |named: &&JobRef| match named.tasks {
-        None => numbers.contains(&named.job),
-        Some(_) => known.iter().any(|job| names_record(named, job.id, &job.role)),
+    let is_there = |named: &&JobRef| {
+        let of_array = || known.iter().filter(|job| job.array_job_id() == Some(named.job));
+        let array = of_array().next().and_then(|job| job.request.array.as_ref());
+        match array.filter(|_| query.wants_ended()) {
+            None => known.iter().any(|job| names_record(named, job.id, &job.role)),
+            Some(array) => {
+                let (all, named) = (&array.tasks, named.tasks.as_ref());
+                let wanted = |tasks: &TaskSet| {
+                    named.map_or(tasks.len(), |named| named.intersection(tasks).len())
+                };
+                let here: usize = of_array().map(|job| wanted(&job.role.tasks())).sum();
+                here >= wanted(all)
+            }
+        }
     };
     let missing: Vec<JobRef> =
         query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
