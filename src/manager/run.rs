@@ -89,17 +89,18 @@ pub fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, NO_TEXT))
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
-    let no_text = |e: io::Error| match e.kind() {
+fn no_text(e: io::Error) -> io::Error {
+    match e.kind() {
         io::ErrorKind::InvalidData => io::Error::new(e.kind(), NO_TEXT),
         _ => e,
-    };
-    files::read_input(path, files::MOST_RECORD).map_err(no_text)
+    }
 }
 
-/// Reads a file that a text names, from the manager's working directory.
+/// Reads a regular file that a text names, from the manager's working directory. A FIFO would keep
+/// the manager from its steps.
 pub fn read_named(work_dir: &Path, name: &str) -> Result<String, String> {
-    read_text(&work_dir.join(name)).map_err(|e| e.to_string())
+    let text = files::read_text(&work_dir.join(name), files::MOST_RECORD);
+    text.map_err(|e| no_text(e).to_string())
 }
 
 /// A step that the graph does not take, as a fault of its text.
@@ -113,7 +114,9 @@ fn steps_of(
     last_number: &mut u32,
 ) -> Result<Vec<StepDef>, RunError> {
     let Source::File { name, path } = source else { return Ok(Vec::new()) };
-    let text = read_text(path).map_err(RunError::file("read", path))?;
+    let text = files::read_input(path, files::MOST_RECORD)
+        .map_err(no_text)
+        .map_err(RunError::file("read", path))?;
     let read = |named: &str| read_named(work_dir, named);
     language::parse(Form::of(name, &text), name, &text, &read, last_number).map_err(RunError::Text)
 }
@@ -268,4 +271,23 @@ fn make_shell(
 /// The step that this process is of, as its environment tells.
 pub fn step_within(told: Option<&str>) -> Option<StepId> {
     told.and_then(|text| text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_text_names_is_a_regular_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("rows"), "a\n").unwrap();
+        std::os::unix::fs::symlink("rows", dir.path().join("link")).unwrap();
+        nix::unistd::mkfifo(&dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read_named(dir.path(), "rows").unwrap(), "a\n");
+        assert_eq!(read_named(dir.path(), "link").unwrap(), "a\n");
+        for name in ["fifo", ".", "/dev/zero"] {
+            let why = read_named(dir.path(), name).unwrap_err();
+            assert!(why.contains("regular file"), "{name}: {why}");
+        }
+    }
 }
