@@ -8,10 +8,12 @@ use crate::commands::{
 };
 use crate::parse::error::shown;
 use crate::parse::suggest;
+use crate::sys::fresh::Fresh;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const TRY_HELP: &str = "Try \"slotd --help\" for more information";
@@ -249,14 +251,19 @@ fn run(verb: Verb) -> Done {
     }
 }
 
-/// Writes files into a directory, which is made where it is missing.
+/// Writes files into a directory, which is made where it is missing. A link in the place of one is
+/// replaced, and what it leads to stays as it is.
 fn write(dir: &Path, files: Vec<pages::File>) -> Done {
     let failed =
         |path: &Path, e: std::io::Error| CliError::error(1, format!("{}: {e}", path.display()));
     fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
     for file in files {
         let path = dir.join(file.name);
-        fs::write(&path, file.text).map_err(|e| failed(&path, e))?;
+        let made = Fresh::new(&path, 0o644).and_then(|mut new| {
+            new.file.write_all(&file.text)?;
+            new.replace()
+        });
+        made.map_err(|e| failed(&path, e))?;
     }
     Ok(0)
 }

@@ -57,6 +57,27 @@ fn there_is_a_page_for_every_command_and_the_daemons_tells_its_settings() {
 }
 
 #[test]
+fn no_page_and_no_completion_is_written_through_a_link() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("mine"), "precious").unwrap();
+    for (words, name) in [
+        (&["man"][..], "sbatch.1"),
+        (&["completions", "zsh"], "_sbatch"),
+        (&["completions", "bash"], "sbatch"),
+    ] {
+        let _ = fs::remove_dir_all(at("made"));
+        fs::create_dir(at("made")).unwrap();
+        std::os::unix::fs::symlink(at("mine"), at("made").join(name)).unwrap();
+        must(Command::new(program()).args(words).arg(at("made")), String::new);
+        let made = at("made").join(name);
+        assert!(fs::symlink_metadata(&made).unwrap().is_file(), "{words:?}");
+        assert!(fs::read_to_string(&made).unwrap().contains("sbatch"), "{words:?}");
+        assert_eq!(fs::read_to_string(at("mine")).unwrap(), "precious", "{words:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_written_is_said() {
     let refused = |words: &[&str], code: i32, text: &str| {
         let out = Command::new(program()).args(words).output().expect("it runs");
