@@ -12,7 +12,7 @@ impl WebAddress {
     pub fn parse(text: &str) -> Option<WebAddress> {
         let is_plain = text.chars().all(|c| c.is_ascii_graphic());
         let address = WebAddress(text.to_owned());
-        (is_plain && !address.host()?.is_empty()).then_some(address)
+        (is_plain && has_sound_port(address.host()?)).then_some(address)
     }
 
     /// All of it.
@@ -30,6 +30,24 @@ impl WebAddress {
         let authority = rest.split(['/', '?', '#']).next()?;
         authority.rsplit('@').next()
     }
+}
+
+/// Whether a host is named, and what stands behind it is a port. A colon within brackets is part of
+/// an address of IPv6.
+fn has_sound_port(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let Some((name, port)) = rest.split_once(']') else { return false };
+            (name, if port.is_empty() { None } else { port.strip_prefix(':').or(Some("none")) })
+        }
+        None => match host.split_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => (host, None),
+        },
+    };
+    // An empty one is that of the scheme (RFC 3986, 3.2.3).
+    let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok_and(|port| port > 0);
+    !name.is_empty() && port.is_none_or(is_port)
 }
 
 /// Without a name, a password, a path and a query.
@@ -74,6 +92,13 @@ mod tests {
             "http://a b/",
             "http://x\r\n",
             "https://me@",
+            "http://a:99999/",
+            "http://a:0/",
+            "http://a:b/",
+            "http://:80/",
+            "http://[::1",
+            "http://[::1]x/",
+            "http://[]/",
         ] {
             assert_eq!(WebAddress::parse(text), None, "{text:?}");
         }
