@@ -305,7 +305,9 @@ impl Double {
         };
         let client =
             Some(Client { process, holds: ask.0.kind == JobKind::Allocation, ..Client::default() });
-        let submission = Submission { request: ask.0, client, ..Submission::default() };
+        // The database is asked about the jobs that a dependency names.
+        let ended = if ask.0.dependency.is_empty() { Vec::new() } else { self.store.ended() };
+        let submission = Submission { request: ask.0, client, ended, ..Submission::default() };
         self.act(|core, cx| core.submit(submission, cx))
     }
 

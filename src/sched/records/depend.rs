@@ -8,7 +8,7 @@
 //! tasks; they count as met together.
 
 use super::Records;
-use super::waits::{Corr, Status, Waits};
+use super::waits::{Corr, CorrTarget, Status, Waits};
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::{ArrayRole, End, Job, JobId, JobRef, JobState, Refusal, Timestamp};
 use crate::sched::sizes::may_resize;
@@ -234,8 +234,15 @@ impl Records {
             return Status::Open;
         };
         let mut tally = Tally::default();
-        match (&target.tasks, &of.role) {
-            (Some(tasks), _) => {
+        if let (DependencyKind::AfterCorr, None, ArrayRole::Task { task, .. }) =
+            (kind, &target.tasks, &of.role)
+            && let Some(fact) = self.task_fact(target.job, *task, known)
+        {
+            tally.add(fact);
+            return tally.status(*kind, *delay_minutes);
+        }
+        match &target.tasks {
+            Some(tasks) => {
                 for task in tasks.iter() {
                     tally.add(self.task_fact(target.job, task, known).unwrap_or(Fact {
                         begun: None,
@@ -245,45 +252,40 @@ impl Records {
                     }));
                 }
             }
-            (None, ArrayRole::Task { task, .. })
-                if *kind == DependencyKind::AfterCorr && self.is_array(target.job, known) =>
-            {
-                return match self.task_fact(target.job, *task, known) {
-                    // A task without a counterpart can never be told that it has done well.
-                    None => Status::Failed,
-                    Some(fact) => {
-                        tally.add(fact);
-                        tally.status(*kind, *delay_minutes)
-                    }
-                };
-            }
-            (None, _) => {
-                if let Some(group) = self.arrays.get(&target.job) {
-                    tally = Tally {
-                        total: group.total,
-                        begun: group.begun.len(),
-                        runs: 0,
-                        ended: group.ended.len(),
-                        ok: group.ok.len(),
-                        last_begun: group.last_begun,
-                    };
-                } else if let Some(tasks) = known.arrays.get(&target.job) {
-                    tasks.values().for_each(|fact| tally.add(*fact));
-                } else if let Some(record) = self.jobs.get(&target.job) {
-                    tally.add(Fact::of(&record.job));
-                } else if let Some(fact) = known.single.get(&target.job) {
-                    tally.add(*fact);
-                } else {
-                    // Checked at submission; a target that has vanished since can't be waited for.
-                    return if *kind == DependencyKind::After || *kind == DependencyKind::AfterAny {
-                        Status::Met
-                    } else {
-                        Status::Failed
-                    };
+            // A task without a counterpart waits for the whole array, as in Slurm.
+            None => match self.whole(target.job, known) {
+                Some(whole) => tally = whole,
+                // Checked at submission; a target that has vanished since can't be waited for.
+                None if matches!(kind, DependencyKind::After | DependencyKind::AfterAny) => {
+                    return Status::Met;
                 }
-            }
+                None => return Status::Failed,
+            },
         }
         tally.status(*kind, *delay_minutes)
+    }
+
+    /// All tasks of an array, or a job without any. `None`: nobody knows it.
+    fn whole(&self, id: JobId, known: &Known) -> Option<Tally> {
+        if let Some(group) = self.arrays.get(&id) {
+            return Some(Tally {
+                total: group.total,
+                begun: group.begun.len(),
+                runs: 0,
+                ended: group.ended.len(),
+                ok: group.ok.len(),
+                last_begun: group.last_begun,
+            });
+        }
+        let mut tally = Tally::default();
+        if let Some(tasks) = known.arrays.get(&id) {
+            tasks.values().for_each(|fact| tally.add(*fact));
+        } else if let Some(record) = self.jobs.get(&id) {
+            tally.add(Fact::of(&record.job));
+        } else {
+            tally.add(*known.single.get(&id)?);
+        }
+        Some(tally)
     }
 
     fn is_array(&self, id: JobId, known: &Known) -> bool {
@@ -322,8 +324,12 @@ impl Records {
         known: &Known,
     ) -> Option<Corr> {
         let tasks = job.compact_tasks()?;
-        let targets: Vec<JobId> =
-            terms.iter().filter_map(|(term, _)| self.corr_target(term, known)).collect();
+        let target = |(term, _): &(DependencyTerm, Status)| {
+            let job = self.corr_target(term, known)?;
+            let whole = self.whole_status(job, known)?;
+            Some(CorrTarget { job, ended: BTreeMap::new(), without: BTreeSet::new(), whole })
+        };
+        let targets: Vec<CorrTarget> = terms.iter().filter_map(target).collect();
         if targets.is_empty() {
             return None;
         }
@@ -345,15 +351,33 @@ impl Records {
         }
     }
 
+    /// How an array stands for a task without a counterpart there. `None`: it has left the memory.
+    fn whole_status(&self, array: JobId, known: &Known) -> Option<Status> {
+        let is_there = self.is_array(array, known);
+        let whole = is_there.then(|| self.whole(array, known))??;
+        Some(whole.status(DependencyKind::AfterCorr, 0))
+    }
+
     fn update_corr(&self, corr: &mut Corr, any: bool, task: u32, known: &Known) {
-        let facts: Vec<Option<Fact>> =
-            corr.targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
-        let is_lost = |fact: &Option<Fact>| fact.is_none_or(|f| f.ended && !f.ok);
-        let is_met = |fact: &Option<Fact>| fact.is_some_and(|f| f.ok);
+        for target in &mut corr.targets {
+            // Of an array that has left the memory it stays as it was.
+            if let Some(fact) = self.task_fact(target.job, task, known) {
+                let mut tally = Tally::default();
+                tally.add(fact);
+                match tally.status(DependencyKind::AfterCorr, 0) {
+                    Status::Open => target.ended.remove(&task),
+                    ended => target.ended.insert(task, ended),
+                };
+            } else if !target.ended.contains_key(&task) {
+                target.without.insert(task);
+            }
+        }
+        let statuses: Vec<Status> = corr.targets.iter().map(|target| target.status(task)).collect();
+        let (is_lost, is_met) = (|s: &Status| *s == Status::Failed, |s: &Status| *s == Status::Met);
         let (lost, met) = if any {
-            (facts.iter().all(is_lost), facts.iter().any(is_met))
+            (statuses.iter().all(is_lost), statuses.iter().any(is_met))
         } else {
-            (facts.iter().any(is_lost), facts.iter().all(is_met))
+            (statuses.iter().any(is_lost), statuses.iter().all(is_met))
         };
         corr.ready.remove(&task);
         corr.failed.remove(&task);
@@ -446,10 +470,20 @@ impl Records {
         }
         let any = waits.any;
         if let (Some(corr), Some(tasks)) = (&mut waits.corr, job.compact_tasks()) {
+            // Tasks without a counterpart there look at the whole array.
+            let whole = self.whole_status(target, &known);
+            let mut has_changed = false;
+            for one in corr.targets.iter_mut().filter(|one| one.job == target) {
+                has_changed |= whole.is_some_and(|whole| whole != one.whole);
+                one.whole = whole.unwrap_or(one.whole);
+            }
             match task {
-                Some(task) if tasks.contains(task) => self.update_corr(corr, any, task, &known),
-                Some(_) => (),
-                None => tasks.iter().for_each(|task| self.update_corr(corr, any, task, &known)),
+                Some(task) if !has_changed => {
+                    if tasks.contains(task) {
+                        self.update_corr(corr, any, task, &known);
+                    }
+                }
+                _ => tasks.iter().for_each(|task| self.update_corr(corr, any, task, &known)),
             }
         }
         outlived

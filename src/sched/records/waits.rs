@@ -6,7 +6,7 @@
 use crate::model::array::TaskSet;
 use crate::model::dependency::{DependencyKind, DependencyTerm};
 use crate::model::{JobId, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How one term stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +32,36 @@ pub struct Waits {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Corr {
     /// The arrays whose tasks they are.
-    pub targets: Vec<JobId>,
+    pub targets: Vec<CorrTarget>,
     pub ready: BTreeSet<u32>,
     pub failed: BTreeSet<u32>,
+}
+
+/// How an array stands for those who wait for its tasks. It is kept, since the array may have left
+/// the memory when another one changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CorrTarget {
+    pub job: JobId,
+    /// The tasks whose counterparts have ended.
+    pub ended: BTreeMap<u32, Status>,
+    /// The tasks without a counterpart: they wait for the whole array, as in Slurm.
+    pub without: BTreeSet<u32>,
+    pub whole: Status,
+}
+
+impl CorrTarget {
+    pub fn status(&self, task: u32) -> Status {
+        match self.ended.get(&task) {
+            Some(status) => *status,
+            None if self.without.contains(&task) => self.whole,
+            None => Status::Open,
+        }
+    }
+
+    fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        self.ended.retain(|task, _| stays(*task));
+        self.without.retain(|task| stays(*task));
+    }
 }
 
 /// How a dependency as a whole stands.
@@ -73,7 +100,7 @@ impl Waits {
     pub fn is_for_corr(&self, term: &DependencyTerm) -> bool {
         match (term, &self.corr) {
             (DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. }, Some(corr)) => {
-                job.tasks.is_none() && corr.targets.contains(&job.job)
+                job.tasks.is_none() && corr.targets.iter().any(|target| target.job == job.job)
             }
             (DependencyTerm::On { .. } | DependencyTerm::Singleton, _) => false,
         }
@@ -85,17 +112,19 @@ impl Waits {
         let Some(all) = &self.corr else { return waits };
         let (ready, failed) = (common(&all.ready, tasks), common(&all.failed, tasks));
         if is_compact {
-            waits.corr = Some(Corr { targets: all.targets.clone(), ready, failed });
+            let mut targets = all.targets.clone();
+            targets.iter_mut().for_each(|target| target.retain(|task| tasks.contains(task)));
+            waits.corr = Some(Corr { targets, ready, failed });
             return waits;
         }
-        let status = match (ready.is_empty(), failed.is_empty()) {
-            (false, _) => Status::Met,
-            (true, false) => Status::Failed,
-            (true, true) => Status::Open,
-        };
-        for (term, old) in &mut waits.terms {
-            if self.is_for_corr(term) {
-                *old = status;
+        for (term, status) in &mut waits.terms {
+            let DependencyTerm::On { job, .. } = &*term else { continue };
+            if !self.is_for_corr(term) {
+                continue;
+            }
+            let target = all.targets.iter().find(|target| target.job == job.job);
+            if let (Some(target), Some(task)) = (target, tasks.first()) {
+                *status = target.status(task);
             }
         }
         waits
@@ -108,8 +137,15 @@ impl Waits {
                 Some(task) => {
                     corr.ready.remove(&task);
                     corr.failed.remove(&task);
+                    for target in &mut corr.targets {
+                        target.ended.remove(&task);
+                        target.without.remove(&task);
+                    }
                 }
                 None => {
+                    for target in &mut corr.targets {
+                        target.retain(|task| !gone.contains(task));
+                    }
                     corr.ready.retain(|task| !gone.contains(*task));
                     corr.failed.retain(|task| !gone.contains(*task));
                 }

@@ -187,6 +187,64 @@ fn aftercorr_waits_for_the_task_of_the_same_number() {
 }
 
 #[test]
+fn a_task_without_a_counterpart_waits_for_the_whole_array() {
+    for (status, expected) in [
+        (0, (Reason::None, JobState::Running)),
+        (1, (Reason::DependencyNeverSatisfied, JobState::Pending)),
+    ] {
+        let mut d = Double::new(8, 1000, 0);
+        let first = d.submit(ask().array(1, 2, None));
+        let second = d.submit(ask().array(1, 3, None).after(AfterCorr, first));
+        let own = d.submit(ask().array(7, 8, None).after(AfterCorr, first));
+        let own = d.act(|core, cx| core.hold(&tasks_of(own, &[8]), Hold::User, cx)).unwrap()[0];
+        d.act(|core, cx| core.release(&JobRef::job(own), cx)).unwrap();
+        d.plan();
+        let tasks = d.started();
+        d.exit(tasks[0], 0);
+        assert_eq!((d.started().len(), d.reason(second)), (1, Reason::Dependency));
+        assert_eq!(d.reason(own), Reason::Dependency);
+        d.exit(tasks[1], status);
+        d.plan();
+        assert_eq!((d.reason(own), d.state(own)), expected, "{status}");
+        // The others of `own` and `second`.
+        assert_eq!(d.started().len(), if status == 0 { 4 } else { 0 });
+        assert!(status == 0 || d.reason(second) == Reason::DependencyNeverSatisfied);
+    }
+}
+
+#[test]
+fn an_array_that_was_forgotten_still_counts_beside_another_one() {
+    let mut d = Double::with(|config| config.min_job_age_secs = 1);
+    let forgotten = d.submit(ask().array(1, 2, None));
+    d.plan();
+    for task in d.started() {
+        d.exit(task, 0);
+    }
+    d.wait(10);
+    assert_eq!(d.core.records().len(), 0);
+    let first = d.submit(ask().array(1, 2, None));
+    let terms = [forgotten, first].map(|target| DependencyTerm::On {
+        kind: AfterCorr,
+        job: JobRef::job(target),
+        delay_minutes: 0,
+    });
+    let both = Dependency { terms: terms.to_vec(), any: false };
+    let second = d.submit(ask().array(1, 2, None).dependency(both));
+    let own = d.act(|core, cx| core.hold(&tasks_of(second, &[2]), Hold::User, cx)).unwrap()[0];
+    d.act(|core, cx| core.release(&JobRef::job(own), cx)).unwrap();
+    d.plan();
+    let tasks = d.started();
+    assert_eq!(
+        (tasks.len(), d.reason(second), d.reason(own)),
+        (2, Reason::Dependency, Reason::Dependency)
+    );
+    for task in tasks {
+        d.exit(task, 0);
+    }
+    assert_eq!(d.started().len(), 2);
+}
+
+#[test]
 fn a_task_that_is_held_out_of_an_aftercorr_array_still_waits_for_its_own_counterpart() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask().array(1, 2, None));
@@ -220,10 +278,13 @@ fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it
 
 #[test]
 fn tasks_that_can_never_start_are_cancelled_as_one_record() {
-    let mut d = Double::new(1, 1000, 0);
-    let first = d.submit(ask().array(0, 0, None));
+    let mut d = Double::new(2, 1000, 0);
+    let first = d.submit(ask().array(0, 1, None));
     let kill = |ask: Ask| ask.with(|r| r.kill_on_invalid_dep = true);
     let second = d.submit(kill(ask().array(0, 20_000, None).after(AfterCorr, first)));
+    d.plan();
+    let tasks = d.started();
+    d.exit(tasks[1], 1);
     let cancelled: Vec<JobId> = d
         .core
         .jobs()
