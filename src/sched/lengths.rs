@@ -15,6 +15,9 @@ const ENVIRONMENT: usize = 8 << 20;
 /// Bytes of a path (`PATH_MAX`).
 const PATH: usize = 4096;
 
+/// Bytes of a list of jobs or hosts. A single argument of a command has half as many at most.
+const LIST: usize = 256 << 10;
+
 /// Bytes of any other text.
 const TEXT: usize = 1024;
 
@@ -30,13 +33,22 @@ pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
 /// [`Refusal::TooLong`].
 pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
     let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = request;
+    let JobRequest { constraint, prefer, nodelist, exclude, dependency, .. } = request;
     check_text("name", Some(name), TEXT)?;
     check_text("partition", partition.as_ref(), TEXT)?;
     let kept = |text: KeptText| check_text(text.field(), text.of(request), TEXT);
     KeptText::ALL.into_iter().try_for_each(kept)?;
     let paths = [("std_out", std_out), ("std_err", std_err), ("std_in", std_in)];
     paths.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), PATH))?;
-    check_text("work_dir", Some(work_dir), PATH)
+    check_text("work_dir", Some(work_dir), PATH)?;
+    for (what, features) in [("constraint", constraint), ("prefer", prefer)] {
+        check_text(what, features.as_ref().map(ToString::to_string).as_ref(), TEXT)?;
+    }
+    let hosts = [("nodelist", nodelist), ("exclude", exclude)];
+    hosts
+        .into_iter()
+        .try_for_each(|(what, hosts)| check_len(what, hosts.to_string().len(), LIST))?;
+    check_len("dependency", dependency.to_string().len(), LIST)
 }
 
 /// The script of a job.

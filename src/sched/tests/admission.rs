@@ -293,6 +293,27 @@ fn a_text_that_is_longer_than_slurm_takes_is_refused_with_its_length() {
         refused(&mut d, ask().with(|r| r.std_out = Some(long(4097)))),
         ("std_out".to_owned(), 4097, 4096)
     );
+    let features =
+        crate::parse::constraint::parse("cpu&".repeat(300).trim_end_matches('&')).unwrap();
+    assert_eq!(
+        refused(&mut d, ask().with(|r| r.constraint = Some(features.clone()))),
+        ("constraint".to_owned(), 1199, 1024)
+    );
+    assert_eq!(
+        refused(&mut d, ask().with(|r| r.prefer = Some(features))),
+        ("prefer".to_owned(), 1199, 1024)
+    );
+    let term =
+        || DependencyTerm::On { kind: AfterAny, job: JobRef::job(JobId(1)), delay_minutes: 0 };
+    let after = |count| {
+        ask().dependency(Dependency {
+            terms: std::iter::repeat_with(term).take(count).collect(),
+            any: false,
+        })
+    };
+    let (what, _, max) = refused(&mut d, after(30_000));
+    assert_eq!((what.as_str(), max), ("dependency", 256 << 10));
+    d.submit(after(20_000));
     let texts = |script: usize, env: usize| LaunchTexts {
         script: vec![b'x'; script],
         env: vec![b'x'; env],
