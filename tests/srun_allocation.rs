@@ -107,6 +107,32 @@ fn a_step_waits_until_the_allocation_has_room() {
 }
 
 #[test]
+fn a_signal_ends_a_step_that_waits_and_it_never_starts() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["-n", "2"]);
+    let id = job.to_string();
+    let step = |script: &str| {
+        let mut command = slotd.command("srun");
+        command.args(["--jobid", &id, "-n2", "sh", "-c", script]);
+        slotd.spawn(command)
+    };
+    let gate = slotd.gate("go");
+    let first = step(&format!("echo ready > ready; {gate}"));
+    slotd.wait_text("ready", "ready");
+    for signal in [proc::INT, proc::TERM, proc::HUP] {
+        let mut waiting = step("echo started >> started");
+        waiting.wait_stderr("step creation temporarily disabled, retrying");
+        waiting.signal(signal);
+        assert_eq!(waiting.end().code, 128 + signal);
+    }
+    slotd.open("go");
+    first.end().ok();
+    step("true").end().ok();
+    assert!(!slotd.exists("started"));
+    assert_eq!(slotd.job(job).steps().len(), 3, "the script and two steps");
+}
+
+#[test]
 fn an_overlapping_step_does_not_wait() {
     let slotd = Slotd::start();
     let job = slotd.endless(&[]);
