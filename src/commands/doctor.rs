@@ -321,6 +321,12 @@ fn disks() -> Result<Vec<Finding>, CliError> {
         let mend = "look for a disk or a network file system that does not answer: until it does, the daemon refuses this work";
         found.push(trouble(hung, mend));
     }
+    for tree in answer.slow_trees {
+        let what =
+            format!("git took too long in {tree}: the changes of jobs from there are not recorded");
+        let mend = "run `git status` there, and look for a FIFO, for huge files, or for a disk that does not answer";
+        found.push(trouble(what, mend));
+    }
     Ok(found)
 }
 

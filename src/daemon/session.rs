@@ -307,6 +307,7 @@ impl Session {
         answer.requests = requests.kinds();
         answer.users = requests.users();
         answer.hung = aside::hung().iter().map(ToString::to_string).collect();
+        answer.slow_trees = self.hub.work_trees.slow();
         if reset {
             requests.reset();
         }

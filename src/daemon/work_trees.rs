@@ -15,7 +15,7 @@ use crate::sys::git::Asking;
 use crate::sys::{aside, clock, work_tree};
 use actix::Addr;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -30,6 +30,9 @@ const SHARE: u32 = 10;
 /// Trees that git is asked about side by side, so that a slow one does not hold up all others.
 /// Threads aside are few.
 const AT_ONCE: usize = 2;
+
+/// Slow trees that are remembered, at most.
+const MOST_SLOW: usize = 16;
 
 /// Between two questions about a tree, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -56,6 +59,8 @@ pub struct WorkTrees {
     most_diffs: Option<u64>,
     store: Addr<StoreActor>,
     open: RefCell<HashMap<String, Open>>,
+    /// Those in which git took too long when it was asked last.
+    slow: RefCell<BTreeSet<String>>,
     turn: Semaphore,
     settled: Notify,
 }
@@ -69,6 +74,7 @@ impl WorkTrees {
             most_diffs,
             store,
             open: RefCell::default(),
+            slow: RefCell::default(),
             turn: Semaphore::new(AT_ONCE),
             settled: Notify::new(),
         }
@@ -98,6 +104,20 @@ impl WorkTrees {
                 return;
             }
             next.await;
+        }
+    }
+
+    /// The trees in which git took too long when it was asked last.
+    pub fn slow(&self) -> Vec<String> {
+        self.slow.borrow().iter().cloned().collect()
+    }
+
+    fn note_pace(&self, root: &str, took: Duration) {
+        let mut slow = self.slow.borrow_mut();
+        if took < PATIENCE {
+            slow.remove(root);
+        } else if slow.len() < MOST_SLOW {
+            slow.insert(root.to_owned());
         }
     }
 
@@ -131,6 +151,7 @@ impl WorkTrees {
         })
         .await;
         let took = began.elapsed();
+        self.note_pace(root, took);
         let at = clock::now();
         let (source, diff) = found.unwrap_or_else(|why| (unknown(&None, why.to_string()), None));
         // Those of each commit.

@@ -99,6 +99,9 @@ pub struct Diagnostics {
     /// Work that has not ended in its time, and since when.
     #[serde(default)]
     pub hung: Vec<String>,
+    /// The work trees in which git took too long when it was asked last.
+    #[serde(default)]
+    pub slow_trees: Vec<String>,
     /// Jobs in memory, those that have ended and are shown still included.
     #[serde(default)]
     pub in_memory: u64,

@@ -171,6 +171,7 @@ pub mod tests {
             since: at(120),
             connections: 1,
             hung: Vec::new(),
+            slow_trees: Vec::new(),
             in_memory: 6,
             runners: 3,
             commits_in_flight: 1,

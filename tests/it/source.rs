@@ -1,8 +1,8 @@
 //! The git work tree that a job was submitted from: its commit, and how it differed from that.
 
 use serde_json::Value;
-use slotd_kit::Slotd;
 use slotd_kit::git::{git, git_that, repository, source};
+use slotd_kit::{Setup, Slotd, proc, scripts};
 
 fn submit_in(slotd: &Slotd, dir: &str, options: &str) -> u32 {
     let told = slotd
@@ -247,6 +247,39 @@ fn a_fifo_where_a_repository_is_looked_for_holds_nobody_up() {
         old.into_iter().for_each(|old| std::fs::write(&file, old).expect("room for it"));
     }
     assert_eq!(source(&slotd, submit_in(&slotd, "work", "--hold"))["dirty"], false);
+}
+
+#[test]
+fn a_git_that_hangs_holds_nobody_up_and_the_doctor_names_its_work_tree() {
+    let slotd = Setup::default().prepare();
+    repository(&slotd, "work");
+    repository(&slotd, "hung");
+    let hung = slotd.path("hung").display().to_string();
+    let real = slotd.sh("command -v git").ok().stdout;
+    let hangs = format!(
+        "#!/bin/sh\ncase \"$*\" in *'-C {hung} '*) exec sleep 1000;; esac\nexec {} \"$@\"\n",
+        real.trim()
+    );
+    scripts::executable(&slotd.base.join("bin/git"), &hangs);
+    let mut slotd = slotd;
+    slotd.start_daemon();
+    let first = submit_in(&slotd, "hung", "--hold");
+    let asked = || {
+        let is_git = |pid: &i32| proc::cmdline(*pid).trim_end() == "sleep 1000";
+        slotd.processes().into_iter().find(is_git)
+    };
+    let git = slotd.wait("git to hang", asked);
+    let second = submit_in(&slotd, "hung", "--hold");
+    assert_eq!(source(&slotd, submit_in(&slotd, "work", "--hold"))["dirty"], false);
+    let named = format!("git took too long in {hung}: ");
+    let told = source(&slotd, first);
+    assert_eq!(told["not_known"], "git took longer than 50 seconds", "{told}");
+    assert!(!proc::is_alive(git));
+    let doctor = slotd.line("slotd doctor").fails(1).stdout;
+    assert!(doctor.contains(&named) && doctor.contains("mend: run `git status` there"), "{doctor}");
+    std::fs::remove_file(slotd.base.join("bin/git")).expect("it is there");
+    assert_eq!(source(&slotd, second)["dirty"], false);
+    assert!(!slotd.line("slotd doctor").stdout.contains(&named));
 }
 
 /// Everything in a directory: names, modes, times of change and content.
