@@ -7,16 +7,26 @@
 //! <base>/job_12/step_0        the tasks of an srun; memory.max where the step has its own --mem
 //! ```
 //!
-//! cgroup v2 alone. The kernel does the work, cgroups-rs writes the limits, and what it has no
-//! words for (`memory.events`, enabling controllers one by one with an error each) is read and
-//! written here. The daemon makes them, the tasks join by themselves, and watchers stay outside, so
-//! that they live to tell of an OOM kill.
+//! cgroup v2 alone. The kernel does the work. The daemon makes the cgroups, the tasks join by
+//! themselves, and watchers stay outside, so that they survive an OOM kill and report it.
+//!
+//! cgroups-rs writes `memory.max`, `memory.swap.max`, `cpu.max`, `cpu.weight`, `cpuset.cpus` and
+//! `pids.max`, freezes and kills. The rest is done here:
+//!
+//! * making and removing cgroups, and enabling controllers: the crate ignores the errors of
+//!   `cgroup.subtree_control`;
+//! * emptying `cpuset.cpus`: the crate writes nothing at all for an empty list;
+//! * `io.weight` and `memory.oom.group`, which the crate does not know;
+//! * reading `cgroup.events`, `memory.events`, `memory.stat` and `cpu.stat`: the crate does not
+//!   know the first two, and shows zeros where the others cannot be read.
 
 use crate::exec::affinity;
 use crate::model::StepId;
 use crate::model::tres::Allocation;
 use crate::sys::system::reason;
 use cgroups_rs::fs::cpu::CpuController;
+use cgroups_rs::fs::cpuset::CpuSetController;
+use cgroups_rs::fs::freezer::FreezerController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, ControllIdentifier, Controller, MaxValue, Subsystem};
@@ -52,6 +62,19 @@ pub struct CgroupError {
 
 fn failed(path: &Path, why: impl fmt::Display) -> CgroupError {
     CgroupError { path: path.to_owned(), why: why.to_string() }
+}
+
+/// A limit that the kernel refused.
+fn refused<'a>(
+    dir: &'a Path,
+    file: &'a str,
+    value: impl fmt::Display + 'a,
+) -> impl FnOnce(cgroups_rs::fs::error::Error) -> CgroupError + 'a {
+    move |e| {
+        let cause = std::error::Error::source(&e).and_then(|cause| cause.downcast_ref());
+        let why = cause.map_or_else(|| e.to_string(), reason);
+        failed(dir, format_args!("could not set {file} to {value}: {why}"))
+    }
 }
 
 fn io_failed<'a>(path: &'a Path, doing: &'a str) -> impl FnOnce(io::Error) -> CgroupError + 'a {
@@ -94,8 +117,7 @@ impl JobCgroup {
 
     /// The cgroup at this path, be it there or not.
     pub fn at(dir: PathBuf) -> JobCgroup {
-        let handle =
-            hierarchy::open(dir.parent().unwrap_or(&dir), dir.file_name().unwrap_or_default());
+        let handle = hierarchy::open(&dir);
         JobCgroup { dir, handle, past_ooms: 0, past_limit_ooms: 0 }
     }
 
@@ -110,31 +132,33 @@ impl JobCgroup {
 
     fn limit(&self, alloc: &Allocation, rules: &Rules) -> Result<(), CgroupError> {
         let me = &self.dir;
-        let refused = |file: &'static str| {
-            move |e: cgroups_rs::fs::error::Error| {
-                failed(me, format_args!("could not set {file}: {e}"))
-            }
-        };
         let memory: &MemController = self.controller("memory")?;
         set_memory(&self.dir, memory, alloc.tres.mem_mb)?;
         // Missing where the kernel does not count swap; then there is nothing to limit.
         if self.has("memory.swap.max") {
-            memory.set_memswap_limit(0).map_err(refused("memory.swap.max"))?;
+            memory.set_memswap_limit(0).map_err(refused(me, "memory.swap.max", 0))?;
         }
         let cpu: &CpuController = self.controller("cpu")?;
         let quota = i64::from(alloc.tres.cpus) * PERIOD_US as i64;
-        cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US)).map_err(refused("cpu.max"))?;
+        cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US))
+            .map_err(refused(me, "cpu.max", quota))?;
         // Where jobs share a CPU: a weight counts for all CPUs of a job together, so that each of
         // them needs its part.
         let weight = CPU_WEIGHT.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
-        set(&self.dir, "cpu.weight", &weight.to_string())?;
+        cpu.set_shares(weight.into()).map_err(refused(me, "cpu.weight", weight))?;
         if self.has("cpuset.cpus") {
             // `SLOTD_CPUS` may promise more CPUs than there are: then all, also for a job that had
             // fewer before.
             let held = affinity::may_use(&alloc.cpu_ids);
             let cpus: Vec<String> =
                 alloc.cpu_ids.iter().filter(|_| held).map(u32::to_string).collect();
-            set(&self.dir, "cpuset.cpus", &cpus.join(","))?;
+            let cpus = cpus.join(",");
+            if cpus.is_empty() {
+                set(me, "cpuset.cpus", "")?;
+            } else {
+                let cpuset: &CpuSetController = self.controller("cpuset")?;
+                cpuset.set_cpus(&cpus).map_err(refused(me, "cpuset.cpus", &cpus))?;
+            }
         }
         let most = match rules.max_processes {
             MaxProcesses::Number(most) => Some(u64::from(most)),
@@ -142,14 +166,13 @@ impl JobCgroup {
             MaxProcesses::Half | MaxProcesses::Unlimited => None,
         };
         if let Some(most) = most {
-            let most = MaxValue::Value(i64::try_from(most).unwrap_or(i64::MAX));
+            let value = MaxValue::Value(i64::try_from(most).unwrap_or(i64::MAX));
             let pids: &PidController = self.controller("pids")?;
-            pids.set_pid_max(most).map_err(refused("pids.max"))?;
+            pids.set_pid_max(value).map_err(refused(me, "pids.max", most))?;
         }
         if let Some(weight) = rules.io_weight {
-            // The crate writes that of one I/O scheduler alone.
             let weight = weight.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
-            set(&self.dir, "io.weight", &weight.to_string())?;
+            set(me, "io.weight", &weight.to_string())?;
         }
         enable(&self.dir, "memory")
     }
@@ -163,9 +186,7 @@ impl JobCgroup {
         &'a T: From<&'a Subsystem>,
         T: Controller + ControllIdentifier,
     {
-        self.handle
-            .controller_of()
-            .ok_or_else(|| failed(&self.dir, format_args!("has no {name} controller")))
+        controller(&self.handle, &self.dir, name)
     }
 
     /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have
@@ -182,11 +203,8 @@ impl JobCgroup {
         let cgroup = self.step(step);
         make(&cgroup.dir)?;
         if let Some(mem_mb) = mem_mb {
-            let handle = hierarchy::open(&self.dir, step_name(step));
-            let memory: &MemController = handle
-                .controller_of()
-                .ok_or_else(|| failed(&cgroup.dir, "has no memory controller"))?;
-            set_memory(&cgroup.dir, memory, mem_mb)?;
+            let handle = cgroup.handle();
+            set_memory(&cgroup.dir, controller(&handle, &cgroup.dir, "memory")?, mem_mb)?;
         }
         if as_one {
             set(&cgroup.dir, "memory.oom.group", "1")?;
@@ -262,6 +280,10 @@ impl StepCgroup {
         StepCgroup { dir, past_ooms, past_limit_ooms }
     }
 
+    fn handle(&self) -> Cgroup {
+        hierarchy::open(&self.dir)
+    }
+
     /// How many processes of the step the kernel has killed for their memory.
     pub(super) fn oom_kills(&self) -> u64 {
         oom_kills(&self.dir).saturating_sub(self.past_ooms)
@@ -288,13 +310,16 @@ impl StepCgroup {
     /// Stops every process in it where it is, also those that are forked at this moment, or lets
     /// them go on. False where the kernel cannot (before 5.2).
     pub(super) fn freeze(&self, is_frozen: bool) -> bool {
-        set(&self.dir, "cgroup.freeze", if is_frozen { "1" } else { "0" }).is_ok()
+        let handle = self.handle();
+        let freezer: Option<&FreezerController> = handle.controller_of();
+        let set = if is_frozen { FreezerController::freeze } else { FreezerController::thaw };
+        freezer.is_some_and(|freezer| set(freezer).is_ok())
     }
 
     /// Kills every process in it, also those that are being forked at this moment. Where the kernel
     /// has no `cgroup.kill` (before 5.14) nothing happens.
     pub fn kill(&self) {
-        let _ = set(&self.dir, "cgroup.kill", "1");
+        let _ = self.handle().kill();
     }
 
     /// Removes it. False where it is still in use.
@@ -307,9 +332,17 @@ fn step_name(step: StepId) -> String {
     format!("step_{step}")
 }
 
+fn controller<'a, T>(handle: &'a Cgroup, dir: &Path, name: &str) -> Result<&'a T, CgroupError>
+where
+    &'a T: From<&'a Subsystem>,
+    T: Controller + ControllIdentifier,
+{
+    handle.controller_of().ok_or_else(|| failed(dir, format_args!("has no {name} controller")))
+}
+
 fn set_memory(dir: &Path, memory: &MemController, mem_mb: u64) -> Result<(), CgroupError> {
     let bytes = i64::try_from(mem_mb.saturating_mul(1 << 20)).unwrap_or(i64::MAX);
-    memory.set_limit(bytes).map_err(|e| failed(dir, format_args!("could not set memory.max: {e}")))
+    memory.set_limit(bytes).map_err(refused(dir, "memory.max", bytes))
 }
 
 /// Writes a control file, which is never made where it is missing. The line is ended, so that
@@ -362,6 +395,7 @@ mod tests {
     use super::*;
     use crate::model::JobId;
     use crate::model::tres::Tres;
+    use std::os::unix::ffi::OsStrExt;
 
     const RULES: Rules =
         Rules { max_processes: MaxProcesses::Number(1000), io_weight: None, kill_step: false };
@@ -425,6 +459,48 @@ mod tests {
         assert_eq!((step.cpu_times(), step.oom_kills(), step.job_ran_out()), (None, 0, false));
         step.kill();
         assert!(cgroup.remove());
+    }
+
+    /// What the kernel reads of the files, which are plain ones here.
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join(std::ffi::OsStr::from_bytes(b"not UTF-8 \xff"));
+        fs::create_dir(&dir).unwrap();
+        for file in ["memory.swap.max", "cpuset.cpus", "cgroup.freeze", "cgroup.kill"] {
+            fs::write(dir.join(file), "").unwrap();
+        }
+        fs::write(dir.join("cpu.max"), "max 100000").unwrap();
+        let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+        let own = crate::sys::cpus::probe().unwrap().cpus().into_iter().next().unwrap();
+        let job = JobCgroup::at(dir.clone());
+        let mut alloc = alloc();
+        (alloc.tres.cpus, alloc.cpu_ids) = (2, vec![own]);
+        job.limit(&alloc, &RULES).unwrap();
+        assert_eq!(
+            (read("cpu.max").as_str(), read("cpu.weight").as_str()),
+            ("200000 100000", "200")
+        );
+        assert_eq!((read("memory.max"), read("pids.max")), ((64 << 20).to_string(), "1000".into()));
+        assert_eq!((read("memory.swap.max"), read("cpuset.cpus")), ("0".into(), own.to_string()));
+        // CPUs that are not there: all that are.
+        alloc.cpu_ids.push(1_000_000);
+        job.limit(&alloc, &RULES).unwrap();
+        assert_eq!(read("cpuset.cpus").trim(), "");
+        let step = StepCgroup::at(dir.clone());
+        assert!(step.freeze(true));
+        assert_eq!(read("cgroup.freeze"), "1");
+        assert!(step.freeze(false));
+        assert_eq!(read("cgroup.freeze"), "0");
+        step.kill();
+        assert_eq!(read("cgroup.kill"), "1");
+        fs::remove_file(dir.join("cgroup.kill")).unwrap();
+        step.kill();
+        assert!(!job.kill() && !dir.join("cgroup.kill").exists(), "before Linux 5.14");
+        fs::remove_file(dir.join("cpu.weight")).unwrap();
+        fs::create_dir(dir.join("cpu.weight")).unwrap();
+        let error = job.limit(&alloc, &RULES).unwrap_err().to_string();
+        assert!(error.ends_with(": could not set cpu.weight to 200: Is a directory"), "{error}");
     }
 
     /// Runs where a delegated cgroup is named, as in a guest with

@@ -1,5 +1,5 @@
-//! The tree below the base, for cgroups-rs: its own hierarchies begin at `/sys/fs/cgroup` and look
-//! at nothing else.
+//! A hierarchy of one cgroup, for cgroups-rs: its own ones begin at `/sys/fs/cgroup` and look at
+//! nothing else.
 
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::cpuset::CpuSetController;
@@ -9,27 +9,28 @@ use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
 use std::path::{Path, PathBuf};
 
-/// The cgroup at `path` below `root`. Never to be cloned: a clone would forget the hierarchy.
-pub(super) fn open(root: &Path, path: impl Into<PathBuf>) -> Cgroup {
-    Cgroup::load(Box::new(BaseHierarchy { root: root.to_owned() }), path.into())
+/// The cgroup in this directory. Never to be cloned: a clone would forget the hierarchy.
+pub(super) fn open(dir: &Path) -> Cgroup {
+    // As the root of a hierarchy: the crate takes no other path that is not UTF-8.
+    Cgroup::load(Box::new(OneCgroup { dir: dir.to_owned() }), "")
 }
 
 #[derive(Debug, Clone)]
-struct BaseHierarchy {
-    root: PathBuf,
+struct OneCgroup {
+    dir: PathBuf,
 }
 
-impl Hierarchy for BaseHierarchy {
+impl Hierarchy for OneCgroup {
     fn v2(&self) -> bool {
         true
     }
 
     fn root(&self) -> PathBuf {
-        self.root.clone()
+        self.dir.clone()
     }
 
     fn subsystems(&self) -> Vec<Subsystem> {
-        let point = || (self.root.clone(), PathBuf::new(), true);
+        let point = || (self.dir.clone(), PathBuf::new(), true);
         let (a, b, c) = point();
         // First, since the crate takes whatever is first for questions that need no controller.
         let mut all = vec![Subsystem::Freezer(FreezerController::new(a, b, c))];
@@ -48,7 +49,7 @@ impl Hierarchy for BaseHierarchy {
         Cgroup::load(Box::new(self.clone()), "")
     }
 
-    fn parent_control_group(&self, path: &str) -> Cgroup {
-        Cgroup::load(Box::new(self.clone()), Path::new(path).parent().unwrap_or(Path::new("")))
+    fn parent_control_group(&self, _: &str) -> Cgroup {
+        self.root_control_group()
     }
 }
