@@ -1,7 +1,7 @@
 //! `slotd doctor`: looks for the troubles that the README lists, and says the mend of each.
 
 use super::daemon::{configuration, read_settings};
-use super::{Done, ask, enforces_memory, origin, unexpected};
+use super::{Done, ask, ask_job_list, ask_node, enforces_memory, origin, unexpected};
 use crate::args::error::CliError;
 use crate::daemon::{
     Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings,
@@ -349,10 +349,7 @@ fn own_dirs(paths: &Paths) -> Vec<Finding> {
 
 /// Whether the node takes jobs, with all that the machine has.
 fn node() -> Result<Vec<Finding>, CliError> {
-    let node = match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => node,
-        other => return Err(unexpected(&other)),
-    };
+    let node = ask_node()?;
     let mut found = Vec::new();
     if let Some(why) = &node.drained {
         let mend = "mend what it names; a node that the daemon drained goes on by itself, any other by scontrol update \
@@ -387,10 +384,7 @@ fn unseen_gpus(node: &NodeView) -> Option<Finding> {
 /// Jobs that the daemon itself holds.
 fn held_jobs() -> Result<Option<Finding>, CliError> {
     let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::live() };
-    let list = match ask(&Request::Jobs(query), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
+    let list = ask_job_list(&Request::Jobs(query))?;
     let held: Vec<String> = list
         .jobs
         .iter()

@@ -5,7 +5,7 @@
 use super::launch::tell;
 use super::output::{print, tell as tell_error};
 use super::why::refs;
-use super::{Done, ask, changes, known_names, origin, paths, sbatch, unexpected};
+use super::{Done, ask_outcomes, changes, known_names, origin, paths, sbatch, unexpected};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::client::connection::Connection;
@@ -252,10 +252,7 @@ fn carry_out(
         return Ok(format!("job {named} is as it was: nothing was changed\n"));
     }
     let action = ControlAction::Update(updates);
-    let outcomes = match ask(&Request::Control { jobs: vec![named.clone()], action }, &[])?.0 {
-        Answer::Done(outcomes) => outcomes,
-        other => return Err(unexpected(&other)),
-    };
+    let outcomes = ask_outcomes(&Request::Control { jobs: vec![named.clone()], action })?;
     match outcomes.into_iter().find_map(|outcome| outcome.result.err()) {
         Some(why) => {
             let cause = why.cause();

@@ -10,10 +10,10 @@ use crate::args::origin::{Account, Origin};
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
 use crate::daemon::CGROUP_KEY;
-use crate::model::Refusal;
-use crate::model::view::{JobList, JobView};
+use crate::model::view::{JobList, JobView, NodeView};
+use crate::model::{Refusal, StepKey};
 use crate::parse::suggest;
-use crate::protocol::answer::Answer;
+use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
 use crate::sys::{guard, limits, memory, proc, start, system, user};
@@ -326,6 +326,50 @@ pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError>
         ClientError::Refused(why) => CliError::error(1, why.to_string()),
         other => other.into(),
     })
+}
+
+/// Asks for jobs, in one answer.
+///
+/// # Errors
+/// As of [`ask`].
+pub fn ask_job_list(request: &Request) -> Result<JobList, CliError> {
+    match ask(request, &[])?.0 {
+        Answer::Jobs(list) => Ok(list),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for jobs with what their running steps use, and for the processes of those steps.
+///
+/// # Errors
+/// As of [`ask`].
+pub fn ask_usage(request: &Request) -> Result<(JobList, Vec<(StepKey, Vec<i32>)>), CliError> {
+    match ask(request, &[])?.0 {
+        Answer::Usage { list, processes } => Ok((list, processes)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks how the node is.
+///
+/// # Errors
+/// As of [`ask`].
+pub fn ask_node() -> Result<NodeView, CliError> {
+    match ask(&Request::Node, &[])?.0 {
+        Answer::Node(node) => Ok(*node),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has something done to jobs. What became of each, in order.
+///
+/// # Errors
+/// As of [`ask`].
+pub fn ask_outcomes(request: &Request) -> Result<Vec<Outcome>, CliError> {
+    match ask(request, &[])?.0 {
+        Answer::Done(outcomes) => Ok(outcomes),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Whether the daemon holds jobs to the memory that they have; true if it cannot be asked.

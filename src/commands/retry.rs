@@ -8,7 +8,7 @@ use super::launch::{check_work_dir, client, hand_in, note_tree, tell};
 use super::log::views;
 use super::output::print;
 use super::why::refs;
-use super::{Done, ask, ask_for_jobs, now, paths, refused, unexpected};
+use super::{Done, ask, ask_for_jobs, ask_outcomes, now, paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::model::array::ArraySpec;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
@@ -436,10 +436,7 @@ impl Desk<'_> {
         }
         let told = format!("job {target} waits for {dependency} now");
         let action = ControlAction::Update(vec![Update::Dependency(dependency)]);
-        let outcomes = match ask(&Request::Control { jobs: vec![target.clone()], action }, &[])?.0 {
-            Answer::Done(outcomes) => outcomes,
-            other => return Err(unexpected(&other)),
-        };
+        let outcomes = ask_outcomes(&Request::Control { jobs: vec![target.clone()], action })?;
         match outcomes.into_iter().find_map(|outcome| outcome.result.err()) {
             Some(why) => Err(CliError::error(
                 1,

@@ -2,15 +2,13 @@
 //! with one user has none of them to change.
 
 use super::output::{self, ctx};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask_node, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
 use crate::parse::error::shown;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
 use crate::render::accounts::{Entity, Layout};
 use clap::Args;
 use std::ffi::OsString;
@@ -111,10 +109,7 @@ pub fn run(argv: &[OsString]) -> Done {
         return output::print(&format!("{}\n", choices::VERSION));
     }
     let listing = listing(&args)?;
-    let node = match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => node,
-        other => return Err(unexpected(&other)),
-    };
+    let node = ask_node()?;
     let mut rows = listing.entity.rows(&node.host, &node.limits);
     rows.retain(|row| listing.names.is_empty() || listing.names.iter().any(|name| row.is(name)));
     output::print(&listing.layout.print(&rows, !args.noheader, &ctx(&origin, node.now)))

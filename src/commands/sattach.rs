@@ -1,6 +1,6 @@
 //! `sattach`: the terminal joins a running step.
 
-use super::{Done, Entry, ask, origin, paths, unexpected};
+use super::{Done, Entry, ask_usage, origin, paths};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::getopt::Operands;
@@ -12,7 +12,6 @@ use crate::commands::pages::texts;
 use crate::model::{JobRef, StepId};
 use crate::parse;
 use crate::parse::error::shown;
-use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::sys::system;
 use clap::Args;
@@ -110,10 +109,7 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
         ));
     }
     let asked = UsageAsk { steps: vec![wanted.clone()], all_steps: false };
-    let (list, processes) = match ask(&Request::Usage(asked), &[])?.0 {
-        Answer::Usage { list, processes } => (list, processes),
-        other => return Err(unexpected(&other)),
-    };
+    let (list, processes) = ask_usage(&Request::Usage(asked))?;
     let running = list.jobs.iter().find_map(|job| Some((job.id, job.steps.first()?)));
     let Some((job, step)) = running else {
         return Err(CliError::error(

@@ -1,6 +1,6 @@
 //! `sbcast`: copies a file to the node of a job, which is this host.
 
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask_job_list, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -13,7 +13,6 @@ use crate::model::query::JobQuery;
 use crate::model::{JobRef, JobState, Refusal};
 use crate::parse;
 use crate::parse::error::shown;
-use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::files;
 use crate::sys::fresh::Fresh;
@@ -113,10 +112,7 @@ fn unreadable(name: &str, e: &io::Error) -> CliError {
 fn must_run(job: &JobRef) -> Result<(), CliError> {
     let query =
         JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
-    let list = match ask(&Request::Jobs(query), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
+    let list = ask_job_list(&Request::Jobs(query))?;
     let state =
         list.jobs.iter().map(|found| found.run.state).min_by_key(|state| !state.is_active());
     let why = match state {

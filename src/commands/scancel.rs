@@ -2,7 +2,7 @@
 //! is one.
 
 use super::output;
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask_job_list, ask_outcomes, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -18,7 +18,7 @@ use crate::model::{JobRef, JobState, Refusal};
 use crate::parse;
 use crate::parse::error::shown;
 use crate::parse::states::StateFilter;
-use crate::protocol::answer::{Answer, Outcome};
+use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, Request};
 use crate::render::text::printable;
 use clap::Args;
@@ -245,10 +245,7 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     let named = !jobs.is_empty();
     let query = JobQuery { jobs, ..filter.unwrap_or_default() };
     let cancel = CancelAsk { query, signal: args.signal, batch: args.batch, full: args.full, uid };
-    let outcomes = match ask(&Request::Cancel(cancel), &[])?.0 {
-        Answer::Done(outcomes) => outcomes,
-        other => return Err(unexpected(&other)),
-    };
+    let outcomes = ask_outcomes(&Request::Cancel(cancel))?;
     if outcomes.is_empty() && !named && args.common.verbose > 0 {
         eprintln!(
             "scancel: error: No active jobs match ALL job filters, including: {}",
@@ -324,10 +321,7 @@ fn confirmed(
 
 fn live(query: JobQuery) -> Result<Vec<JobView>, CliError> {
     let query = JobQuery { without_paths: true, without_steps: true, ..query };
-    match ask(&Request::Jobs(query), &[])?.0 {
-        Answer::Jobs(list) => Ok(list.jobs),
-        other => Err(unexpected(&other)),
-    }
+    Ok(ask_job_list(&Request::Jobs(query))?.jobs)
 }
 
 /// Asks whether to cancel this job or step.

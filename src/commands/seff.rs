@@ -2,7 +2,7 @@
 
 use super::output::{self, ctx};
 use super::sstat::series_of;
-use super::{Done, Entry, ask, enforces_memory, origin, sacct, unexpected};
+use super::{Done, Entry, ask_job_list, ask_usage, enforces_memory, origin, sacct};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
@@ -15,7 +15,6 @@ use crate::model::view::JobView;
 use crate::model::{JobRef, JobState};
 use crate::parse;
 use crate::parse::error::shown;
-use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::render::{Ctx, seff};
 use crate::tui::plot;
@@ -92,10 +91,7 @@ pub fn run(argv: &[OsString]) -> Done {
 fn carry_out(args: &Seff, origin: &Origin) -> Done {
     let jobs = args.jobs();
     let query = JobQuery::of(jobs.clone());
-    let mut list = match ask(&Request::Accounting(query), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
+    let mut list = ask_job_list(&Request::Accounting(query))?;
     list.jobs.sort_by_key(sacct::order);
     let ctx = ctx(origin, list.now);
     let mut text = String::new();
@@ -142,10 +138,7 @@ fn plotted(view: &JobView, origin: &Origin, ctx: &Ctx) -> Result<String, CliErro
 /// The steps that are over as they were recorded, the others as they are measured now.
 fn usage_up_to_now(view: &JobView) -> Result<Usage, CliError> {
     let request = Request::Usage(UsageAsk { steps: vec![JobRef::job(view.id)], all_steps: true });
-    let running = match ask(&request, &[])?.0 {
-        Answer::Usage { list, .. } => list.jobs,
-        other => return Err(unexpected(&other)),
-    };
+    let running = ask_usage(&request)?.0.jobs;
     let running = running.iter().filter(|job| job.id == view.id).flat_map(|job| &job.steps);
     let over = view.steps.iter().filter(|step| step.state.is_terminal());
     Ok(over.chain(running).fold(Usage::default(), |sum, step| sum.merge(step.usage)))

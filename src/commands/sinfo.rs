@@ -1,7 +1,7 @@
 //! `sinfo`: the host and its partitions.
 
 use super::output::{self, ctx, default_columns, format_error, marked_format_error};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask_node, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -13,8 +13,6 @@ use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
 use crate::parse;
 use crate::parse::error::shown;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::json;
 use crate::render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
@@ -230,10 +228,7 @@ impl Table {
 }
 
 fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
-    let node = match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => node,
-        other => return Err(unexpected(&other)),
-    };
+    let node = ask_node()?;
     let mut ctx = ctx(origin, node.now);
     output::units(&mut ctx, None, args.noconvert);
     if let Some(machine) = args.data.machine() {

@@ -1,7 +1,7 @@
 //! `sprio`: what the priority of pending jobs is made of.
 
 use super::output::{self, ctx, format_error};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask_job_list, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
@@ -13,7 +13,6 @@ use crate::args::value::{job, value};
 use crate::commands::pages::texts;
 use crate::model::query::JobQuery;
 use crate::model::{JobRef, JobState};
-use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
 use clap::Args;
@@ -108,10 +107,7 @@ pub fn run(argv: &[OsString]) -> Done {
     if args.matches_nothing {
         query.match_nothing();
     }
-    let list = match ask(&Request::Jobs(query), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
+    let list = ask_job_list(&Request::Jobs(query))?;
     if list.jobs.is_empty() && !(args.jobs.is_empty() && args.user.is_empty()) {
         return output::print(sprio::NONE_FOUND);
     }

@@ -1,7 +1,7 @@
 //! `sstat`: what running steps use at this moment.
 
 use super::output::{self, LineOpts, ctx, format_error};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask, ask_job_list, ask_usage, origin, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
@@ -111,10 +111,7 @@ pub fn run(argv: &[OsString]) -> Done {
         return over_time(&args, &origin);
     }
     let request = Request::Usage(UsageAsk { steps: args.jobs.clone(), all_steps: args.allsteps });
-    let (list, processes) = match ask(&request, &[])?.0 {
-        Answer::Usage { list, processes } => (list, processes),
-        other => return Err(unexpected(&other)),
-    };
+    let (list, processes) = ask_usage(&request)?;
     let mut ctx = ctx(&origin, list.now);
     output::units(&mut ctx, None, args.noconvert);
     complain(&args.jobs, &list);
@@ -129,10 +126,7 @@ pub fn run(argv: &[OsString]) -> Done {
 /// What steps used over time: of a job that is named without a step, all that it has had.
 fn over_time(args: &Sstat, origin: &Origin) -> Done {
     let query = JobQuery { without_paths: true, ..JobQuery::of(args.jobs.clone()) };
-    let list = match ask(&Request::Accounting(query), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
+    let list = ask_job_list(&Request::Accounting(query))?;
     let mut steps = series_of(&list.jobs)?;
     let means = |wanted: &JobRef, one: &StepSeries| {
         let view = list.jobs.iter().find(|view| view.id == one.step.job);

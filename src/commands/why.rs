@@ -2,14 +2,13 @@
 
 use super::launch::signal_text;
 use super::output::{ctx, print};
-use super::{Done, ask, enforces_memory, origin, sacct, unexpected};
+use super::{Done, ask_job_list, enforces_memory, origin, sacct};
 use crate::args::error::CliError;
 use crate::client::tail;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::view::{JobList, JobView};
 use crate::model::{ArrayRole, End, ExitCode, JobId, JobRef, JobState, TaskSet};
 use crate::parse;
-use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::text::printable;
 use crate::render::why::{self, Names, Tail};
@@ -38,10 +37,7 @@ pub fn run(args: &WhyArgs) -> Done {
     let origin = origin();
     let jobs = refs(&args.jobs)?;
     let query = JobQuery { blockers: true, expected_starts: true, ..JobQuery::of(jobs.clone()) };
-    let JobList { jobs: mut views, now, .. } = match ask(&Request::Jobs(query), &[])?.0 {
-        Answer::Jobs(list) => list.whole(),
-        other => return Err(unexpected(&other)),
-    };
+    let JobList { jobs: mut views, now, .. } = ask_job_list(&Request::Jobs(query))?.whole();
     views.sort_by_key(sacct::order);
     let ctx = ctx(&origin, now);
     if args.json {

@@ -4,10 +4,9 @@ use super::{ReportArgs, asked, picture, put};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
-use crate::commands::{Done, ask, unexpected};
+use crate::commands::{Done, ask, ask_node, unexpected};
 use crate::model::Timestamp;
 use crate::model::host_use::{HostSpan, HostUse};
-use crate::model::view::NodeView;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::time::iso;
@@ -23,7 +22,7 @@ pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
     let (now, spans) = spans(from)?;
     // Times are relative to the start of this command.
     let to = query.until.unwrap_or(origin.now);
-    let node = node()?;
+    let node = ask_node()?;
     let ctx = ctx(origin, now);
     let width = plot::width(output::columns());
     let found = HostUse::within(&spans, from, to, width.into());
@@ -53,14 +52,6 @@ pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
 pub fn spans(from: Timestamp) -> Result<(Timestamp, Vec<HostSpan>), CliError> {
     match ask(&Request::HostOverTime(from), &[])?.0 {
         Answer::HostOverTime { now, spans } => Ok((now, spans)),
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// What the host has.
-pub fn node() -> Result<NodeView, CliError> {
-    match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => Ok(*node),
         other => Err(unexpected(&other)),
     }
 }

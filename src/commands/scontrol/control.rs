@@ -6,7 +6,7 @@ use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::daemon::configuration;
 use crate::commands::output;
-use crate::commands::{Done, ask, known_names, paths, pids, unexpected};
+use crate::commands::{Done, ask_job_list, ask_outcomes, known_names, paths, pids, unexpected};
 use crate::model::query::JobQuery;
 use crate::model::update::Update;
 use crate::model::view::JobView;
@@ -169,10 +169,7 @@ impl Session<'_> {
     /// `completing`: a line for each job whose processes are being ended.
     pub(super) fn completing(&self) -> Done {
         let query = JobQuery { states: Some(vec![JobState::Completing]), ..JobQuery::default() };
-        let list = match ask(&Request::Jobs(query), &[])?.0 {
-            Answer::Jobs(list) => list,
-            other => return Err(unexpected(&other)),
-        };
+        let list = ask_job_list(&Request::Jobs(query))?;
         let node = &self.origin.host;
         let line = |job: &JobView| {
             let end = job.run.end.unwrap_or(list.now);
@@ -231,10 +228,7 @@ impl Session<'_> {
             without_steps: true,
             ..JobQuery::of(vec![job.clone()])
         };
-        let list = match ask(&Request::Jobs(query), &[])?.0 {
-            Answer::Jobs(list) => list,
-            other => return Err(unexpected(&other)),
-        };
+        let list = ask_job_list(&Request::Jobs(query))?;
         if list.jobs.is_empty() {
             return Err(CliError::new(Mark::Plain, 1, format!("Problem running job {job}")));
         }
@@ -257,10 +251,7 @@ impl Session<'_> {
                 Target::Jobs(jobs) => refs.extend(jobs.iter().cloned()),
                 Target::Name(name) => {
                     let query = JobQuery { names: vec![name.clone()], ..JobQuery::live() };
-                    let found = match ask(&Request::Jobs(query), &[])?.0 {
-                        Answer::Jobs(list) => list.jobs,
-                        other => return Err(unexpected(&other)),
-                    };
+                    let found = ask_job_list(&Request::Jobs(query))?.jobs;
                     if found.is_empty() {
                         return Err(CliError::error(1, format!("No jobs with name '{name}'")));
                     }
@@ -278,10 +269,7 @@ impl Session<'_> {
         action: ControlAction,
         call: Option<&str>,
     ) -> Done {
-        let outcomes = match ask(&Request::Control { jobs: jobs.to_vec(), action }, &[])?.0 {
-            Answer::Done(outcomes) => outcomes,
-            other => return Err(unexpected(&other)),
-        };
+        let outcomes = ask_outcomes(&Request::Control { jobs: jobs.to_vec(), action })?;
         let mut failed = CliError { exit: 1, ..CliError::default() };
         for outcome in outcomes {
             let Err(why) = outcome.result else { continue };

@@ -4,11 +4,10 @@ use crate::args::error::{CliError, Mark};
 use crate::args::options::DataOpts;
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
-use crate::commands::{Done, ask, unexpected};
+use crate::commands::{Done, ask_job_list};
 use crate::model::query::JobQuery;
 use crate::model::view::JobList;
 use crate::model::{JobRef, Timestamp};
-use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::Ctx;
 use clap::Args;
@@ -60,10 +59,7 @@ impl Session<'_> {
     pub(super) fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
         let query =
             JobQuery { expected_starts: true, one_moment: true, ..JobQuery::of(jobs.to_vec()) };
-        match ask(&Request::Jobs(query), &[])?.0 {
-            Answer::Jobs(list) => Ok(list),
-            other => Err(unexpected(&other)),
-        }
+        ask_job_list(&Request::Jobs(query))
     }
 
     pub(super) fn ctx(&self, now: Timestamp) -> Ctx {

@@ -6,9 +6,9 @@ use crate::args::error::{CliError, Mark};
 use crate::args::options::Machine;
 use crate::args::origin::Origin;
 use crate::commands::output;
-use crate::commands::{Done, ask, now, unexpected};
+use crate::commands::{Done, ask, ask_node, now, unexpected};
 use crate::model::query::names_record;
-use crate::model::view::{JobView, NodeView};
+use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef, Refusal};
 use crate::parse;
 use crate::parse::error::shown;
@@ -181,7 +181,7 @@ impl Session<'_> {
     }
 
     fn show_node(&self, name: Option<&str>, machine: Option<Machine>) -> Done {
-        let node = node()?;
+        let node = ask_node()?;
         let ctx = self.ctx(node.now);
         match (name.filter(|name| !output::is_node(name, &node.host.name)), machine) {
             (Some(name), _) => self.not_found(&format!("Node {name}")),
@@ -193,7 +193,7 @@ impl Session<'_> {
     }
 
     fn show_partition(&self, name: Option<&str>, machine: Option<Machine>) -> Done {
-        let node = node()?;
+        let node = ask_node()?;
         let ctx = self.ctx(node.now);
         if let Some(machine) = machine {
             return output::print_machine(json::partitions(&node, &ctx), machine);
@@ -270,13 +270,6 @@ impl Session<'_> {
             None if text.is_empty() => output::print("No job steps in the system\n"),
             _ => output::print(&text),
         }
-    }
-}
-
-fn node() -> Result<NodeView, CliError> {
-    match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => Ok(*node),
-        other => Err(unexpected(&other)),
     }
 }
 

@@ -5,7 +5,7 @@ use super::own_job;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::launch::submit_parsed;
-use crate::commands::{Done, ask, now, output, refused, sbatch, unexpected};
+use crate::commands::{Done, ask, ask_outcomes, now, output, refused, sbatch};
 use crate::model::query::JobQuery;
 use crate::model::request::MemRequest;
 use crate::model::update::Update;
@@ -113,10 +113,7 @@ fn change(job: &JobView, keys: Vec<Update>, origin: &Origin) -> Result<(), CliEr
         jobs: vec![JobRef::job(job.id)],
         action: ControlAction::Update(keys.clone()),
     };
-    let outcomes = match ask(&control, &[])?.0 {
-        Answer::Done(outcomes) => outcomes,
-        other => return Err(unexpected(&other)),
-    };
+    let outcomes = ask_outcomes(&control)?;
     match outcomes.into_iter().next().map(|outcome| outcome.result) {
         Some(Err(Refusal::NoRoom { more, .. })) if more.cpus > 0 => {
             expand(job, more.cpus, more.mem_mb, origin)

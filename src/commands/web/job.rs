@@ -4,7 +4,7 @@ use super::queue::usage_of;
 use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
 use crate::commands::output::ctx;
-use crate::commands::{ask, origin, unexpected, why};
+use crate::commands::{ask, ask_job_list, origin, unexpected, why};
 use crate::model::query::JobQuery;
 use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView};
@@ -87,10 +87,7 @@ pub fn records(job: &JobRef) -> Result<JobList, Refused> {
 }
 
 fn asked(request: Request) -> Result<JobList, Refused> {
-    match ask(&request, &[])?.0 {
-        Answer::Jobs(list) => Ok(list),
-        other => Err(unexpected(&other).into()),
-    }
+    Ok(ask_job_list(&request)?)
 }
 
 /// The record that a name is about: of an array its first task that runs, else what stands for most

@@ -4,12 +4,11 @@ use super::refused::{Refused, waiting};
 use super::rows::{Row, millis, progress};
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
-use crate::commands::{ask, ask_for_jobs, origin, sacct, unexpected};
+use crate::commands::{ask_for_jobs, ask_node, ask_usage, origin, sacct};
 use crate::model::query::JobQuery;
 use crate::model::tres::Usage;
 use crate::model::view::{JobView, NodeView};
 use crate::model::{JobId, JobRef, JobState, Progress};
-use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::render::seff;
 use actix_web::{HttpResponse, web};
@@ -84,10 +83,7 @@ pub async fn now(wanted: web::Query<Wanted>) -> Result<HttpResponse, Refused> {
 
 fn picture(rows: usize) -> Result<Picture, Refused> {
     let origin = origin();
-    let node = match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => *node,
-        other => return Err(unexpected(&other).into()),
-    };
+    let node = ask_node()?;
     let query = JobQuery {
         expected_starts: true,
         without_paths: true,
@@ -131,10 +127,7 @@ pub fn usage_of(running: &[JobView]) -> Result<HashMap<JobId, Usage>, Refused> {
     if steps.is_empty() {
         return Ok(HashMap::new());
     }
-    let list = match ask(&Request::Usage(UsageAsk { steps, all_steps: true }), &[])?.0 {
-        Answer::Usage { list, .. } => list.jobs,
-        other => return Err(unexpected(&other).into()),
-    };
+    let list = ask_usage(&Request::Usage(UsageAsk { steps, all_steps: true }))?.0.jobs;
     let sum =
         |job: &JobView| job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage));
     Ok(list.iter().map(|job| (job.id, sum(job))).collect())

@@ -2,6 +2,7 @@
 
 use super::job::{named, record, records};
 use super::refused::{Refused, waiting};
+use crate::commands::ask_node;
 use crate::commands::report::host;
 use crate::commands::sstat::series_of;
 use crate::model::Timestamp;
@@ -104,7 +105,7 @@ pub async fn of_host(window: web::Query<Window>) -> Result<HttpResponse, Refused
         let (now, spans) = host::spans(from(crate::commands::now()))?;
         let from = from(now);
         let found = HostUse::within(&spans, from, now, BINS);
-        Ok(Charts { from: millis(from), to: millis(now), charts: charts(&found, &host::node()?) })
+        Ok(Charts { from: millis(from), to: millis(now), charts: charts(&found, &ask_node()?) })
     };
     Ok(HttpResponse::Ok().json(waiting(look).await?))
 }
