@@ -29,7 +29,7 @@ pub fn parse(
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let invalid = |why: String| {
+        let invalid = |why: LineError| {
             SpecError::value(format!("{why}\nLine {number} of configuration file {file} invalid"))
         };
         let (ranks, program) = line.split_once([' ', '\t']).unwrap_or((line, ""));
@@ -40,29 +40,22 @@ pub fn parse(
                 .filter(|(_, rank)| commands[*rank as usize].is_none())
                 .collect()
         } else if rest_is_given {
-            return Err(invalid("Task range specification with asterisk must be last".to_owned()));
+            return Err(invalid(LineError::RestNotLast));
         } else {
             let ranks = ranks_of(ranks, ntasks).map_err(invalid)?;
             (0u32..).zip(ranks).collect::<Vec<_>>()
         };
         for (place, rank) in taken {
-            let words = words(program, rank, place).ok_or_else(|| {
-                invalid(format!(
-                    "A single quote without its other one, write \\' for the character: {}",
-                    shown(program)
-                ))
-            })?;
+            let words = words(program, rank, place)
+                .ok_or_else(|| invalid(LineError::OpenQuote(shown(program))))?;
             if words.is_empty() {
-                return Err(invalid(format!(
-                    "No executable program specified for the task range ({})",
-                    shown(ranks)
-                )));
+                return Err(invalid(LineError::NoProgram(shown(ranks))));
             }
             match commands.get_mut(rank as usize) {
                 Some(slot @ None) => {
                     *slot = Some(words.into_iter().chain(args.iter().cloned()).collect())
                 }
-                _ => return Err(invalid(format!("Duplicate record for task {rank}"))),
+                _ => return Err(invalid(LineError::Twice(rank))),
             }
         }
     }
@@ -74,6 +67,27 @@ pub fn parse(
         .enumerate()
         .map(|(rank, command)| command.ok_or_else(|| missing(rank)))
         .collect()
+}
+
+/// What is wrong with a line, in Slurm's words where it has some.
+#[derive(Debug, thiserror::Error)]
+enum LineError {
+    #[error("Task range specification with asterisk must be last")]
+    RestNotLast,
+    #[error("A single quote without its other one, write \\' for the character: {0}")]
+    OpenQuote(String),
+    #[error("No executable program specified for the task range ({0})")]
+    NoProgram(String),
+    #[error("Duplicate record for task {0}")]
+    Twice(u32),
+    #[error("Invalid task range specification ({0})")]
+    NoRange(String),
+    #[error("Invalid task id, {0} < 0")]
+    Negative(String),
+    #[error("Invalid task range, {0}-{1}")]
+    Backwards(u32, u32),
+    #[error("Invalid task id, {0} >= ntasks")]
+    NoTask(u32),
 }
 
 /// The lines with their continuations, and the number of the last line of each.
@@ -92,8 +106,8 @@ fn lines(text: &str) -> Vec<(usize, String)> {
 }
 
 /// The ranks of a list, in its order.
-fn ranks_of(text: &str, ntasks: u32) -> Result<Vec<u32>, String> {
-    let unreadable = || format!("Invalid task range specification ({})", shown(text));
+fn ranks_of(text: &str, ntasks: u32) -> Result<Vec<u32>, LineError> {
+    let unreadable = || LineError::NoRange(shown(text));
     let rank = |digits: &str| {
         if digits.bytes().all(|b| b.is_ascii_digit()) {
             digits.parse::<u32>().map_err(|_| unreadable())
@@ -104,15 +118,15 @@ fn ranks_of(text: &str, ntasks: u32) -> Result<Vec<u32>, String> {
     let mut ranks = Vec::new();
     for item in text.split(',').filter(|item| !item.is_empty()) {
         let (first, last) = match item.split_once('-') {
-            Some(("", _)) => return Err(format!("Invalid task id, {} < 0", shown(item))),
+            Some(("", _)) => return Err(LineError::Negative(shown(item))),
             Some((first, last)) => (rank(first)?, rank(last)?),
             None => (rank(item)?, rank(item)?),
         };
         if last < first {
-            return Err(format!("Invalid task range, {first}-{last}"));
+            return Err(LineError::Backwards(first, last));
         }
         if last >= ntasks {
-            return Err(format!("Invalid task id, {last} >= ntasks"));
+            return Err(LineError::NoTask(last));
         }
         ranks.extend(first..=last);
         // No list without a rank twice is longer.

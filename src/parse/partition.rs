@@ -110,15 +110,25 @@ pub fn set(
     put(partition, value.trim()).ok_or(PartitionError::Expected(forms))
 }
 
+/// A default time limit above the largest one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "DefaultTime {default_secs} s is more than MaxTime {max_secs} s: jobs that name no time limit would never start"
+)]
+pub struct NeverStarts {
+    default_secs: u64,
+    max_secs: u64,
+}
+
 /// Values that each make sense and together keep jobs from ever starting.
 ///
 /// # Errors
 /// What contradicts what.
-pub fn check(partition: &Partition) -> Result<(), String> {
+pub fn check(partition: &Partition) -> Result<(), NeverStarts> {
     match (partition.default_time_secs, partition.max_time_secs) {
-        (Some(default), Some(max)) if default > max => Err(format!(
-            "DefaultTime {default} s is more than MaxTime {max} s: jobs that name no time limit would never start"
-        )),
+        (Some(default_secs), Some(max_secs)) if default_secs > max_secs => {
+            Err(NeverStarts { default_secs, max_secs })
+        }
         _ => Ok(()),
     }
 }
@@ -249,6 +259,7 @@ mod tests {
         assert!(
             limits(Some(61), Some(60))
                 .unwrap_err()
+                .to_string()
                 .starts_with("DefaultTime 61 s is more than MaxTime 60 s")
         );
     }

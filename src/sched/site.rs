@@ -99,7 +99,7 @@ impl Core {
                 })
             })?;
         }
-        partition::check(&all[at]).map_err(Refusal::Configuration)?;
+        partition::check(&all[at]).map_err(|why| Refusal::Configuration(why.to_string()))?;
         let there = self.resources.host().parts().cpus;
         let missing = all[at].cpus.iter().flatten().find(|cpu| !there.contains(cpu));
         if let Some(cpu) = missing {
