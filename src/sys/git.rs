@@ -144,6 +144,21 @@ pub enum GitError {
     NoHead,
 }
 
+/// Why there is no text of the differences.
+#[derive(Debug, thiserror::Error)]
+enum NoDiff {
+    #[error("there is no commit yet")]
+    NoCommit,
+    #[error("{file} is larger than {} MB", MOST_DIFFED >> 20)]
+    LargeFile { file: String },
+    #[error("it is more than {} MB", MOST_DIFF >> 20)]
+    TooMuch,
+    #[error("it is in the index alone, or within submodules")]
+    Elsewhere,
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
 fn at(path: &Path) -> impl FnOnce(io::Error) -> GitError {
     let path = path.to_owned();
     move |error| GitError::File { path, error }
@@ -584,21 +599,21 @@ impl<'a> Git<'a> {
         };
         let diff = match &head.commit {
             _ if changed.is_empty() => Ok(false),
-            None => Err("there is no commit yet".to_owned()),
+            None => Err(NoDiff::NoCommit),
             Some(commit) => self
                 .diff(commit, &changed.iter().map(Vec::as_slice).collect::<Vec<_>>(), to)
                 .map(|()| true),
         };
         let has_diff = diff.unwrap_or_else(|why| {
-            changes.left_out = Some(why);
+            changes.left_out = Some(why.to_string());
             false
         });
         (told(Ok(changes)), has_diff)
     }
 
-    /// What `git apply` makes of a commit what these files are. An error says in words why there is
-    /// no such text.
-    fn diff(&self, commit: &str, changed: &[&[u8]], to: &mut dyn Write) -> Result<(), String> {
+    /// What `git apply` makes of a commit what these files are. An error says why there is no such
+    /// text.
+    fn diff(&self, commit: &str, changed: &[&[u8]], to: &mut dyn Write) -> Result<(), NoDiff> {
         // git would note in the index which files it found to be as they were: it is not to write,
         // and asked about changed files alone it finds none.
         const WORDS: [&str; 18] = [
@@ -626,11 +641,7 @@ impl<'a> Git<'a> {
             found.is_ok_and(|found| found.is_file() && found.len() > MOST_DIFFED)
         };
         if let Some(large) = changed.iter().find(is_large) {
-            return Err(format!(
-                "{} is larger than {} MB",
-                String::from_utf8_lossy(large),
-                MOST_DIFFED >> 20
-            ));
+            return Err(NoDiff::LargeFile { file: String::from_utf8_lossy(large).into_owned() });
         }
         let mut length = 0;
         for some in in_parts(changed, MOST_ARGUMENTS) {
@@ -639,14 +650,12 @@ impl<'a> Git<'a> {
                 WORDS.iter().copied().chain([commit, "--"]).map(OsStr::new).chain(files).collect();
             match self.ask_into(&words, to, MOST_DIFF - length) {
                 Ok(part) => length += part.length,
-                Err(GitError::TooMuch(_)) => {
-                    return Err(format!("it is more than {} MB", MOST_DIFF >> 20));
-                }
-                Err(error) => return Err(error.to_string()),
+                Err(GitError::TooMuch(_)) => return Err(NoDiff::TooMuch),
+                Err(error) => return Err(error.into()),
             }
         }
         match length {
-            0 => Err("it is in the index alone, or within submodules".to_owned()),
+            0 => Err(NoDiff::Elsewhere),
             _ => Ok(()),
         }
     }

@@ -18,12 +18,12 @@ impl Places {
     /// What [`Self::keep`] wrote under this boot. A file that cannot be read is told in the log.
     pub fn kept(&self) -> Vec<Gpu> {
         let path = self.kept_file();
-        let read: Result<(BootId, Vec<Gpu>), String> = match files::read(&path, MOST_SETTINGS) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| e.to_string()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(e) => Err(e.to_string()),
-        };
-        match read {
+        let read = files::read(&path, MOST_SETTINGS);
+        if read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            return Vec::new();
+        }
+        let known = |bytes: Vec<u8>| Ok(serde_json::from_slice::<(BootId, Vec<Gpu>)>(&bytes)?);
+        match read.and_then(known) {
             Ok((boot, gpus)) if self.count.is_none() && boot == clock::boot_id() => gpus,
             Ok(_) => Vec::new(),
             Err(why) => {
