@@ -4,7 +4,9 @@ use crate::daemon::database;
 use crate::daemon::detached::InsideJob;
 use crate::daemon::settings::SettingError;
 use crate::daemon::site::SiteError;
+use crate::daemon::sources::SourcesError;
 use crate::store::StoreError;
+use crate::sys::aside::Unfinished;
 use crate::sys::paths::Paths;
 use std::fmt;
 use std::path::PathBuf;
@@ -14,15 +16,16 @@ use std::path::PathBuf;
 pub enum DaemonError {
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// What is wrong with the file of the settings.
-    #[error("{0}")]
-    SettingsFile(String),
+    #[error(transparent)]
+    SettingsFile(#[from] SourcesError),
     #[error(transparent)]
     Site(#[from] SiteError),
     #[error("another daemon serves {} already: stop it, or choose another SLOTD_ROOT", .0.display())]
     AlreadyRunning(PathBuf),
     #[error(transparent)]
     InsideJob(#[from] InsideJob),
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
     /// What was being done, and what went wrong.
     #[error("{0}: {1}")]
     Start(String, String),
@@ -37,7 +40,9 @@ impl DaemonError {
             | DaemonError::SettingsFile(_)
             | DaemonError::Site(_)
             | DaemonError::InsideJob(_) => 78,
-            DaemonError::AlreadyRunning(_) | DaemonError::Start(..) => 1,
+            DaemonError::AlreadyRunning(_)
+            | DaemonError::Unfinished(_)
+            | DaemonError::Start(..) => 1,
         }
     }
 }

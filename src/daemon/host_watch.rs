@@ -6,6 +6,7 @@ use crate::daemon::host_file::{self, HostFile};
 use crate::model::Timestamp;
 use crate::model::gpu::GpuReading;
 use crate::model::host_use::{GpuSpan, HostSpan, thinned};
+use crate::sys::aside::Unfinished;
 use crate::sys::host_use::{self, Look};
 use crate::sys::paths::Paths;
 use crate::sys::{aside, clock};
@@ -26,6 +27,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Two readings of the GPUs are no further apart while jobs have some.
 const READINGS_APART: Duration = Duration::from_secs(15);
+
+/// Why it is not known what the host used.
+#[derive(Debug, thiserror::Error)]
+pub enum HostUseError {
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
+    #[error("{}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+}
 
 pub struct HostWatch {
     path: PathBuf,
@@ -190,14 +200,13 @@ impl HostWatch {
     /// What the host used from some moment on, up to now.
     ///
     /// # Errors
-    /// What was kept cannot be read, in words.
-    pub async fn since(&self, from: Timestamp) -> Result<Vec<HostSpan>, String> {
+    /// What was kept cannot be read.
+    pub async fn since(&self, from: Timestamp) -> Result<Vec<HostSpan>, HostUseError> {
         let path = self.path.clone();
         let what = "reading what the host used";
-        let read = aside::run(what, aside::PATIENCE, move || host_file::read(&path))
-            .await
-            .map_err(|e| e.to_string())?;
-        let mut spans = read.map_err(|e| format!("{}: {e}", self.path.display()))?;
+        let read = aside::run(what, aside::PATIENCE, move || host_file::read(&path)).await?;
+        let mut spans =
+            read.map_err(|error| HostUseError::Read { path: self.path.clone(), error })?;
         let is_open = self.open.borrow().is_some();
         if is_open
             && let Some(look) = self.look().await

@@ -4,11 +4,24 @@
 use crate::actors::SchedulerActor;
 use crate::actors::messages::NoteMachine;
 use crate::model::partition::Host;
+use crate::sys::aside::Unfinished;
 use crate::sys::uevents::Uevents;
 use crate::sys::{aside, machine};
 use actix::prelude::*;
+use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;
+
+/// Why it is not known what the machine has.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
+    #[error("what this machine has of CPUs and memory cannot be read: {0}")]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    Scheduler(#[from] MailboxError),
+}
 
 pub struct MachineWatch {
     scheduler: Addr<SchedulerActor>,
@@ -24,18 +37,15 @@ impl MachineWatch {
     /// Looks, and has it noted. The host as it is known from now on.
     ///
     /// # Errors
-    /// What cannot be read, in words: then nothing was noted.
-    pub async fn look(&self) -> Result<Box<Host>, String> {
+    /// Nothing was noted.
+    pub async fn look(&self) -> Result<Box<Host>, MachineError> {
         let _one_by_one = self.looks.lock().await;
         let seen = aside::run(
             "reading the CPUs and the memory of this machine",
             aside::PATIENCE,
             machine::probe,
         );
-        let seen = seen.await.map_err(|e| e.to_string())?;
-        let seen = seen
-            .map_err(|e| format!("what this machine has of CPUs and memory cannot be read: {e}"))?;
-        self.scheduler.send(NoteMachine(seen)).await.map_err(|e| e.to_string())
+        Ok(self.scheduler.send(NoteMachine(seen.await??)).await?)
     }
 
     /// The same for nobody in particular: the log tells what is wrong.

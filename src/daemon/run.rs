@@ -15,7 +15,7 @@ use crate::daemon::reboot;
 use crate::daemon::recovery::{self, Queue, Recovered};
 use crate::daemon::session::Hub;
 use crate::daemon::settings::{self, Settings};
-use crate::daemon::sources::Sources;
+use crate::daemon::sources::{Sources, SourcesError};
 use crate::daemon::wiring::{self, Parts};
 use crate::daemon::{database, listener, logging, shutdown};
 use crate::exec::cgroup::CgroupBase;
@@ -44,7 +44,7 @@ use tokio::time::timeout;
 ///
 /// # Errors
 /// What kept it from starting.
-pub fn run(root: PathBuf, sources: Result<Sources, String>) -> Result<(), DaemonError> {
+pub fn run(root: PathBuf, sources: Result<Sources, SourcesError>) -> Result<(), DaemonError> {
     memory::return_large();
     let handed = listener::handed_over(&Paths::new(&root));
     // What a failing start leaves: its clients must hear why.
@@ -58,10 +58,10 @@ pub fn run(root: PathBuf, sources: Result<Sources, String>) -> Result<(), Daemon
 
 fn start(
     root: PathBuf,
-    sources: Result<Sources, String>,
+    sources: Result<Sources, SourcesError>,
     handed: Option<UnixListener>,
 ) -> Result<(), DaemonError> {
-    let sources = sources.map_err(DaemonError::SettingsFile)?;
+    let sources = sources?;
     let env = sources.at_start().clone();
     let settings = Settings::read(root, &env)?;
     let paths = Paths::new(settings.root.clone());

@@ -240,7 +240,7 @@ impl Session {
             Request::OverTime(jobs) => return self.over_time(jobs).await,
             Request::HostOverTime(from) => match hub.host.since(from).await {
                 Ok(spans) => plain(Answer::HostOverTime { now: (hub.clock)(), spans }),
-                Err(why) => refused(Refusal::Database(why)),
+                Err(why) => refused(Refusal::Database(why.to_string())),
             },
             Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
             Request::Config => plain(Answer::Config(hub.config.borrow().clone())),

@@ -6,11 +6,20 @@
 //! whatever the file says then or later.
 
 use crate::daemon::settings::{self, Environment, Holds};
-use crate::parse::env_file::EnvFile;
+use crate::parse::env_file::{EnvFile, EnvFileError};
 use crate::sys::files::{self, MOST_SETTINGS};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// What is wrong with the file of the settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SourcesError {
+    #[error("{}: {error}", file.display())]
+    Read { file: PathBuf, error: io::Error },
+    #[error("{}:{error}: correct or remove the line", file.display())]
+    Line { file: PathBuf, error: EnvFileError },
+}
 
 pub struct Sources {
     file: Option<PathBuf>,
@@ -23,7 +32,7 @@ pub struct Sources {
 impl Sources {
     /// # Errors
     /// As of [`Self::read`].
-    pub fn new(env: Environment, file: Option<PathBuf>) -> Result<Sources, String> {
+    pub fn new(env: Environment, file: Option<PathBuf>) -> Result<Sources, SourcesError> {
         let given = file.as_deref().map(read).transpose()?.unwrap_or_default();
         let own: Environment =
             env.into_iter().filter(|(name, value)| given.get(name) != Some(value)).collect();
@@ -41,7 +50,7 @@ impl Sources {
     ///
     /// # Errors
     /// It cannot be read, or a line of it makes no sense: the text names the file.
-    pub fn read(&self) -> Result<Environment, String> {
+    pub fn read(&self) -> Result<Environment, SourcesError> {
         let Some(file) = &self.file else { return Ok(self.at_start.clone()) };
         let mut env = read(file)?;
         env.extend(self.own.clone());
@@ -67,13 +76,13 @@ impl Sources {
 }
 
 /// The variables of a file; none where it is not there.
-fn read(file: &Path) -> Result<Environment, String> {
+fn read(file: &Path) -> Result<Environment, SourcesError> {
     let text = match files::read_text(file, MOST_SETTINGS) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|e| format!("{}: {e}", file.display()))?,
+        read => read.map_err(|error| SourcesError::Read { file: file.to_owned(), error })?,
     };
     let parsed = EnvFile::parse(&text)
-        .map_err(|e| format!("{}:{e}: correct or remove the line", file.display()))?;
+        .map_err(|error| SourcesError::Line { file: file.to_owned(), error })?;
     Ok(parsed.iter().map(|(name, value)| (name.into(), value.into())).collect())
 }
 
@@ -98,7 +107,7 @@ mod tests {
             ("HOME", "/h"),
         ]);
         let sources = Sources::new(at_start.clone(), Some(file.clone())).unwrap();
-        assert_eq!(sources.read(), Ok(at_start.clone()));
+        assert_eq!(sources.read().unwrap(), at_start);
         assert!(sources.remarks(&at_start).is_empty());
         fs::write(&file, "SLOTD_CPUS=5\nSLOTD_LOG=error\nSLOTD_CPU=7\n").unwrap();
         let now = sources.read().unwrap();
@@ -115,17 +124,17 @@ mod tests {
             ]
         );
         fs::write(&file, "no assignment\n").unwrap();
-        let wrong = sources.read().unwrap_err();
+        let wrong = sources.read().unwrap_err().to_string();
         assert!(wrong.starts_with(&format!("{shown}:1: no NAME=VALUE")), "{wrong}");
         fs::remove_file(&file).unwrap();
-        assert_eq!(sources.read(), Ok(env(&[("SLOTD_LOG", "debug"), ("HOME", "/h")])));
+        assert_eq!(sources.read().unwrap(), env(&[("SLOTD_LOG", "debug"), ("HOME", "/h")]));
     }
 
     #[test]
     fn without_a_file_all_stays_as_it_was() {
         let at_start = env(&[("SLOTD_CPUS", "4"), ("SLOTD_CPU", "4")]);
         let sources = Sources::new(at_start.clone(), None).unwrap();
-        assert_eq!(sources.read(), Ok(at_start.clone()));
+        assert_eq!(sources.read().unwrap(), at_start);
         assert!(sources.remarks(&at_start).is_empty());
     }
 }

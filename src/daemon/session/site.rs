@@ -4,6 +4,7 @@
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::{ChangeSite, CheckParts, ProbeGpus, SiteChange};
 use crate::daemon::core_config::{core_config, shown};
+use crate::daemon::error::DaemonError;
 use crate::daemon::node_order;
 use crate::daemon::settings::Settings;
 use crate::daemon::sources::Sources;
@@ -23,17 +24,17 @@ impl Session {
         let gpus = hub.inventory.send(ProbeGpus).await?;
         let known = match hub.machine.look().await {
             Ok(host) => Host { gpus, ..*host },
-            Err(why) => return Ok(refused(Refusal::Configuration(why))),
+            Err(why) => return Ok(refused(Refusal::Configuration(why.to_string()))),
         };
         let (settings, sources) = (Arc::clone(&hub.settings), Arc::clone(&hub.sources));
         let read = move || configured(&settings, &sources, known);
         let read = aside::run("reading the configuration", aside::PATIENCE, read);
         let Configured { settings, config, remarks } =
-            match read.await.unwrap_or_else(|e| Err(e.to_string())) {
+            match read.await.map_err(DaemonError::from).and_then(|read| read) {
                 Ok(configured) => configured,
                 Err(why) => {
                     log::error!("the configuration stays as it was: {why}");
-                    return Ok(refused(Refusal::Configuration(why)));
+                    return Ok(refused(Refusal::Configuration(why.to_string())));
                 }
             };
         *hub.config.borrow_mut() = shown(&settings, &config);
@@ -96,10 +97,14 @@ struct Configured {
 
 /// # Errors
 /// What is wrong, with the file and the value.
-fn configured(running: &Settings, sources: &Sources, known: Host) -> Result<Configured, String> {
+fn configured(
+    running: &Settings,
+    sources: &Sources,
+    known: Host,
+) -> Result<Configured, DaemonError> {
     let env = sources.read()?;
-    let now = Settings::read(running.root.clone(), &env).map_err(|e| e.to_string())?;
+    let now = Settings::read(running.root.clone(), &env)?;
     let settings = running.with_live(now);
-    let config = core_config(&settings, known).map_err(|e| e.to_string())?;
+    let config = core_config(&settings, known)?;
     Ok(Configured { settings, config, remarks: sources.remarks(&env) })
 }
