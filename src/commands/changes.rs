@@ -40,6 +40,14 @@ struct Key(&'static [&'static str], fn(&str, &str, &Origin) -> Result<Update, Sp
 
 const STAYS: &str = "it cannot be taken away: name another value";
 
+/// An option that cannot become what it was changed into.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--{option}: {why}")]
+pub struct Unchangeable {
+    option: &'static str,
+    why: &'static str,
+}
+
 /// In the order in which `slotd edit` shows the options.
 static PROPERTIES: &[Property] = &[
     Property {
@@ -300,13 +308,17 @@ pub fn option_names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// An option was changed into what the job cannot become.
-pub fn updates(old: &JobRequest, new: &JobRequest, origin: &Origin) -> Result<Vec<Update>, String> {
+pub fn updates(
+    old: &JobRequest,
+    new: &JobRequest,
+    origin: &Origin,
+) -> Result<Vec<Update>, Unchangeable> {
     let edited = Edited { old, new, now: origin.now };
     let typed = PROPERTIES
         .iter()
         .filter(|property| (property.words)(old, origin) != (property.words)(new, origin))
         .map(|Property { options, update, .. }| {
-            update(&edited).map_err(|why| format!("--{}: {why}", options[0]))
+            update(&edited).map_err(|why| Unchangeable { option: options[0], why })
         });
     let texts = kept::OPTIONS.iter().map(|row| row.text);
     let kept = texts
@@ -458,8 +470,8 @@ mod tests {
         }
         assert_eq!(option_words(&changed, &origin), shown);
         assert_eq!(
-            updates(&asked, &none, &origin),
-            Err("--partition: it cannot be taken away: name another value".to_owned())
+            updates(&asked, &none, &origin).unwrap_err().to_string(),
+            "--partition: it cannot be taken away: name another value"
         );
     }
 }

@@ -220,7 +220,7 @@ fn updates(
     origin: &Origin,
 ) -> Result<Vec<Update>, CliError> {
     let mut updates = changes::updates(&before.request, &after.request, origin)
-        .map_err(|why| CliError::error(1, why))?;
+        .map_err(|why| CliError::error(1, why.to_string()))?;
     if let (Some(old), Some(new)) = (&before.script, &after.script)
         && old != new
     {

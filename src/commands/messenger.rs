@@ -12,8 +12,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::http::Response;
@@ -184,35 +184,50 @@ fn mail() -> u8 {
     }
 }
 
-fn send() -> Result<(), String> {
-    let said = |e: io::Error| e.to_string();
+/// Why a mail was not sent.
+#[derive(Debug, thiserror::Error)]
+enum MailError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("no mail: {0}")]
+    NoMail(#[from] serde_json::Error),
+    #[error("{0:?} is no address")]
+    NoAddress(String),
+    #[error("there is nobody to send it to")]
+    Nobody,
+    #[error("{}: {error}", program.display())]
+    Program { program: PathBuf, error: io::Error },
+    #[error("{}: {status}", program.display())]
+    Ended { program: PathBuf, status: ExitStatus },
+}
+
+fn send() -> Result<(), MailError> {
     let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).map_err(said)?;
-    let Mail { sendmail, number, notice } =
-        serde_json::from_str(&line).map_err(|e| format!("no mail: {e}"))?;
+    io::stdin().lock().read_line(&mut line)?;
+    let Mail { sendmail, number, notice } = serde_json::from_str(&line)?;
     guard::end_with_caller(GRACE);
     let to = recipients(&notice)?;
-    let message = message(&notice, number, &to).map_err(said)?;
+    let message = message(&notice, number, &to)?;
+    let failed = |error| MailError::Program { program: sendmail.clone(), error };
     let mut child = Command::new(&sendmail)
         .args(["-i", "--"])
         .args(&to)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
-        .map_err(|e| format!("{}: {e}", sendmail.display()))?;
+        .map_err(failed)?;
     // One that ends without having read it says why by its exit code.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&message));
-    let status = child.wait().map_err(said)?;
+    let status = child.wait()?;
     match written {
-        _ if !status.success() => Err(format!("{}: {status}", sendmail.display())),
-        Err(e) => Err(format!("{}: {e}", sendmail.display())),
-        Ok(()) => Ok(()),
+        _ if !status.success() => Err(MailError::Ended { program: sendmail, status }),
+        written => written.map_err(failed),
     }
 }
 
 /// Those of `--mail-user`, else who submitted the job. They go to `sendmail` as words of their own:
 /// one with control characters or spaces in it, or that looks like an option, is no address.
-fn recipients(notice: &Notice) -> Result<Vec<String>, String> {
+fn recipients(notice: &Notice) -> Result<Vec<String>, MailError> {
     let named = notice.mail_user.as_deref().unwrap_or(&notice.user);
     let to: Vec<String> =
         named.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
@@ -220,8 +235,8 @@ fn recipients(notice: &Notice) -> Result<Vec<String>, String> {
         one.starts_with('-') || one.chars().any(|c| c.is_control() || c.is_whitespace())
     };
     match to.iter().find(is_bad) {
-        Some(bad) => Err(format!("{bad:?} is no address")),
-        None if to.is_empty() => Err("there is nobody to send it to".to_owned()),
+        Some(bad) => Err(MailError::NoAddress(bad.clone())),
+        None if to.is_empty() => Err(MailError::Nobody),
         None => Ok(to),
     }
 }

@@ -288,7 +288,7 @@ impl Top {
                     }
                     Err(why) => {
                         self.outputs.stop_search();
-                        Some(why)
+                        Some(why.to_string())
                     }
                 };
                 self.read_outputs();
@@ -318,7 +318,7 @@ impl Top {
             Action::Log { side, to } => {
                 if let Err(why) = self.outputs.go(side, &to, lines(&self.screen, side), &self.aside)
                 {
-                    self.take(Input::Told(why))?;
+                    self.take(Input::Told(why.to_string()))?;
                 }
                 self.read_outputs();
             }

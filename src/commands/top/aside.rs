@@ -1,6 +1,7 @@
 //! What may take long, beside the loop: keys are heard meanwhile. Each piece of work has a thread
 //! for as long as it takes, and tells what has come of it.
 
+use super::window::OutputError;
 use crate::tui::page::Side;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -16,7 +17,7 @@ pub enum News {
     /// How far the search of this number is, and how far it goes, bytes.
     Searching { search: u64, done: u64, of: u64 },
     /// Where the search of this number has found a line, or why it has not.
-    Searched { search: u64, side: Side, found: Result<u64, String> },
+    Searched { search: u64, side: Side, found: Result<u64, OutputError> },
 }
 
 pub struct Aside {

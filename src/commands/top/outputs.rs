@@ -2,7 +2,7 @@
 //! grow.
 
 use super::aside::{Aside, News, Teller};
-use super::window::Window;
+use super::window::{OutputError, Window};
 use crate::client::watch::FileWatch;
 use crate::tui::log::{Move, Text};
 use crate::tui::page::Side;
@@ -100,7 +100,13 @@ impl Outputs {
 
     /// # Errors
     /// Why it is where it was.
-    pub fn go(&mut self, side: Side, to: &Move, lines: usize, aside: &Aside) -> Result<(), String> {
+    pub fn go(
+        &mut self,
+        side: Side,
+        to: &Move,
+        lines: usize,
+        aside: &Aside,
+    ) -> Result<(), OutputError> {
         let Some(file) = &mut self.files[side as usize] else { return Ok(()) };
         let Move::Search { text, back } = to else { return file.go(to, lines) };
         self.searches += 1;
@@ -117,7 +123,7 @@ impl Outputs {
             });
             teller.tell(News::Searched { search: number, side, found });
         };
-        aside.start(work).map_err(|e| format!("a search cannot be started: {e}"))
+        aside.start(work).map_err(OutputError::NoSearch)
     }
 
     /// Ends the search there is, if there is one.
@@ -142,15 +148,15 @@ impl Outputs {
 /// Where the line begins that has this text in it.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Why there is none.
 fn search(
     path: &Path,
     from: u64,
     text: &str,
     back: bool,
     mut on: impl FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<u64, String> {
-    let told = |e: io::Error| format!("{}: {e}", path.display());
+) -> Result<u64, OutputError> {
+    let told = |error| OutputError::File { path: path.to_owned(), error };
     let window = Window::open(path).map_err(told)?;
     let far = window.far(from, back);
     let mut at = Instant::now();
@@ -162,8 +168,7 @@ fn search(
         at = Instant::now();
         on(done, far)
     });
-    let (here, there) = if back { ("above", "below (n)") } else { ("below", "above (N)") };
-    let nowhere = || format!("not found {here}, look {there}: {text}");
+    let nowhere = || OutputError::NotFound { text: text.to_owned(), back };
     found.map_err(told)?.ok_or_else(nowhere)
 }
 
@@ -192,8 +197,9 @@ impl Output {
         Ok(())
     }
 
-    fn go(&mut self, to: &Move, lines: usize) -> Result<(), String> {
-        let told = |e: io::Error| format!("{}: {e}", self.path.display());
+    fn go(&mut self, to: &Move, lines: usize) -> Result<(), OutputError> {
+        let path = self.path.clone();
+        let told = |error| OutputError::File { path: path.clone(), error };
         let window = Window::open(&self.path).map_err(told)?;
         let at = match to {
             Move::Follow => {
@@ -282,8 +288,8 @@ mod tests {
             assert_eq!(first_and_last(&mut output).0, format!("line {line}"), "{text:?}");
         }
         assert_eq!(
-            find(&output, "line 98\n", false),
-            Err("not found below, look above (N): line 98\n".to_owned())
+            find(&output, "line 98\n", false).unwrap_err().to_string(),
+            "not found below, look above (N): line 98\n"
         );
     }
 

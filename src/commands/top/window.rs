@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -19,6 +19,20 @@ const LONGEST: usize = 4 << 10;
 
 /// How far one step looks for the ends of lines, in bytes: what has none for longer is cut.
 const FAR: u64 = 8 << 20;
+
+/// Why an output stays where it is in sight.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("a search cannot be started: {0}")]
+    NoSearch(io::Error),
+    #[error(
+        "not found {}: {text}",
+        if *back { "above, look below (n)" } else { "below, look above (N)" }
+    )]
+    NotFound { text: String, back: bool },
+}
 
 /// A file as long as it is at this moment.
 pub struct Window {
