@@ -339,11 +339,14 @@ pub fn ask_job_list(request: &Request) -> Result<JobList, CliError> {
     }
 }
 
+/// The processes of each step.
+type Processes = Vec<(StepKey, Vec<i32>)>;
+
 /// Asks for jobs with what their running steps use, and for the processes of those steps.
 ///
 /// # Errors
 /// As of [`ask`].
-pub fn ask_usage(request: &Request) -> Result<(JobList, Vec<(StepKey, Vec<i32>)>), CliError> {
+pub fn ask_usage(request: &Request) -> Result<(JobList, Processes), CliError> {
     match ask(request, &[])?.0 {
         Answer::Usage { list, processes } => Ok((list, processes)),
         other => Err(unexpected(&other)),
