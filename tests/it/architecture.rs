@@ -528,13 +528,12 @@ struct Room<'a> {
 impl Room<'_> {
     fn new<'a>(name: &'a str, modules: &'a BTreeMap<Module, String>) -> Room<'a> {
         let of = |(module, text): (&Module, &String)| {
-            let named = ["pub use ", "pub(super) use ", "pub(crate) use "]
+            ["pub use ", "pub(super) use ", "pub(crate) use "]
                 .iter()
                 .flat_map(|begin| lines_of(text, begin))
                 .filter(|path| path.len() > 1)
                 .map(|path| ((module.clone(), path.last().unwrap().clone()), path))
-                .collect::<Vec<_>>();
-            named
+                .collect::<Vec<_>>()
         };
         Room { name, modules, passed_on: modules.iter().flat_map(of).collect() }
     }
