@@ -11,7 +11,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Bytes of one answer.
 pub const MOST_PART: u64 = 256 << 10;
@@ -101,7 +101,7 @@ fn parse(text: &str) -> Option<Asked> {
 }
 
 /// Opens a file that is one: not a terminal, a pipe or a device, which would have no end.
-fn open(path: &PathBuf) -> Result<File, Refused> {
+fn open(path: &Path) -> Result<File, Refused> {
     let refused = |why: &str| Refused::missing(format!("{}: {why}", path.display()));
     match tail::open_output(path) {
         Ok(Some(file)) => Ok(file),
@@ -111,7 +111,7 @@ fn open(path: &PathBuf) -> Result<File, Refused> {
     }
 }
 
-fn read(path: &PathBuf, asked: Asked) -> Result<Part, Refused> {
+fn read(path: &Path, asked: Asked) -> Result<Part, Refused> {
     let mut file = open(path)?;
     let told = |e: io::Error| Refused::missing(format!("{}: {e}", path.display()));
     let size = file.metadata().map_err(told)?.len();
