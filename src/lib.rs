@@ -15,7 +15,7 @@
 //! | `model` | the words: job, run state, step, update, query, refusal, states, reasons, trackable resources (TRES) | yes |
 //! | `parse` | text that a user writes, to those values: one grammar a file | yes |
 //! | `sched` | decisions: who is admitted, who runs now, who waits and why, how a job ends | yes |
-//! | `jobmgr` | the step manager's decisions: its language, who waits for whom, which step starts next | yes |
+//! | `stepmgr` | the step manager's decisions: its language, who waits for whom, which step starts next | yes |
 //! | `render` | those values to text: one layout, one table of fields a command, records, JSON | yes |
 //! | `tui` | what `slotd top` shows: its state, what keys do to it, how it is drawn | yes |
 //! | `protocol` | requests and answers, and the frames that carry them | yes |
@@ -25,7 +25,7 @@
 //! | `actors` | shells around `sched`, `store` and `exec`: translate, call, carry out | |
 //! | `daemon` | wiring and life cycle: settings, lock, listener, sessions, log | |
 //! | `client` | the command's side of the socket: connect, ask, wait, run tasks in the foreground | |
-//! | `manager` | the step manager carried out: its loop, its socket, its journal, its line to the daemon | |
+//! | `stepmgrd` | the step manager carried out: its loop, its socket, its journal, its line to the daemon | |
 //! | `args` | what the command lines share: getopt's manners, precedence, refusals | |
 //! | `commands` | one file a command, and the one table of all commands | |
 //!
@@ -98,12 +98,12 @@
 //! | a filter of squeue, sacct, scancel | a field of `model::JobQuery` and its line in the matcher, the option of the command |
 //! | an end state | a line in the table of `model/state.rs`, with how well the job ended (and no longer in `ABSENT` of `parse/states.rs`: a test says so); the compiler names the rest: from where it may come, `slotd why`, `slotd report`, `salloc`, whether `--requeue` runs the job again. Then the cause that leads to it: `sched::EndCause`, `Ending` in `sched/lifecycle.rs` |
 //! | a state of a job that is not over | a line in the same table; the compiler names the rest. `is_over` in `tests/kit` |
-//! | what keeps the node from taking jobs | `sched/node.rs`; whether a failed launch is the host's fault: `exec/error.rs` |
+//! | what keeps the node from taking jobs | `sched/resources/node.rs`; whether a failed launch is the host's fault: `exec/error.rs` |
 //! | a reason | a line in `model/reason.rs`, a predicate in `sched/blockers.rs` |
 //! | a grammar | a file in `parse` with `parse`, and `parse(print(x)) == x` as its property test |
 //! | a refusal | a variant of `model::Refusal` with its text |
 //! | a command | a file in `commands`, a line in its table |
-//! | a setting | `daemon/settings.rs`, the table in README.md, the list in `commands/pages/texts.rs` |
+//! | a setting | a row of the table in `daemon/settings.rs`, a row of the table in README.md |
 //! | a view of the page of `slotd web` | its files in `commands/web/page`, what it asks in `commands/web`, a look at it in `tests/web/browse.py` |
 //! | a column | a migration, `store/schema.rs`, `store/row.rs` |
 
@@ -119,13 +119,13 @@ mod client;
 mod commands;
 mod daemon;
 mod exec;
-mod jobmgr;
-mod manager;
 mod model;
 mod parse;
 mod protocol;
 mod render;
 mod sched;
+mod stepmgr;
+mod stepmgrd;
 mod store;
 mod sys;
 mod tui;

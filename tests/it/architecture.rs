@@ -12,7 +12,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("parse", &["model"]),
     ("sched", &["model", "parse"]),
-    ("jobmgr", &["model", "parse"]),
+    ("stepmgr", &["model", "parse"]),
     ("render", &["model"]),
     ("protocol", &["model"]),
     ("tui", &["model", "render", "protocol"]),
@@ -26,7 +26,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     // parse: the values of settings and of slotd.toml.
     ("daemon", &["model", "sched", "store", "exec", "sys", "protocol", "actors", "parse"]),
     ("client", &["model", "protocol", "exec", "sys"]),
-    ("manager", &["model", "jobmgr", "client", "protocol", "exec", "sys", "parse"]),
+    ("stepmgrd", &["model", "stepmgr", "client", "protocol", "exec", "sys", "parse"]),
     ("args", &["model", "parse"]),
     // The one binary is also the daemon and its launcher, and a client tells the daemon which
     // process it is: "daemon" and "exec".
@@ -34,12 +34,12 @@ const LAYERS: [(&str, &[&str]); 16] = [
         "commands",
         &[
             "model", "args", "client", "parse", "render", "protocol", "sys", "daemon", "exec",
-            "jobmgr", "manager", "tui",
+            "stepmgr", "stepmgrd", "tui",
         ],
     ),
 ];
 
-const PURE: [&str; 6] = ["model", "parse", "sched", "jobmgr", "render", "tui"];
+const PURE: [&str; 6] = ["model", "parse", "sched", "stepmgr", "render", "tui"];
 
 /// What reaches out of a process, or reads a clock.
 const IMPURE: [&str; 16] = [
@@ -66,7 +66,7 @@ const PURE_CRATES: [(&str, &[&str]); 6] = [
     ("model", &["serde", "wildmatch"]),
     ("parse", &["serde", "jiff", "shlex", "strsim"]),
     ("sched", &["serde"]),
-    ("jobmgr", &["serde", "serde_json", "toml", "csv", "wildmatch"]),
+    ("stepmgr", &["serde", "serde_json", "toml", "csv", "wildmatch"]),
     ("render", &["serde", "serde_json", "jiff", "thiserror"]),
     // crossterm: what it calls the keys.
     ("tui", &["crossterm", "ratatui"]),

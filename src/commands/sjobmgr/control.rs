@@ -5,11 +5,11 @@ use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::launch::tell;
 use crate::commands::{Done, output, paths};
-use crate::jobmgr::api::{Ask, Event, Status};
-use crate::jobmgr::core::Row;
-use crate::manager::ended::{self, Known};
-use crate::manager::{Client, begin};
 use crate::model::{ExitCode, JobId};
+use crate::stepmgr::api::{Ask, Event, Status};
+use crate::stepmgr::core::Row;
+use crate::stepmgrd::ended::{self, Known};
+use crate::stepmgrd::{Client, begin};
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]

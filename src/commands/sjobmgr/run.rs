@@ -6,14 +6,14 @@ use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::launch::{client, tell};
 use crate::commands::{Done, output, paths, sbatch};
-use crate::jobmgr::api::{Ask, Event};
-use crate::jobmgr::def::OnFailure;
-use crate::manager::{
+use crate::model::JobId;
+use crate::parse::mem;
+use crate::stepmgr::api::{Ask, Event};
+use crate::stepmgr::def::OnFailure;
+use crate::stepmgrd::{
     Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path,
     step_within, text_of,
 };
-use crate::model::JobId;
-use crate::parse::mem;
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;

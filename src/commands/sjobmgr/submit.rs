@@ -5,7 +5,7 @@ use super::{ask, connect_to, job_meant};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::{Done, output};
-use crate::jobmgr::api::Event;
+use crate::stepmgr::api::Event;
 use crate::sys::user;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! How far it is, for the user: a line that changes on a terminal, plain lines in a log.
 
-use crate::jobmgr::core::Counts;
+use crate::stepmgr::core::Counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt;
 use std::io::{IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! What an earlier manager has left: the journal to go on with, and how far its steps had come.
 
 use crate::exec::step_journal::{self, Entry, Past};
-use crate::jobmgr::core::{Core, StepOutcome};
 use crate::model::{End, ExitCode, Timestamp};
+use crate::stepmgr::core::{Core, StepOutcome};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

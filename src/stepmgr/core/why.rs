@@ -1,7 +1,7 @@
 //! What each step does, and what it waits for.
 
 use super::{Core, Entry, Halt, Phase, shape_of};
-use crate::jobmgr::ready::Fit;
+use crate::stepmgr::ready::Fit;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 use super::foreach::{Braces, Row, check_braces, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
 use super::text::{Fault, ReadFile, Wrong};
-use crate::jobmgr::def::{
-    After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning,
-};
 use crate::parse::error::shown;
 use crate::parse::{mem, signal, suggest, time};
+use crate::stepmgr::def::{
+    After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning,
+};
 use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! nobody up.
 
 use super::run::NO_TEXT;
-use crate::jobmgr::api::Event;
 use crate::model::ExitCode;
+use crate::stepmgr::api::Event;
 use nix::sys::socket::{MsgFlags, send};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read};

@@ -2,7 +2,7 @@
 
 use super::tests::{cpus, secs};
 use super::*;
-use crate::jobmgr::def::{After, Ask, Retry, Wanted};
+use crate::stepmgr::def::{After, Ask, Retry, Wanted};
 use proptest::prelude::*;
 
 /// CPUs, priority, retries, and whom it waits for: an earlier one, and how it has to end.

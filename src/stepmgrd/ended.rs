@@ -1,8 +1,8 @@
 //! What is known of steps after the end of their manager: what its journal tells.
 
 use crate::exec::step_journal::{self, Entry, Past};
-use crate::jobmgr::core::{Row, StepOutcome};
 use crate::model::{End, ExitCode, Outcome, StepId};
+use crate::stepmgr::core::{Row, StepOutcome};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
@@ -150,9 +150,9 @@ fn of_entries(entries: &[Entry]) -> Vec<Known> {
 mod tests {
     use super::*;
     use crate::exec::step_journal::StepEnd;
-    use crate::jobmgr::def::Command;
     use crate::model::tres::{Allocation, Usage};
     use crate::model::{JobId, Timestamp, Tres};
+    use crate::stepmgr::def::Command;
 
     fn head(file: &str, resumed: bool) -> Entry {
         Entry::Head { job: JobId(1), run: 0, file: file.to_owned(), resumed }
@@ -162,14 +162,15 @@ mod tests {
         let text = format!("[[step]]\nname = '{name}'\ncommand = 'x'");
         let tres = Tres { cpus: 1, ..Tres::ZERO };
         let whole = Allocation { tres, ..Allocation::default() };
-        let mut core = crate::jobmgr::core::Core::new(whole, Default::default(), None);
+        let mut core = crate::stepmgr::core::Core::new(whole, Default::default(), None);
         let read = |_: &str| Err(String::new());
-        let form = crate::jobmgr::language::Form::Toml;
-        core.add(crate::jobmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap()).unwrap();
+        let form = crate::stepmgr::language::Form::Toml;
+        core.add(crate::stepmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap())
+            .unwrap();
         let entry = core.entry(0).unwrap();
         assert_eq!(entry.command, Command::Shell("x".into()));
         let record =
-            crate::manager::launches::record(entry, number, Allocation::default(), Timestamp(0));
+            crate::stepmgrd::launches::record(entry, number, Allocation::default(), Timestamp(0));
         Entry::Start(Box::new(record))
     }
 

@@ -1,4 +1,4 @@
-//! The job step manager, carried out: one process that owns a `jobmgr::core::Core`, and the small
+//! The job step manager, carried out: one process that owns a `stepmgr::core::Core`, and the small
 //! one that starts the steps for it (`exec::step_launcher`).
 //!
 //! Everything happens in one loop that sleeps until somebody has something to say: the launcher (a

@@ -3,7 +3,6 @@
 use crate::exec::environment::{Environment, task_environment};
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
 use crate::exec::step_launcher::{Launch, Order};
-use crate::jobmgr::core::Entry;
 use crate::model::job::ClientProcess;
 use crate::model::request::{GpuRequest, MemRequest};
 use crate::model::tres::{Allocation, Usage};
@@ -11,6 +10,7 @@ use crate::model::{ArrayRole, ExitCode, JobState, Step, StepId, StepKey, StepReq
 use crate::parse::filename::{self, FilenameVars};
 use crate::protocol::answer::ManagedJob;
 use crate::protocol::request::{StepLaunch, Stream};
+use crate::stepmgr::core::Entry;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

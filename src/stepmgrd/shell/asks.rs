@@ -1,15 +1,15 @@
 //! What clients of the socket and the pipe on standard input say.
 
 use super::Shell;
-use crate::jobmgr::api::{Ask, Event, Status};
-use crate::jobmgr::core::{Halt, Phase};
-use crate::jobmgr::def::Settings;
-use crate::jobmgr::language::expand::Expander;
-use crate::jobmgr::language::{Fault, Form, in_words, json, parse, unmarked};
-use crate::manager::api::Waiting;
-use crate::manager::run::{NO_TEXT, fault_of, read_named};
 use crate::model::ExitCode;
 use crate::parse::suggest;
+use crate::stepmgr::api::{Ask, Event, Status};
+use crate::stepmgr::core::{Halt, Phase};
+use crate::stepmgr::def::Settings;
+use crate::stepmgr::language::expand::Expander;
+use crate::stepmgr::language::{Fault, Form, in_words, json, parse, unmarked};
+use crate::stepmgrd::api::Waiting;
+use crate::stepmgrd::run::{NO_TEXT, fault_of, read_named};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Shell {
             Form::Json if !line.trim().is_empty() => json::parse_line(line, number, &mut expander)?,
             Form::Json => {}
             Form::Lines | Form::Toml => {
-                crate::jobmgr::language::lines::parse_line(line, number, &mut expander)?
+                crate::stepmgr::language::lines::parse_line(line, number, &mut expander)?
             }
         }
         let names: Vec<String> = expander.steps.iter().map(|step| step.name.to_string()).collect();
@@ -296,7 +296,7 @@ impl Shell {
         let mut waiting = Waiting { left: Default::default(), worst: ExitCode::OK };
         for step in steps {
             match self.core.entry(step).map(|entry| entry.phase) {
-                Some(Phase::Ended(crate::jobmgr::core::StepOutcome::Ok)) | None => {}
+                Some(Phase::Ended(crate::stepmgr::core::StepOutcome::Ok)) | None => {}
                 Some(Phase::Ended(_)) => {
                     let exit = self.exits.get(&step).copied().unwrap_or(ExitCode::status(1));
                     waiting.worst = waiting.worst.worse(exit);

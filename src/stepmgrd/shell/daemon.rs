@@ -1,14 +1,14 @@
 //! What the daemon says to the manager.
 
 use super::{Heard, Shell};
-use crate::jobmgr::api::{Event, Owed};
-use crate::jobmgr::core::Halt;
 use crate::model::Refusal;
 use crate::model::node::NodeParts;
 use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::tres::Usage;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
+use crate::stepmgr::api::{Event, Owed};
+use crate::stepmgr::core::Halt;
 use crate::sys::{proc, system};
 use std::time::Duration;
 

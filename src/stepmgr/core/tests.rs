@@ -1,8 +1,8 @@
 //! Scenarios of the manager, written in its own language.
 
 use super::*;
-use crate::jobmgr::language::{Form, parse};
 use crate::model::Tres;
+use crate::stepmgr::language::{Form, parse};
 
 pub(super) fn cpus(count: u32) -> Allocation {
     let tres = Tres { cpus: count, mem_mb: 1000, ..Tres::ZERO };

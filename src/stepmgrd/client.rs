@@ -1,8 +1,8 @@
 //! The other end of the manager's socket: the commands that talk to a manager that runs.
 
 use crate::exec::job_dirs;
-use crate::jobmgr::api::Event;
 use crate::model::JobId;
+use crate::stepmgr::api::Event;
 use crate::sys::paths::Paths;
 use crate::sys::{lock, root_dirs, socket};
 use serde::Serialize;

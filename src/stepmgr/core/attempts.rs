@@ -1,9 +1,9 @@
 //! An attempt to run a step: its start, its limit, its end, and what comes after a failure.
 
 use super::{Core, Due, Effect, Halt, Phase, SIGTERM, StepOutcome};
-use crate::jobmgr::def::Warning;
 use crate::model::tres::Allocation;
 use crate::model::{End, ExitCode, Outcome};
+use crate::stepmgr::def::Warning;
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;

@@ -95,7 +95,7 @@ fn syntax(message: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobmgr::language::spec::StepSpec;
+    use crate::stepmgr::language::spec::StepSpec;
 
     #[test]
     fn what_is_wrong_with_json_is_said_in_words() {
