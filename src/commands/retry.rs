@@ -65,7 +65,7 @@ pub fn run(args: &RetryArgs) -> Done {
         let id = number(first);
         wanted.entry(id).or_default().extend(chosen(one, of_one, args)?);
     }
-    let mut desk = Desk { args, moved: Vec::new() };
+    let mut submitter = Submitter { args, moved: Vec::new() };
     let others = if args.with_dependents { dependents(&found)? } else { Vec::new() };
     let (ended, waiting): (Vec<JobView>, Vec<JobView>) =
         others.into_iter().partition(|view| view.run.state.is_terminal());
@@ -79,10 +79,10 @@ pub fn run(args: &RetryArgs) -> Done {
     };
     let edges = wanted.iter().map(|(id, of)| (*id, waits_for(of))).collect();
     for id in in_order(&given, &edges) {
-        let again = Resubmission::of(&wanted[&id], &desk.moved, given.contains(&id), now())?;
-        desk.submit(id, again)?;
+        let again = Resubmission::of(&wanted[&id], &submitter.moved, given.contains(&id), now())?;
+        submitter.submit(id, again)?;
     }
-    waiting.iter().try_for_each(|view| desk.move_on(view))?;
+    waiting.iter().try_for_each(|view| submitter.move_on(view))?;
     Ok(0)
 }
 
@@ -354,12 +354,12 @@ impl Resubmission {
 }
 
 /// Hands jobs in, one after the other.
-struct Desk<'a> {
+struct Submitter<'a> {
     args: &'a RetryArgs,
     moved: Vec<Moved>,
 }
 
-impl Desk<'_> {
+impl Submitter<'_> {
     fn submit(&mut self, old: JobId, again: Resubmission) -> Result<(), CliError> {
         let Resubmission { mut request, texts_of } = again;
         if let Some(copy) = &request.snapshot

@@ -75,7 +75,7 @@ struct Line {
 /// What a line comes to.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Fate {
+enum Outcome {
     Job(JobId),
     Error(String),
 }
@@ -84,7 +84,7 @@ enum Fate {
 struct LineAnswer {
     line: usize,
     #[serde(flatten)]
-    fate: Fate,
+    outcome: Outcome,
 }
 
 /// What the options and directives of lines come to, and their environment.
@@ -292,12 +292,12 @@ impl Unanswered {
         let mut taken = taken.into_iter();
         let mut text = String::new();
         for (line, wrong) in self.under_way.pop_front().unwrap_or_default() {
-            let fate = match wrong {
-                Some(wrong) => Fate::Error(wrong),
+            let outcome = match wrong {
+                Some(wrong) => Outcome::Error(wrong),
                 None => match taken.next() {
-                    Some(Ok(job)) => Fate::Job(job),
+                    Some(Ok(job)) => Outcome::Job(job),
                     Some(Err(why)) => {
-                        Fate::Error(in_words(&refused("Batch job submission failed", &why)))
+                        Outcome::Error(in_words(&refused("Batch job submission failed", &why)))
                     }
                     None => {
                         return Err(CliError::error(
@@ -307,8 +307,8 @@ impl Unanswered {
                     }
                 },
             };
-            self.all_taken &= matches!(fate, Fate::Job(_));
-            text += &serde_json::to_string(&LineAnswer { line, fate }).unwrap_or_default();
+            self.all_taken &= matches!(outcome, Outcome::Job(_));
+            text += &serde_json::to_string(&LineAnswer { line, outcome }).unwrap_or_default();
             text.push('\n');
         }
         print(&text).map(drop)
@@ -347,13 +347,13 @@ pub fn run(args: &SubmitArgs) -> Done {
     // What is wrong with the options of all is told before a line is read.
     let plain = TemplateKey { options: Vec::new(), directives: Vec::new(), is_wrapped: true };
     maker.template(plain, "")?;
-    let mut desk = Unanswered {
+    let mut unanswered = Unanswered {
         daemon: Connection::open(&paths()?)?,
         under_way: VecDeque::new(),
         all_taken: true,
     };
-    let done = submit_all(&mut maker, &mut desk);
-    done.map_err(|error| match desk.under_way.front().and_then(|lines| lines.first()) {
+    let done = submit_all(&mut maker, &mut unanswered);
+    done.map_err(|error| match unanswered.under_way.front().and_then(|lines| lines.first()) {
         Some((line, _)) => error.and(
             Mark::Error,
             format!(
@@ -362,10 +362,10 @@ pub fn run(args: &SubmitArgs) -> Done {
         ),
         None => error,
     })?;
-    Ok(u8::from(!desk.all_taken))
+    Ok(u8::from(!unanswered.all_taken))
 }
 
-fn submit_all(maker: &mut Maker<'_>, desk: &mut Unanswered) -> Result<(), CliError> {
+fn submit_all(maker: &mut Maker<'_>, unanswered: &mut Unanswered) -> Result<(), CliError> {
     let stdin = io::stdin();
     let mut input = BufReader::with_capacity(READ, stdin.lock());
     let mut batch = LineBatch::default();
@@ -376,19 +376,19 @@ fn submit_all(maker: &mut Maker<'_>, desk: &mut Unanswered) -> Result<(), CliErr
         if !text.is_empty() {
             let made = maker.make(text);
             if made.as_ref().is_ok_and(|made| !batch.takes(&made.env)) {
-                desk.hand_in(std::mem::take(&mut batch))?;
+                unanswered.hand_in(std::mem::take(&mut batch))?;
             }
             batch.push(number, made);
         }
         let has_more = input.buffer().contains(&b'\n');
         if batch.is_full() || (!has_more && !batch.lines.is_empty()) {
-            desk.hand_in(std::mem::take(&mut batch))?;
+            unanswered.hand_in(std::mem::take(&mut batch))?;
         }
         if !has_more && !is_readable(&stdin) {
-            desk.answer_all()?;
+            unanswered.answer_all()?;
         }
     }
-    desk.answer_all()
+    unanswered.answer_all()
 }
 
 /// The next line, which the last one need not end; `None` where there is no more.

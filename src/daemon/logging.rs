@@ -4,7 +4,7 @@
 //! sd-daemon(3) says.
 
 use crate::daemon::log_file::OwnLog;
-use crate::daemon::repeats::{Fate, Repeats};
+use crate::daemon::repeats::{Repeats, Treatment};
 use env_logger::Target;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
@@ -56,18 +56,18 @@ fn write_line(
     layout: &Layout,
     level: Level,
     text: &str,
-    fate: Fate,
+    treatment: Treatment,
 ) -> io::Result<()> {
-    match fate {
-        Fate::Write { before: 0 } => layout(out, level, text),
-        Fate::Write { before } => {
+    match treatment {
+        Treatment::Write { before: 0 } => layout(out, level, text),
+        Treatment::Write { before } => {
             layout(out, Level::Info, &format!("the line before came {before} times more"))?;
             layout(out, level, text)
         }
-        Fate::Remind { left_out } => {
+        Treatment::Remind { left_out } => {
             layout(out, level, &format!("{text} ({left_out} times more since the last)"))
         }
-        Fate::LeaveOut => Ok(()),
+        Treatment::LeaveOut => Ok(()),
     }
 }
 
@@ -126,9 +126,12 @@ mod tests {
     #[test]
     fn what_was_left_out_is_told_before_the_next_line() {
         let layout: Layout = Box::new(for_journal);
-        let line = |fate| written(|out| write_line(out, &layout, Level::Warn, "b", fate));
-        assert_eq!(line(Fate::Write { before: 3 }), "<6>the line before came 3 times more\n<4>b\n");
-        assert_eq!(line(Fate::Remind { left_out: 9 }), "<4>b (9 times more since the last)\n");
-        assert_eq!(line(Fate::LeaveOut), "");
+        let line = |treatment| written(|out| write_line(out, &layout, Level::Warn, "b", treatment));
+        assert_eq!(
+            line(Treatment::Write { before: 3 }),
+            "<6>the line before came 3 times more\n<4>b\n"
+        );
+        assert_eq!(line(Treatment::Remind { left_out: 9 }), "<4>b (9 times more since the last)\n");
+        assert_eq!(line(Treatment::LeaveOut), "");
     }
 }

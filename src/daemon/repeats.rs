@@ -16,7 +16,7 @@ pub struct Repeats {
 
 /// What becomes of a line. The numbers are lines that were left out.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Treatment {
     /// It is written; the one before it came so many times more.
     Write {
         before: u64,
@@ -29,18 +29,18 @@ pub enum Fate {
 }
 
 impl Repeats {
-    pub fn line(&mut self, level: Level, text: &str, now: Instant) -> Fate {
+    pub fn line(&mut self, level: Level, text: &str, now: Instant) -> Treatment {
         if self.last.as_ref().is_none_or(|(known, last)| (*known, last.as_str()) != (level, text)) {
             self.last = Some((level, text.to_owned()));
             self.written = Some(now);
-            return Fate::Write { before: std::mem::take(&mut self.left_out) };
+            return Treatment::Write { before: std::mem::take(&mut self.left_out) };
         }
         if self.written.is_none_or(|written| now.duration_since(written) >= REMINDER) {
             self.written = Some(now);
-            return Fate::Remind { left_out: std::mem::take(&mut self.left_out) };
+            return Treatment::Remind { left_out: std::mem::take(&mut self.left_out) };
         }
         self.left_out += 1;
-        Fate::LeaveOut
+        Treatment::LeaveOut
     }
 }
 
@@ -53,15 +53,15 @@ mod tests {
         let (mut repeats, start) = (Repeats::default(), Instant::now());
         let mut line =
             |text, secs| repeats.line(Level::Warn, text, start + Duration::from_secs(secs));
-        assert_eq!(line("a", 0), Fate::Write { before: 0 });
-        assert_eq!([line("a", 1), line("a", 59)], [Fate::LeaveOut, Fate::LeaveOut]);
-        assert_eq!(line("a", 60), Fate::Remind { left_out: 2 });
-        assert_eq!(line("a", 61), Fate::LeaveOut);
-        assert_eq!(line("b", 62), Fate::Write { before: 1 });
-        assert_eq!(line("a", 63), Fate::Write { before: 0 });
+        assert_eq!(line("a", 0), Treatment::Write { before: 0 });
+        assert_eq!([line("a", 1), line("a", 59)], [Treatment::LeaveOut, Treatment::LeaveOut]);
+        assert_eq!(line("a", 60), Treatment::Remind { left_out: 2 });
+        assert_eq!(line("a", 61), Treatment::LeaveOut);
+        assert_eq!(line("b", 62), Treatment::Write { before: 1 });
+        assert_eq!(line("a", 63), Treatment::Write { before: 0 });
         assert_eq!(
             repeats.line(Level::Error, "a", start),
-            Fate::Write { before: 0 },
+            Treatment::Write { before: 0 },
             "it is worse now"
         );
     }

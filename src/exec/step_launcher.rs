@@ -264,7 +264,7 @@ impl StepLauncher {
             };
             let failures = self.failures.1.as_raw_fd();
             let watcher = std::process::id().cast_signed();
-            let birth = ForkContext {
+            let context = ForkContext {
                 spec,
                 task,
                 streams: &streams,
@@ -275,7 +275,7 @@ impl StepLauncher {
                 watcher,
                 pmi: None,
             };
-            match task::spawn(&birth) {
+            match task::spawn(&context) {
                 Ok(pid) => pids.push(pid),
                 Err(e) => return (pids, Some(e.to_string())),
             }

@@ -121,17 +121,19 @@ struct Program {
 }
 
 impl Program {
-    fn new(birth: &ForkContext) -> Result<Program, LaunchError> {
+    fn new(context: &ForkContext) -> Result<Program, LaunchError> {
         let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
-        let argv: Vec<CString> =
-            command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
+        let argv: Vec<CString> = command(context.spec, context.task)
+            .into_iter()
+            .map(c_string)
+            .collect::<Result<_, _>>()?;
         if argv.is_empty() {
             return Err(LaunchError::NoCommand);
         }
-        let mut vars = environment(birth.spec, birth.task);
+        let mut vars = environment(context.spec, context.task);
         let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
         vars.retain(|(name, _)| name != b"SLURM_TASK_PID");
-        let ForkContext { spec, task, pmi, .. } = birth;
+        let ForkContext { spec, task, pmi, .. } = context;
         let pmi =
             pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
         vars.extend(pmi.map(|(name, value)| (name.into_bytes(), value.into_bytes())));
@@ -188,12 +190,12 @@ impl Program {
 ///
 /// # Errors
 /// A word of the command holds a zero byte, or the fork failed.
-pub(super) fn spawn(birth: &ForkContext) -> Result<i32, LaunchError> {
-    let mut program = Program::new(birth)?;
+pub(super) fn spawn(context: &ForkContext) -> Result<i32, LaunchError> {
+    let mut program = Program::new(context)?;
     // SAFETY: the watcher has one thread.
-    let child = unsafe { fork_into(birth.memory(), &mut || be_task(birth, &mut program)) };
+    let child = unsafe { fork_into(context.memory(), &mut || be_task(context, &mut program)) };
     let child = child.map_err(LaunchError::system("fork"))?;
-    if !birth.spec.pty {
+    if !context.spec.pty {
         // Both sides do it, so that neither has to wait for the other. It fails where the child was
         // faster.
         let _ = setpgid(child, child);
@@ -202,19 +204,19 @@ pub(super) fn spawn(birth: &ForkContext) -> Result<i32, LaunchError> {
 }
 
 /// In the child: becomes the task. Returns the exit code where that is not possible.
-fn be_task(birth: &ForkContext, program: &mut Program) -> i32 {
-    if let Some((read, write)) = birth.gate {
+fn be_task(context: &ForkContext, program: &mut Program) -> i32 {
+    if let Some((read, write)) = context.gate {
         wait_at(read, write);
     }
-    if let Err(error) = prepare(birth) {
+    if let Err(error) = prepare(context) {
         // A line in one piece: other tasks write there too.
         let _ = nix::unistd::write(
-            borrow(birth.failures),
-            line_of(&error, &birth.spec.job_dir).as_bytes(),
+            borrow(context.failures),
+            line_of(&error, &context.spec.job_dir).as_bytes(),
         );
         return 1;
     }
-    let (name, error) = program.execute(birth.spec.script.is_some());
+    let (name, error) = program.execute(context.spec.script.is_some());
     say(&format!("error: execve(): {name}: {}", error.desc()));
     // As Slurm: 2 for a command that is not found, 13 for one that may not be run.
     error as i32
@@ -263,12 +265,12 @@ fn say(text: &str) {
 }
 
 /// Everything but the exec. An error is a failure of the launch, not of the command.
-fn prepare(birth: &ForkContext) -> Result<(), LaunchError> {
-    let ForkContext { spec, task, .. } = birth;
+fn prepare(context: &ForkContext) -> Result<(), LaunchError> {
+    let ForkContext { spec, task, .. } = context;
     // A task whose watcher is killed would run on without anybody to tell how it ended, on
     // resources that are given to others: it is killed too.
     set_pdeathsig(Signal::SIGKILL).map_err(LaunchError::system("end with the watcher"))?;
-    if nix::unistd::getppid().as_raw() != birth.watcher {
+    if nix::unistd::getppid().as_raw() != context.watcher {
         return Err(LaunchError::NoWatcher);
     }
     if spec.pty && task.rank == 0 {
@@ -281,13 +283,13 @@ fn prepare(birth: &ForkContext) -> Result<(), LaunchError> {
     if let Some(cgroup) = &spec.cgroup {
         join(cgroup)?;
     }
-    if let Some(wanted) = birth.oom_score_adj {
+    if let Some(wanted) = context.oom_score_adj {
         // Where the host's memory is used up, the kernel ends this process and its children before
         // the watcher and the daemon. Every process may raise its own. A system without the file
         // has no such order.
         let _ = fs::write(OOM_SCORE_ADJ, wanted.to_string());
     }
-    connect(birth.streams)?;
+    connect(context.streams)?;
     if spec.pty && task.rank == 0 {
         // SAFETY: TIOCSCTTY takes a number; 0 means not to steal the terminal of another session.
         if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } == -1 {
@@ -311,13 +313,13 @@ fn prepare(birth: &ForkContext) -> Result<(), LaunchError> {
             let _ = nix::unistd::write(borrow(2), line.as_bytes());
         }
     }
-    for limit in birth.nofile.iter().chain(spec.rlimits.iter()) {
+    for limit in context.nofile.iter().chain(spec.rlimits.iter()) {
         set_limit(limit);
     }
     std::env::set_current_dir(&spec.work_dir).map_err(job_files::no_work_dir(&spec.work_dir))?;
     unblock_signals();
     close_on_exec();
-    if let Some(end) = birth.pmi {
+    if let Some(end) = context.pmi {
         let kept = fcntl(borrow(end), FcntlArg::F_SETFD(FdFlag::empty()));
         kept.map_err(LaunchError::system("pass a socket on"))?;
     }

@@ -181,7 +181,7 @@ async fn guard(
         Some(auth) => auth.refuses(request.request()),
         None => Some(Refused {
             status: StatusCode::INTERNAL_SERVER_ERROR,
-            why: "the server has no door".to_owned(),
+            why: "the server has no authentication".to_owned(),
         }),
     };
     match refused {
