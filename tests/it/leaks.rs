@@ -64,8 +64,8 @@ fn after_many_jobs_everything_is_as_it_was() {
     };
     // The first look at what the host uses, which makes a file of it, comes after the last end.
     let host_use = slotd.root.join("lib/host_use.jsonl");
-    let before =
-        settled("the watchers are gone", &|figures| figures.processes == 1 && host_use.exists());
+    slotd.wait("a look at what the host uses", || host_use.exists().then_some(()));
+    let before = settled("the watchers are gone", &|figures| figures.processes == 1);
     for _ in 0..jobs / 100 {
         run(&slotd, 100);
     }
