@@ -23,16 +23,23 @@ impl Records {
         before
     }
 
-    /// The singletons of a name that may go now, or no longer may: those before the first that had
-    /// to wait and still has. Only those of the earliest submission can be free.
+    /// The singletons of a name that may go now, or no longer may. Only those of the earliest
+    /// submission can be free, and those that were are right behind it and behind others that have
+    /// come back to the queue: the first that has only waited ends the search.
     pub fn moved_singletons(&self, name: &str, uid: u32) -> Vec<JobId> {
         let Some(group) = self.namesakes(name, uid) else { return Vec::new() };
-        let is_moved = |id: &JobId| {
-            self.get(*id).is_some_and(|record| {
+        let Some((first, _)) = group.singletons.first() else { return Vec::new() };
+        let is_moved = |id: JobId| {
+            self.get(id).is_some_and(|record| {
                 !record.places.is_empty() || self.is_singleton_free(&record.job)
             })
         };
-        group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect()
+        let has_come_back = |id| self.job(id).is_some_and(|job| job.run.restarts > 0);
+        let goes_on = |&&(submission, id): &&(JobId, JobId)| {
+            submission == *first || has_come_back(id) || is_moved(id)
+        };
+        let near = group.singletons.iter().take_while(goes_on);
+        near.map(|(_, id)| *id).filter(|id| is_moved(*id)).collect()
     }
 
     /// Whether a singleton may run: nobody of its name and user is there who was submitted earlier,

@@ -313,6 +313,25 @@ fn two_queued_singletons_never_block_each_other_and_run_one_after_the_other() {
 }
 
 #[test]
+fn a_singleton_that_comes_back_goes_before_an_array_of_its_name_that_has_begun() {
+    let mut d = Double::new(2, 1000, 0);
+    let first = d.submit(ask().name("one").singleton());
+    let array = d.submit(ask().name("one").singleton().cpus(2).array(0, 1, None));
+    d.plan();
+    d.exit(first, 0);
+    let [task] = d.started()[1..] else { panic!("{:?}", d.started()) };
+    d.act(|core, cx| core.requeue(&JobRef::job(first), false, cx)).unwrap();
+    d.plan();
+    for waiting in [first, array] {
+        assert_eq!((d.state(waiting), d.reason(waiting)), (JobState::Pending, Reason::Dependency));
+    }
+    d.exit(task, 0);
+    assert_eq!(d.state(first), JobState::Running);
+    d.exit(first, 0);
+    assert_eq!(d.core.jobs().filter(|job| job.run.state == JobState::Running).count(), 1);
+}
+
+#[test]
 fn a_singleton_goes_when_the_name_before_it_is_changed() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask().name("one").held());
