@@ -1,0 +1,21 @@
+//! The list of jobs of other clusters. It is short and cannot be selected: its jobs belong to
+//! another scheduler, which `-M` reaches.
+
+use crate::model::Timestamp;
+
+/// A line of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    Job {
+        /// `17@hpc`.
+        job: String,
+        /// In the words of the cluster; empty until it has answered.
+        state: String,
+        has_ended: bool,
+        submitted: Timestamp,
+        /// The words of sbatch.
+        command: String,
+    },
+    /// The reason why the jobs of a cluster are not known.
+    Problem(String),
+}
