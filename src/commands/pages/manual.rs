@@ -1,26 +1,44 @@
-//! Man pages: the options from the definitions, the rest from [`texts`](super::texts).
+//! Man pages: the options come from the clap definitions, everything else from
+//! [`texts`](super::texts).
 
 use super::texts::{self, Page};
 use super::{File, MARK};
 use crate::args::choices::Applet;
+use crate::clusters::config::KEYS;
 use crate::commands::{COMMANDS, Entry};
-use crate::daemon::SETTINGS;
+use crate::daemon::{Holds, SETTINGS};
+use crate::parse::partition;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::io;
 
 const SOURCE: &str = concat!("slotd ", env!("CARGO_PKG_VERSION"));
 
-/// The pages of section 1, one a command and one for slotd itself.
-pub fn pages() -> Vec<File> {
-    // Writing to memory does not fail.
+/// The directories of the pages, as `man` expects them.
+pub const SECTIONS: [&str; 2] = ["man1", "man5"];
+
+/// A file of settings, and its page.
+type Configuration = (&'static str, fn() -> Roff);
+
+const CONFIGURATION: [Configuration; 3] =
+    [("slotd.env", env_page), ("slotd.toml", toml_page), ("clusters.toml", clusters_page)];
+
+/// Returns the pages of a section: the commands and slotd itself, or the files of settings.
+pub fn pages(section: &str) -> Vec<File> {
+    let file = |(name, mut text): (String, Vec<u8>)| {
+        text.extend(format!(".\\\" {MARK}\n").bytes());
+        File { name, text }
+    };
+    if section == "man5" {
+        let page =
+            |(name, page): &Configuration| file((format!("{name}.5"), page().render().into()));
+        return CONFIGURATION.iter().map(page).collect();
+    }
+    // Writing to memory cannot fail.
     let command = |entry: &Entry| (entry.name(), command_page(entry).unwrap_or_default());
     let all = COMMANDS.iter().map(command).chain([("slotd", slotd_page().into_bytes())]);
-    all.map(|(name, mut text)| {
-        text.extend(format!(".\\\" {MARK}\n").bytes());
-        File { name: format!("{name}.1"), text }
-    })
-    .collect()
+    all.map(|(name, text)| file((format!("{name}.1"), text))).collect()
 }
 
 fn command_page(entry: &Entry) -> io::Result<Vec<u8>> {
@@ -41,8 +59,30 @@ fn command_page(entry: &Entry) -> io::Result<Vec<u8>> {
     paragraphs(&mut description, entry.page.description);
     description.to_writer(&mut out)?;
     man.render_options_section(&mut out)?;
+    verbs(entry.definition()).to_writer(&mut out)?;
     tail(&entry.applet, entry.page).to_writer(&mut out)?;
     Ok(out)
+}
+
+/// Lists the subcommands with their options.
+fn verbs(mut command: Command) -> Roff {
+    command.build();
+    let mut roff = Roff::new();
+    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+        if roff == Roff::new() {
+            roff.control("SH", ["COMMANDS"]);
+        }
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        roff.control("SS", [format!("{} {}", command.get_name(), verb.get_name()).as_str()]);
+        roff.text([roman(format!("{about}."))]);
+        let is_listed = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
+        for arg in verb.get_arguments().filter(is_listed) {
+            let short = arg.get_short().map(|letter| format!("-{letter}, ")).unwrap_or_default();
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            entry(&mut roff, &format!("{short}{arg}"), &help);
+        }
+    }
+    roff
 }
 
 fn tail(applet: &Applet, page: &Page) -> Roff {
@@ -51,12 +91,12 @@ fn tail(applet: &Applet, page: &Page) -> Roff {
     let variables = (applet.variables)();
     if !variables.is_empty() {
         roff.text([roman(
-            "Variables stand for options, which win on the command line. An empty one says nothing, \
-             unless it stands for an option that needs no value.",
+            "Each of these variables sets an option. Options on the command line override them. \
+             An empty variable is ignored, unless its option takes no value.",
         )]);
     }
     for (variable, option) in variables {
-        entry(&mut roff, variable, &format!("As --{option}."));
+        entry(&mut roff, variable, &format!("Same as --{option}."));
     }
     for (variable, meaning) in page.variables.iter().chain(texts::COMMON_VARIABLES) {
         entry(&mut roff, variable, meaning);
@@ -93,10 +133,15 @@ fn slotd_page() -> String {
         entry(&mut roff, word, meaning);
     }
     roff.control("SH", ["ENVIRONMENT"]);
-    roff.text([roman("The daemon reads these when it starts.")]);
-    for setting in SETTINGS {
-        entry(&mut roff, setting.variable, setting.manual);
+    for (variable, meaning) in texts::COMMON_VARIABLES {
+        entry(&mut roff, variable, meaning);
     }
+    roff.control("PP", []);
+    roff.text([
+        roman("The settings of the daemon are described in "),
+        bold("slotd.env"),
+        roman("(5)."),
+    ]);
     roff.control("SH", ["SIGNALS"]);
     for (signal, meaning) in texts::SIGNALS {
         entry(&mut roff, signal, meaning);
@@ -108,6 +153,70 @@ fn slotd_page() -> String {
     exit_status(&mut roff, texts::SLOTD.exits);
     see_also(&mut roff, "slotd");
     roff.render()
+}
+
+fn env_page() -> Roff {
+    let mut roff = file_page("slotd.env", "settings of the slotd daemon", texts::ENV);
+    roff.control("SH", ["SETTINGS"]);
+    for setting in SETTINGS {
+        let live = match setting.holds {
+            Holds::Live => " Applied by scontrol reconfigure.",
+            Holds::Start => "",
+        };
+        entry(&mut roff, setting.variable, &format!("{}{live}", setting.manual));
+    }
+    see_also(&mut roff, "slotd.env");
+    roff
+}
+
+fn toml_page() -> Roff {
+    let mut roff = file_page("slotd.toml", "capacity, partitions and limits of slotd", texts::TOML);
+    let partition = partition::manual()
+        .map(|(key, meaning, forms)| (key, format!("{meaning} Accepted values: {forms}.")));
+    let own = |keys: &[(&'static str, &str)]| {
+        keys.iter().map(|(key, meaning)| (*key, (*meaning).to_owned())).collect::<Vec<_>>()
+    };
+    for (heading, keys) in [
+        ("KEYS OF THE HOST", own(texts::TOML_HOST)),
+        (
+            "KEYS OF [[partition]]",
+            own(texts::TOML_PARTITION).into_iter().chain(partition).collect(),
+        ),
+        ("KEYS OF [[limit]]", own(texts::TOML_LIMIT)),
+    ] {
+        roff.control("SH", [heading]);
+        for (key, meaning) in keys {
+            entry(&mut roff, key, &meaning);
+        }
+    }
+    see_also(&mut roff, "slotd.toml");
+    roff
+}
+
+fn clusters_page() -> Roff {
+    let mut roff = file_page("clusters.toml", "clusters that -M reaches", texts::CLUSTERS);
+    roff.control("SH", ["KEYS OF [[cluster]]"]);
+    for key in KEYS {
+        let default = match key.default {
+            "" => String::new(),
+            default => format!(" Default: {default}."),
+        };
+        let about = key.about.replace('`', "");
+        entry(&mut roff, key.name, &format!("{about}{default} Example: {}", key.example));
+    }
+    see_also(&mut roff, "clusters.toml");
+    roff
+}
+
+/// Begins the page of a file in ~/.config/slotd.
+fn file_page(name: &str, about: &str, description: &[&str]) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("TH", [name, "5", "", SOURCE, "Slurm for one machine"]);
+    roff.control("SH", ["NAME"]).text([roman(format!("{name} - {about}"))]);
+    roff.control("SH", ["SYNOPSIS"]).text([bold(format!("~/.config/slotd/{name}"))]);
+    roff.control("SH", ["DESCRIPTION"]);
+    paragraphs(&mut roff, description);
+    roff
 }
 
 fn paragraphs(roff: &mut Roff, paragraphs: &[&str]) {
@@ -132,13 +241,13 @@ fn exit_status(roff: &mut Roff, exits: &[(&str, &str)]) {
 
 fn see_also(roff: &mut Roff, own: &str) {
     roff.control("SH", ["SEE ALSO"]);
-    let names = COMMANDS.iter().map(Entry::name).chain(["slotd"]).filter(|name| *name != own);
+    let commands = COMMANDS.iter().map(Entry::name).chain(["slotd"]).map(|name| (name, "(1)"));
     let mut words = Vec::new();
-    for name in names {
-        if !words.is_empty() {
-            words.push(roman(", "));
+    for (name, section) in commands.chain(CONFIGURATION.map(|(name, _)| (name, "(5)"))) {
+        if name != own {
+            words.extend((!words.is_empty()).then(|| roman(", ")));
+            words.extend([bold(name), roman(section)]);
         }
-        words.extend([bold(name), roman("(1)")]);
     }
     roff.text(words);
 }

@@ -1,22 +1,44 @@
-//! Man pages and shell completions, made of the definitions that the commands themselves are parsed
-//! with.
+//! Man pages, shell completions and reference pages, generated from the definitions of the commands.
 //!
-//! Only texts and file names are made here; `slotd man` and `slotd completions` write them.
+//! This module generates names and contents, and recognizes its files. `slotd man`, `slotd
+//! completions` and the installer write them.
 
 pub mod compat;
 pub mod completions;
 pub mod manual;
+pub mod reference;
 pub mod texts;
 
-/// A file to be installed.
+use crate::sys::files;
+use std::path::Path;
+
+/// A file to install.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     pub name: String,
     pub text: Vec<u8>,
 }
 
-/// The end of each file's last line, by which the installer knows what it may replace and remove.
+/// The end of each file's last line, which marks it as one that the installer may replace and
+/// remove.
 pub const MARK: &str = "Made by slotd.";
+
+/// Returns whether a man page or a completion script is slotd's, from its last line. A link is the
+/// user's.
+pub fn is_ours(path: &Path) -> bool {
+    if path.is_symlink() {
+        return false;
+    }
+    let Ok(bytes) = files::read(path, files::MOST_SETTINGS) else { return false };
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().last().unwrap_or_default();
+    ["# ", ".\\\" "].iter().any(|comment| last.strip_prefix(comment) == Some(MARK))
+}
+
+/// Returns whether something that is not slotd's has the name of a page.
+pub fn is_of_others(path: &Path) -> bool {
+    path.symlink_metadata().is_ok() && !is_ours(path)
+}
 
 #[cfg(test)]
 mod tests {
@@ -26,7 +48,7 @@ mod tests {
     use clap::Arg;
 
     #[test]
-    fn the_definitions_hold_together() {
+    fn definitions_are_valid() {
         slotd::definition().debug_assert();
         let names: Vec<&str> = COMMANDS.iter().map(Entry::name).collect();
         let unique: std::collections::BTreeSet<_> = names.iter().collect();
@@ -34,8 +56,8 @@ mod tests {
     }
 
     #[test]
-    fn every_page_has_its_sections_and_every_option() {
-        let pages = manual::pages();
+    fn every_page_has_all_sections_and_options() {
+        let pages = manual::pages("man1");
         for entry in COMMANDS {
             let (applet, command) = (entry.applet, entry.definition());
             let page = pages
@@ -43,7 +65,7 @@ mod tests {
                 .find(|page| page.name == format!("{}.1", applet.name))
                 .expect("a page");
             let text = String::from_utf8(page.text.clone()).expect("text").replace("\\-", "-");
-            // Options with headings have a section for each.
+            // If options have headings, each heading is a section.
             let has_heading = |arg: &Arg| arg.get_help_heading() == Some(headings::GENERAL);
             let is_arranged = command.get_arguments().any(has_heading);
             let options = if is_arranged { "GENERAL" } else { "OPTIONS" };
@@ -78,23 +100,16 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_completed_in_every_shell() {
+    fn every_command_has_a_completion_file_in_every_shell() {
         for shell in completions::SHELLS {
             let files = completions::files(shell).expect("a shell");
             assert_eq!(files.len(), COMMANDS.len() + 1, "{shell}");
-            for entry in COMMANDS {
-                let (applet, command) = (entry.applet, entry.definition());
-                let name = completions::file_name(shell, applet.name);
-                let file = files.iter().find(|file| file.name == name).expect("a file");
+            for name in COMMANDS.iter().map(Entry::name).chain(["slotd"]) {
+                let file_name = completions::file_name(shell, name);
+                let file = files.iter().find(|file| file.name == file_name).expect("a file");
                 let text = String::from_utf8(file.text.clone()).expect("text");
-                assert!(text.ends_with(&format!("\n# {MARK}\n")), "{shell}: {}", applet.name);
-                for long in command
-                    .get_arguments()
-                    .filter(|arg| !arg.is_hide_set())
-                    .filter_map(Arg::get_long)
-                {
-                    assert!(text.contains(long), "{shell}: {}: --{long}", applet.name);
-                }
+                assert!(text.contains(&format!("slotd complete {shell} ")), "{shell}: {name}");
+                assert!(text.ends_with(&format!("\n# {MARK}\n")), "{shell}: {name}");
             }
         }
         assert!(completions::files("csh").is_none());

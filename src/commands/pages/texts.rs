@@ -1,78 +1,80 @@
-//! What the definitions do not tell: descriptions, exit codes, variables that are no options.
+//! The parts of the man pages that the clap definitions do not contain: descriptions, exit codes,
+//! and variables that do not correspond to options.
 
 /// The texts of one page.
 pub struct Page {
     pub description: &'static [&'static str],
-    /// Variables besides those that stand for options.
+    /// Variables besides those that correspond to options.
     pub variables: &'static [(&'static str, &'static str)],
     pub exits: &'static [(&'static str, &'static str)],
 }
 
-/// Of every command.
+/// Variables of every command.
 pub const COMMON_VARIABLES: &[(&str, &str)] = &[(
     "SLOTD_ROOT",
-    "The runtime root of the daemon to talk to. Where it is not set: ~/.local/share/slotd.",
+    "The runtime root of the daemon to connect to. The default is ~/.local/share/slotd.",
 )];
 
 const TIME_FORMAT: (&str, &str) = (
     "SLURM_TIME_FORMAT",
-    "How times are written: standard, relative, or a strftime pattern with a %.",
+    "The format of times: standard, relative, or a strftime pattern that contains a %.",
 );
 const BITSTR_LEN: (&str, &str) = (
     "SLURM_BITSTR_LEN",
-    "The longest list of array tasks that is printed, in bytes; 0 lifts the limit.",
+    "The maximum length of a printed list of array tasks, in bytes. 0 means no limit.",
 );
 const OUTPUT: (&str, &str) = (
     "SLOTD_OUTPUT",
-    "slurm: Slurm's own columns where no format is asked for, rather than the table with bars.",
+    "If set to slurm, print Slurm's columns instead of slotd's table when no format is specified.",
 );
-const EXIT_ERROR: (&str, &str) = ("SLURM_EXIT_ERROR", "The exit code of a refusal, rather than 1.");
+const EXIT_ERROR: (&str, &str) =
+    ("SLURM_EXIT_ERROR", "The exit code for refused requests, instead of 1.");
 const EXIT_IMMEDIATE: (&str, &str) =
-    ("SLURM_EXIT_IMMEDIATE", "The exit code where --immediate was in vain, rather than 1.");
+    ("SLURM_EXIT_IMMEDIATE", "The exit code if --immediate fails, instead of 1.");
 
-const SHOWN: (&str, &str) = ("0", "What was asked for was shown.");
+const SHOWN: (&str, &str) = ("0", "Success.");
 const QUERY_FAILED: (&str, &str) =
-    ("1", "An option or a value cannot be read, or the daemon does not answer.");
-const USAGE: (&str, &str) = ("255", "An option does not exist, or its value cannot be read.");
+    ("1", "An option or a value is invalid, or the daemon does not answer.");
+const USAGE: (&str, &str) = ("255", "An option is unknown, or its value is invalid.");
 
 pub const SBATCH: Page = Page {
     description: &[
-        "Puts a script into the queue and prints its number, which it has when it is on disk and not before. The script is \
-         a file, standard input where no file is named, or the text of --wrap.",
-        "Lines of the script that begin with #SBATCH hold options too. Options of the command line win over variables of \
-         the environment, and these over the lines of the script.",
+        "sbatch submits a batch script and prints the job ID. The ID is printed only after the job has been written to \
+         disk. The script is a file, standard input if no file is specified, or the text of --wrap.",
+        "Lines of the script that begin with #SBATCH contain further options. Options on the command line override \
+         environment variables, which override the options in the script.",
     ],
     variables: &[EXIT_ERROR],
     exits: &[
-        ("0", "The job was submitted; with --wait: it ended well."),
+        ("0", "The job was submitted. With --wait: it completed."),
         (
             "1",
-            "The job was refused, or the daemon does not answer; with --wait also: a signal or a cancellation ended it.",
+            "The job was refused, or the daemon does not answer. With --wait also: the job was killed by a signal or cancelled.",
         ),
         USAGE,
-        ("other", "With --wait: the exit code of the job, of an array the largest one."),
+        ("other", "With --wait: the exit code of the job. For an array, the highest one."),
     ],
 };
 
 pub const SRUN: Page = Page {
     description: &[
-        "Runs a command as a step: within a job in the job's allocation, otherwise in an allocation of its own, for which \
-         it waits. Output comes as it is written, and signals such as Ctrl-C reach the step.",
+        "srun runs a command as a step. Inside a job, the step runs in the job's allocation. Otherwise, srun waits for an \
+         allocation of its own. The output appears as it is written, and signals such as Ctrl-C are sent to the step.",
     ],
     variables: &[EXIT_ERROR, EXIT_IMMEDIATE],
     exits: &[
-        ("0", "All tasks ended well."),
-        ("1", "The launch was refused, or the daemon does not answer."),
-        ("128+N", "Signal N ended a task."),
+        ("0", "All tasks succeeded."),
+        ("1", "The step was refused, or the daemon does not answer."),
+        ("128+N", "A task was killed by signal N."),
         USAGE,
-        ("other", "The largest exit code of a task."),
+        ("other", "The highest exit code of a task."),
     ],
 };
 
 pub const SALLOC: Page = Page {
     description: &[
-        "Waits for an allocation and runs a command in it, your shell where none is named. srun starts steps in it. The \
-         allocation ends with the command.",
+        "salloc waits for an allocation and runs a command in it, by default your shell. Use srun to start steps in the \
+         allocation. It is released when the command ends.",
     ],
     variables: &[EXIT_ERROR, EXIT_IMMEDIATE],
     exits: &[
@@ -84,26 +86,26 @@ pub const SALLOC: Page = Page {
 
 pub const SQUEUE: Page = Page {
     description: &[
-        "Shows the jobs that wait, with the reason why, and those that run. The rest of a pending array is one row; --array \
-         shows each of its tasks.",
-        "Where no format is asked for, a table with bars is printed; --format and --Format are Slurm's.",
+        "squeue shows running jobs, and pending jobs with the reasons why they are pending. The pending tasks of an array \
+         share a row; --array shows each task on a row of its own.",
+        "Without a format, slotd's own table is printed. --format and --Format work as in Slurm.",
     ],
     variables: &[OUTPUT, TIME_FORMAT, BITSTR_LEN],
     exits: &[
-        ("0", "The jobs were shown."),
+        ("0", "Success."),
         (
             "1",
-            "An option or a value cannot be read, the only job that --jobs names is unknown, or the daemon does not answer.",
+            "An option or a value is invalid, the only job specified by --jobs is unknown, or the daemon does not answer.",
         ),
     ],
 };
 
 pub const SACCT: Page = Page {
     description: &[
-        "Shows jobs and their steps from the database, those that wait and run included: since midnight, or those that are \
-         named. With --state it shows those that are in such a state now, or were between --starttime and --endtime; \
-         without --endtime, in the second of --starttime.",
-        "Where no format is asked for, a table with bars is printed; --format is Slurm's.",
+        "sacct shows the accounting records of jobs and their steps, including pending and running jobs: those since \
+         midnight by default, or the specified jobs. With --state, it shows jobs that are in one of these states now, or \
+         that were between --starttime and --endtime. Without --endtime, the states at --starttime count.",
+        "Without a format, slotd's own table is printed. --format works as in Slurm.",
     ],
     variables: &[OUTPUT, TIME_FORMAT, BITSTR_LEN],
     exits: &[SHOWN, QUERY_FAILED],
@@ -111,75 +113,74 @@ pub const SACCT: Page = Page {
 
 pub const SCONTROL: Page = Page {
     description: &[
-        "Shows jobs, steps, the node, the partitions and the configuration (show), and changes jobs: hold, uhold, release, \
-         requeue, requeuehold, suspend, resume, update, top, notify. It prints a job's script (write batch_script) and its \
-         processes (listpids), tells whether a job has its node (wait_job), and asks whether the daemon is there (ping).",
-        "update NodeName=NAME State=DRAIN Reason=TEXT takes the node out of use, and State=RESUME puts it back. With CPUs=2-3 or \
-         Gres=gpu:0,2, which are numbers, it is these CPUs and GPUs: no job gets them, and jobs that have one go on.",
-        "Without a command it reads commands from standard input, a line each.",
+        "scontrol shows jobs, steps, the node, the partitions and the configuration (show), and changes jobs: hold, uhold, \
+         release, requeue, requeuehold, suspend, resume, update, top, notify. It also prints the script of a job (write \
+         batch_script) and its processes (listpids), reports whether a job has its node (wait_job), and checks whether \
+         the daemon answers (ping).",
+        "update NodeName=NAME State=DRAIN Reason=TEXT takes the node out of use, and State=RESUME returns it to use. With \
+         CPUs=2-3 or Gres=gpu:0,2, this applies only to the CPUs or GPUs with these numbers: they are not allocated to \
+         jobs any more, and jobs that already have them continue.",
+        "Without a command, scontrol reads commands from standard input, one per line.",
     ],
     variables: &[TIME_FORMAT, BITSTR_LEN],
     exits: &[
-        ("0", "It was done."),
-        ("1", "It was refused, the command cannot be read, or the daemon does not answer."),
+        ("0", "Success."),
+        ("1", "The command is invalid or was refused, or the daemon does not answer."),
     ],
 };
 
 pub const SCANCEL: Page = Page {
     description: &[
-        "Cancels jobs, array tasks and steps, or sends them a signal. A job that runs gets SIGTERM, and SIGKILL when the \
-         daemon's SLOTD_KILL_WAIT is over.",
+        "scancel cancels jobs, array tasks and steps, or sends them a signal. A running job receives SIGTERM and, after \
+         SLOTD_KILL_WAIT seconds (a setting of the daemon), SIGKILL.",
     ],
     variables: &[],
     exits: &[
-        (
-            "0",
-            "All was done. A job that is over or unknown is no failure, unless --signal is given.",
-        ),
-        ("1", "A number or an option cannot be read, or the daemon does not answer."),
-        ("other", "The daemon refused."),
+        ("0", "Success. Ended and unknown jobs are not errors, unless --signal is given."),
+        ("1", "A job ID or an option is invalid, or the daemon does not answer."),
+        ("other", "The daemon refused the request."),
     ],
 };
 
 pub const SINFO: Page = Page {
-    description: &["Shows the partitions, the node, and what of it is in use."],
+    description: &["sinfo shows the partitions, the node, and how much of it is in use."],
     variables: &[OUTPUT, TIME_FORMAT],
     exits: &[SHOWN, QUERY_FAILED],
 };
 
-/// How far MaxRSS can be trusted.
-const SAMPLING: &str = "Memory is sampled: 50 times a second while a step is young or grows, and every 30 seconds at last. MaxRSS is \
-                        the largest sample, or the peak of a single process that the kernel knows. A short peak of several \
-                        processes together may be missing.";
+/// The accuracy of MaxRSS.
+const SAMPLING: &str = "Memory is sampled: 50 times a second while a step is young or growing, and less often later, down to every 30 \
+                        seconds. MaxRSS is the largest sample, or the peak of a single process as recorded by the kernel. A \
+                        short peak of several processes together may be missed.";
 
 pub const SSTAT: Page = Page {
     description: &[
-        "Shows what running steps use at this moment: memory, CPU time, processes.",
+        "sstat shows the current resource usage of running steps: memory, CPU time, processes.",
         SAMPLING,
-        "With --series it shows what steps used from their start on, also of jobs that have ended: a line for each span of time, \
-         120 of a step at most, with the CPUs that were busy, the most and the mean of its memory, and the bytes that it read \
-         and wrote. --series --json is the same for programs. A step that is over within a hundredth of a second or two has no \
-         such lines, and neither has a single step of sjobmgr: the batch step of its job has all of them together.",
+        "With --series, it shows the usage of steps since their start, also for ended jobs: one line per time span, at most \
+         120 per step, with the number of busy CPUs, the maximum and mean of memory, and the bytes read and written. --series \
+         --json prints the same data as JSON. Steps that end within one or two hundredths of a second have no lines. \
+         Neither do the individual steps of sjobmgr: they are included in the batch step of their job.",
     ],
     variables: &[],
     exits: &[SHOWN, QUERY_FAILED],
 };
 
 pub const SATTACH: Page = Page {
-    description: &["Shows the output of a running step and sends it what is typed."],
+    description: &["sattach shows the output of a running step, and sends keyboard input to it."],
     variables: &[],
     exits: &[
-        ("1", "There is no such running step, or the daemon does not answer."),
+        ("1", "The step is not running, or the daemon does not answer."),
         ("other", "The exit code of the step."),
     ],
 };
 
 pub const SPRIO: Page = Page {
     description: &[
-        "Shows pending jobs in the order of their priority, with what it is made of. The priority is the number that was \
-         asked for (SITE; 1 where none was), less the nice value, and at least 1. A held job has 0. Other factors of Slurm \
-         do not count, and are shown as 0.",
-        "Among equal priorities the job that was submitted first is first, and arrays take turns.",
+        "sprio shows pending jobs in order of priority, with the factors of the priority. The priority is the requested \
+         value (SITE, 1 by default) minus the nice value, and at least 1. Held jobs have priority 0. Slurm's other factors \
+         do not exist, and are shown as 0.",
+        "Jobs with equal priorities are ordered by submission time, and arrays take turns.",
     ],
     variables: &[],
     exits: &[SHOWN, QUERY_FAILED],
@@ -187,10 +188,10 @@ pub const SPRIO: Page = Page {
 
 pub const SDIAG: Page = Page {
     description: &[
-        "Shows what the daemon did since its counters were last set to zero: jobs, scheduling rounds, jobs that passed others \
-         that wait, requests by kind and by user, commits to the database, and how long all of these took.",
-        "A server thread is a connected client, an agent looks after one running job, and the DBD agent queue are the commits \
-         that are not durable yet.",
+        "sdiag shows statistics of the daemon since its counters were last reset: jobs, scheduling cycles, backfilled jobs, \
+         requests by type and by user, database commits, and how long all of these took.",
+        "Server threads are connected clients, agents are processes that watch one running job each, and the DBD agent queue \
+         contains commits that are not durable yet.",
     ],
     variables: &[],
     exits: &[SHOWN, QUERY_FAILED],
@@ -198,27 +199,28 @@ pub const SDIAG: Page = Page {
 
 pub const SEFF: Page = Page {
     description: &[
-        "Shows how much of the CPU time and the memory that a job had it used. Of an array all tasks are shown. What a \
-         running job uses is measured when it is asked for.",
-        "On a terminal it also plots the CPUs and the memory of one job over time, as parts of what the job has; with --plot it \
-         does so anywhere, and of each job. There, lines that begin with NOTE name the likely cause of a failure, and say when a \
-         job used more memory than it had.",
+        "seff shows how much of their allocated CPU time and memory jobs used. For an array, all tasks are shown. The usage \
+         of running jobs is measured when seff runs.",
+        "On a terminal, it also plots the CPUs and the memory of a single job over time, as fractions of its allocation. With \
+         --plot, it does so for any output and for each job. There, lines that begin with NOTE give the likely cause of a \
+         failure, and report if a job used more memory than its allocation.",
         SAMPLING,
     ],
     variables: &[],
     exits: &[
         SHOWN,
-        ("1", "A number or an option cannot be read, or the daemon does not answer."),
+        ("1", "A job ID or an option is invalid, or the daemon does not answer."),
         ("2", "A job was not found."),
     ],
 };
 
 pub const SACCTMGR: Page = Page {
     description: &[
-        "Shows what the accounting has: show or list, and what of: user, account, association, cluster, qos, tres and the like. \
-         One host with one user has no accounts and no associations: those lists are empty, with Slurm's columns.",
-        "Names after it, or name=NAMES, choose records; format=COLUMNS chooses columns, each with %WIDTH after it where it \
-         needs one. What changes anything is refused.",
+        "sacctmgr shows the contents of the accounting database: show or list, followed by the type of record: user, account, \
+         association, cluster, qos, tres and so on. Since there is one host with one user, there are no accounts or \
+         associations; these lists are empty, with Slurm's columns.",
+        "To select records, append their names or name=NAMES. To select columns, use format=COLUMNS, optionally with %WIDTH \
+         after each. Commands that would change anything are refused.",
     ],
     variables: &[],
     exits: &[SHOWN, QUERY_FAILED],
@@ -226,70 +228,69 @@ pub const SACCTMGR: Page = Page {
 
 pub const SSHARE: Page = Page {
     description: &[
-        "Shows the shares of accounts. One host has none: the list is empty, with Slurm's columns.",
+        "sshare shows the fair shares of accounts. slotd has no accounts, so the list is empty, with Slurm's columns.",
     ],
     variables: &[],
-    exits: &[SHOWN, ("1", "An option or a value cannot be read.")],
+    exits: &[SHOWN, ("1", "An option or a value is invalid.")],
 };
 
 pub const SBCAST: Page = Page {
     description: &[
-        "Copies a file to the node of a running job, which is this host: SOURCE to DEST, with its mode. A file that is there \
-         is replaced with --force only, and then as a whole.",
+        "sbcast copies the file SOURCE, with its mode, to DEST on the node of a running job, which is this host. An existing \
+         file is replaced only with --force, and then atomically.",
     ],
     variables: &[],
     exits: &[
         ("0", "The file was copied."),
-        ("1", "An option or a value cannot be read, or there is no job."),
-        ("255", "The job does not run, or SOURCE cannot be read."),
-        ("other", "The number of the error for which DEST could not be written."),
+        ("1", "An option or a value is invalid, or there is no job."),
+        ("255", "The job is not running, or SOURCE cannot be read."),
+        ("other", "The number (errno) of the error that occurred while writing DEST."),
     ],
 };
 
 pub const SREPORT: Page = Page {
     description: &[
-        "Prints Slurm's reports of clusters, accounts and users: their columns, and no lines, as one host with one user has \
-         no accounts. sacct shows jobs and what they used, seff how well they used it, sdiag what the daemon did.",
+        "sreport prints Slurm's reports on clusters, accounts and users. They contain only column headers, since slotd has \
+         one user and no accounts. See sacct for jobs and their usage, seff for their efficiency, and sdiag for the daemon.",
     ],
     variables: &[],
-    exits: &[
-        ("0", "The report was printed."),
-        ("1", "An option, a report or a time cannot be read."),
-    ],
+    exits: &[("0", "The report was printed."), ("1", "An option, a report or a time is invalid.")],
 };
 
 pub const NEEDLESS: Page = Page {
-    description: &["One host has no need of it. It says so, and what there is in its place."],
+    description: &[
+        "slotd does not support this command, which has no purpose on one host. It prints an error and what to use instead.",
+    ],
     variables: &[],
-    exits: &[("1", "Always, but for --help and --version.")],
+    exits: &[("1", "Always, except for --help, --version and strigger --get.")],
 };
 
 pub const SJOBMGR: Page = Page {
     description: &[
-        "Takes over the CPUs, the memory and the GPUs of the job that it is called in, and runs steps there: by their \
-         dependencies, by their priorities, as many side by side as have room. No step asks the daemon for anything, so \
-         that masses of short ones cost little; yet each is a step of the job for squeue -s, sacct, sstat, scontrol and \
-         scancel.",
-        "run takes lines of shell commands, a TOML file, or JSON lines. It ends when all steps have ended. Outside of a \
-         job it submits one. The other verbs talk to the manager that runs in the job; a second run hands its steps to \
-         the first.",
-        "Ctrl-C, or SIGINT, starts no other step; a second one ends those that run. What happened stands in a journal in \
-         the directory of the job: run --resume goes on by it.",
+        "sjobmgr manages the CPUs, memory and GPUs of the job in which it runs, and runs steps in it: in the order of their \
+         dependencies and priorities, and as many in parallel as fit. Starting a step needs no request to the daemon, so \
+         that large numbers of short steps cost little. Nevertheless, each is a step of the job in squeue -s, sacct, sstat, \
+         scontrol and scancel.",
+        "run reads the steps from lines of shell commands, a TOML file, or JSON lines, and ends when all steps have ended. \
+         Outside a job, it submits one. The other commands talk to the manager that is running in the job. A second run \
+         passes its steps to the first.",
+        "After Ctrl-C or SIGINT, no more steps are started; a second one terminates the running steps. The manager keeps a \
+         journal in the directory of the job, and run --resume continues from it.",
     ],
     variables: &[
-        ("SLURM_JOB_ID", "The job whose steps are managed."),
-        ("SLURM_JOBMGR_SOCKET", "Is set for the steps: the socket of their manager."),
+        ("SLURM_JOB_ID", "The job to manage steps for."),
+        ("SLURM_JOBMGR_SOCKET", "Set in the environment of steps: the socket of their manager."),
     ],
     exits: &[
-        ("0", "All steps ended well."),
+        ("0", "All steps completed."),
         (
             "1",
-            "The text makes no sense, or the daemon does not answer; steps were cancelled, or were not run.",
+            "The steps are invalid, the daemon does not answer, or steps were cancelled or not run.",
         ),
-        ("2", "The command line makes no sense."),
+        ("2", "The command line is invalid."),
         (
             "other",
-            "The largest exit code of a step that failed, 128 and the signal where a signal ended it.",
+            "The highest exit code of a failed step: 128 plus the signal number if it was killed by a signal.",
         ),
     ],
 };
@@ -297,23 +298,23 @@ pub const SJOBMGR: Page = Page {
 /// The page of slotd itself.
 pub const SLOTD: Page = Page {
     description: &[
-        "slotd queues batch scripts, arrays, pipelines and interactive work on one machine, and reserves CPUs, memory and \
-         GPUs for them. The daemon serves one runtime root. The Slurm commands are links to the program slotd, and talk to \
-         the daemon through a socket below the root.",
-        "A job outlives the daemon: the next one takes it over, with its true exit code.",
+        "slotd queues batch scripts, arrays, pipelines and interactive work on one machine, and allocates CPUs, memory and \
+         GPUs to them. Each daemon serves one runtime root. The Slurm commands are links to the program slotd. They connect \
+         to the daemon through a socket below the root.",
+        "Jobs outlive the daemon: the next daemon adopts them and records their true exit codes.",
     ],
     variables: &[],
     exits: &[
-        ("0", "The daemon was told to end, by SIGTERM or SIGINT; or what was asked for was done."),
-        ("1", "The daemon could not start or go on, or a file could not be written."),
-        ("78", "The daemon could not start with these settings, or in this place."),
-        ("2", "The command is unknown or its words make no sense."),
-        ("3", "slotd daemon status: no daemon serves the root."),
-        ("4", "slotd daemon status: there is one, and it does not answer."),
+        ("0", "The command succeeded. For the daemon: it was stopped by SIGTERM or SIGINT."),
+        ("1", "The command failed. For the daemon: it could not start or continue."),
+        ("78", "The daemon could not start because of its settings or its runtime root."),
+        ("2", "The command is unknown or its arguments are invalid."),
+        ("3", "slotd daemon status: no daemon is running."),
+        ("4", "slotd daemon status: the daemon is running but does not answer."),
     ],
 };
 
-/// The ways to call slotd.
+/// The synopsis of slotd.
 pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd daemon", "[start|stop|restart|status] [--env-file PATH]"),
     ("slotd install", "[OPTIONS]"),
@@ -345,129 +346,212 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd", "COMMAND [ARGS...]"),
 ];
 
-/// What only slotd itself does.
+/// The commands of slotd itself.
 pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
     (
         "daemon",
-        "Serves the runtime root until SIGTERM or SIGINT. Running jobs go on after that. With start, stop, restart or status \
-         it is about a daemon beside the caller, with its log in run/slotd.log: start returns when it serves, or says why it \
-         does not, stop when it has ended. Such a daemon has the settings of the environment file and none of the caller's \
-         but SLOTD_ROOT.",
+        "Runs the daemon in the foreground until SIGTERM or SIGINT. Running jobs continue after that. start, stop, restart \
+         and status control a daemon in the background, which logs to run/slotd.log. start returns when the daemon accepts \
+         requests, or reports why it does not; stop returns when it has exited. A daemon in the background takes its \
+         settings from the environment file, and from the caller's environment only SLOTD_ROOT.",
     ),
     (
         "install",
-        "Installs this program for the user, with its links, settings, man pages, completions and service, and starts it. \
-         --help lists the options.",
+        "Installs this program for the current user, with its links, settings, man pages, completions and service, and \
+         starts the daemon. --help lists the options.",
     ),
     (
         "doctor",
-        "Looks for what keeps the queue from working, and says the mend of each: the daemon, the settings, the disk, the GPUs, \
-         what shells find, and jobs that are held. The exit code is 0 where all is well.",
+        "Checks the daemon, the settings, the disk, the GPUs, the PATH of shells, and held jobs, and suggests a fix for each \
+         problem. The exit code is 0 if it finds no problems.",
     ),
-    ("uninstall", "Removes all that. Jobs and history stay, unless --purge-runtime is given."),
+    (
+        "uninstall",
+        "Removes the installation. Keeps jobs and history, unless --purge-runtime is given.",
+    ),
+    (
+        "cluster",
+        "Manages the clusters of ~/.config/slotd/clusters.toml, which -M of sbatch, squeue, sacct, sinfo, scancel, scontrol, \
+         sprio and sdiag names. list prints them, and the submissions whose outcome is unknown. check connects to one, looks \
+         for what is missing there, and suggests a fix for each problem. login opens a shared connection, which all later calls \
+         use, and is the only call that prompts. clean deletes the copies of work trees whose jobs have ended, if their files \
+         were fetched or if they ended longer ago than keep in clusters.toml; it asks for confirmation, never deletes anything \
+         whose job has not ended or is unknown, and exits with 1 if it could not delete all of them. resolve finds out whether a submission became a job: it exits with 0 and \
+         prints the job, with 1 if there is no job and it is safe to submit again, and with 75 if it cannot be known yet.",
+    ),
+    (
+        "fetch",
+        "Copies the files that a job on another cluster wrote in its copy of the work tree to a directory of their own, which \
+         must be new or empty. Files with names or links that lead out of the directory, devices, FIFOs and hard links are \
+         left out and reported, and the exit code is 1 then. Once the files of a job that has ended were fetched, slotd cluster \
+         clean deletes its copy there.",
+    ),
     (
         "log",
-        "Shows the output of jobs by their numbers: standard output and, where it has a file of its own, standard error; -e \
-         shows that alone. Of several jobs, or an array, each line begins with the job. -n shows the last lines of each file. -f \
-         goes on until the jobs have ended, over requeues and restarts of the daemon, tells how each ended, and exits with the \
-         worst exit code.",
+        "Prints the output of jobs: standard output and, if it has a file of its own, standard error. -e prints only standard \
+         error. For several jobs or an array, each line begins with the job ID. -n prints the last lines of each file. -f \
+         follows the output until the jobs end, across requeues and restarts of the daemon, reports how each job ended, and \
+         exits with the highest exit code.",
     ),
     (
         "run",
-        "Submits a command with options of sbatch, shows its output as it comes, and exits with its exit code. Ctrl-C asks \
-         whether to leave the job running or to cancel it; a second one cancels. Without a terminal SIGINT cancels it. SIGTERM \
-         cancels it in any case, and a terminal that goes away leaves it running.",
+        "Submits a command with options of sbatch, follows its output, and exits with its exit code. Ctrl-C asks whether to \
+         leave the job running or to cancel it; a second Ctrl-C cancels it. Without a terminal, SIGINT cancels it. SIGTERM \
+         always cancels it. If the terminal is closed, the job continues.",
     ),
     (
         "wait",
-        "Waits until jobs have ended, and exits with the worst of their exit codes. On a terminal it shows how many are over, \
-         run and failed, and how long the others may take.",
+        "Waits until jobs have ended, and exits with the highest of their exit codes. On a terminal, it shows how many have \
+         ended, are running and failed, and an estimate of the remaining time.",
     ),
     (
         "why",
-        "Tells all that keeps a pending job from starting, with figures and what would change it, and when it is expected to \
-         start; of a job that runs, how long it may; of one that has ended, why, with the last lines of its standard error \
-         where it failed. The reasons are those that the scheduler goes by. --json prints a document: of each job among others \
-         blockers, a list of objects with reason, text, remedy and what, which has the figures. Times are seconds since 1970.",
+        "For a pending job, prints everything that keeps it from starting, with figures and remedies, and its expected start \
+         time. For a running job, prints how long it may run. For an ended job, prints why it ended, with the last lines of \
+         its standard error if it failed. The reasons are those of the scheduler. --json prints JSON, in \
+         which blockers lists reason, text, remedy and what (the figures) for each job. Times are seconds since 1970.",
     ),
     (
         "edit",
-        "Opens the options and the script of a job that waits, as one text, in the editor that VISUAL or EDITOR names. What was \
-         changed is checked and done at once, all of it or nothing; what is wrong is told, and the editor opened again if that \
-         is wanted. The #SBATCH lines of the script itself counted when it was submitted; the options stand above it.",
+        "Opens the options and the script of a pending job as one text in an editor (VISUAL or EDITOR). The changes are checked \
+         and applied together: either all of them or none. Errors are reported, and you can edit the text again. The \
+         #SBATCH lines in the script are read only at submission: change the options above the script instead.",
     ),
     (
         "retry",
-        "Submits jobs that are over again, with the script, environment and options that they were submitted with, and prints \
-         their new numbers as sbatch does. Of an array the tasks that did not end well, under the same task numbers; --all: all \
-         of them. What the job waited for has happened and is not waited for again. With --with-dependents, jobs that were \
-         cancelled since they depended on one of these (afterok, aftercorr) are submitted again too and depend on the new one, \
-         and jobs that still wait in vain wait for the new one.",
+        "Resubmits ended jobs with their original script, environment and options, and prints the new job IDs as sbatch does. \
+         For an array, resubmits the tasks that did not complete, with the same task numbers; with --all, all tasks. \
+         Dependencies that were already satisfied are dropped. With --with-dependents, also resubmits jobs that were \
+         cancelled because they depended on one of these jobs (afterok, aftercorr), and makes them depend on the new job. \
+         Pending jobs whose dependency can never be satisfied then depend on the new job, too.",
     ),
     (
         "drain",
-        "Takes the host out of use, for this reason: what runs goes on, and what waits stays. With gpu:0,2 or cpu:4-7 only \
-         these GPUs and CPUs. `sinfo -R` tells what is out of use, and why.",
+        "Takes the host out of use, for this reason. Running jobs continue, and pending jobs stay pending. With gpu:0,2 or \
+         cpu:4-7, only these GPUs or CPUs. `sinfo -R` lists everything that is out of use, and why.",
     ),
-    ("resume", "Uses the host, or these GPUs and CPUs, again."),
+    ("resume", "Returns the host, or these GPUs and CPUs, to use."),
     (
         "report",
-        "Tells by name what jobs that ended in a time (-S, -E, as sacct reads them; the last seven days) used of the CPU time \
-         and the memory that they had, what was wasted, and what to ask for next time: the most that one of them used, and a \
-         quarter more. A job that took less than ten seconds does not tell how many CPUs it needs. On a terminal, or with \
-         --plot, it plots the CPU-hours; --svg writes that as a picture, --html a page with all of it, --json a document.",
+        "For jobs that ended within a period (-S and -E, as in sacct; the last seven days by default), shows by name how much \
+         of the allocated CPU time and memory they used and wasted, and suggests what to request next time: a quarter more \
+         than the maximum that one of them used. For CPUs, jobs shorter than ten seconds do not count. On a terminal, or \
+         with --plot, it plots the CPU-hours. --svg writes the chart, --html a page with everything, and --json prints JSON.",
     ),
     (
         "submit",
-        "Submits many jobs: each line of standard input is one, as a JSON object with script or wrap, and perhaps name, args and \
-         options, and is answered with a line, {\"line\":1,\"job\":17} or {\"line\":1,\"error\":\"...\"}. The options are \
-         sbatch's and hold for all. The exit code is 1 where a line is no job.",
+        "Submits many jobs. Each line of standard input is a job: a JSON object with script or wrap, and optionally name, args \
+         and options. It is answered with a line: {\"line\":1,\"job\":17} or {\"line\":1,\"error\":\"...\"}. The options \
+         on the command line are those of sbatch, and apply to all jobs. The exit code is 1 if a line was refused.",
     ),
     (
         "sweep",
-        "Submits a script once for each combination of parameters, as the tasks of one array. A task has its parameters in its \
-         environment: with --param lr=0.1,0.01 --param fold=1-5 there are ten tasks, each with $lr and $fold. A file for --csv \
-         names parameters in its first line and has a combination on each other one; each goes with each combination of \
-         --param. Its own options stand before those of sbatch. --at-once limits how many run at the same time; --dry-run \
-         prints the parameters of each task.",
+        "Submits a script once for each combination of parameters, as the tasks of one array. Each task has its parameters in \
+         its environment: --param lr=0.1,0.01 --param fold=1-5 results in ten tasks, each with $lr and $fold. A file for --csv \
+         names parameters in its first line and contains one combination on each other line, which are combined with all \
+         combinations of --param. The options of sweep come before those of sbatch. --at-once limits how many tasks run at \
+         the same time. --dry-run prints the parameters of each task.",
     ),
     (
         "compat",
-        "Prints what each command and option of Slurm comes to here: the same, another thing, kept without effect, or refused.",
+        "Prints how each Slurm command and option is supported: the same, different, without effect, or refused.",
     ),
     (
         "web",
-        "Shows the queue in a browser, and changes it from there: prints an address of this host that opens a page once, and \
-         serves that page until Ctrl-C. Any other user, and any other site that the browser shows, is refused.",
+        "Shows and controls the queue in a browser. Prints a URL on this host that can be opened only once, and serves the \
+         page until Ctrl-C. Requests from other users and from other websites are refused.",
     ),
     (
         "commands",
-        "Prints the names of the commands, a line each: the links that an installation needs.",
+        "Prints the names of the commands, one per line: the links that an installation needs.",
     ),
     (
         "man",
-        "Writes the man pages of all commands into a directory, which is made where it is missing.",
+        "Writes the man pages to the directories man1 and man5 below a directory, which are created if necessary. `MANPATH=DIR \
+         man sbatch` shows them.",
     ),
     (
         "completions",
-        "Writes the completions of all commands for a shell into a directory, which is made where it is missing.",
+        "Writes the completions of all commands for a shell to a directory, which is created if necessary.",
     ),
 ];
 
-/// What signals mean to the daemon.
+/// Signals to the daemon.
 pub const SIGNALS: &[(&str, &str)] = &[
-    ("SIGTERM, SIGINT", "The daemon ends; running jobs go on."),
-    ("SIGHUP", "The daemon looks for CPUs, memory and GPUs again."),
+    ("SIGTERM, SIGINT", "The daemon exits. Running jobs continue."),
+    ("SIGHUP", "The daemon detects CPUs, memory and GPUs again."),
 ];
 
-/// Below the runtime root, and the settings.
+/// Files below the runtime root, and the settings.
 pub const FILES: &[(&str, &str)] = &[
-    ("run/slotd.sock", "The socket that commands talk to."),
-    ("run/slotd.log", "The log of a daemon that slotd daemon start has started."),
-    ("~/.config/slotd/slotd.env", "Its settings, as systemd reads an EnvironmentFile=."),
+    ("run/slotd.sock", "The socket that commands connect to."),
+    ("run/slotd.log", "The log of a daemon that was started with slotd daemon start."),
+    (
+        "~/.config/slotd/slotd.env",
+        "The settings of the daemon, in the format of systemd's EnvironmentFile=.",
+    ),
     ("lib/state.db", "The database."),
     (
         "lib/jobs/ID",
-        "The directory of a job: script.sh, runner.sh (which reproduces the launch by hand), exit_status.",
+        "The directory of a job: script.sh, runner.sh (for reproducing the launch manually) and exit_status.",
     ),
+];
+
+/// The description of slotd.env(5).
+pub const ENV: &[&str] = &[
+    "slotd.env contains the settings of the daemon. The systemd service and slotd daemon start read it when the daemon \
+     starts. slotd install creates it, and keeps existing settings.",
+    "The file has the format of systemd's EnvironmentFile=: one NAME=VALUE per line, with quotes around values that contain \
+     spaces. Empty lines and lines that begin with # are ignored. An empty value counts as unset.",
+    "scontrol reconfigure applies new values of the settings that say so. The others take effect when the daemon is \
+     restarted, which does not affect running jobs.",
+];
+
+/// The description of clusters.toml(5).
+pub const CLUSTERS: &[&str] = &[
+    "clusters.toml lists the clusters that -M reaches, each in a [[cluster]] table. It is read by the commands, not by the \
+     daemon, and only if -M, SLURM_CLUSTERS, SBATCH_CLUSTERS or a #SBATCH -M line names a cluster other than this host \
+     (slotd).",
+    "The file names programs to run, so it must belong to you or to root, and no one else may be able to write to it or to \
+     its directory. Unknown keys are errors, with their line. slotd cluster check NAME connects to a cluster, looks for what \
+     is missing there, and suggests a fix for each problem.",
+];
+
+/// The description of slotd.toml(5).
+pub const TOML: &[&str] = &[
+    "slotd.toml divides the host into partitions and limits groups of jobs. It is optional. The daemon reads it when it \
+     starts and on scontrol reconfigure. SLOTD_CONFIG names another file.",
+    "A file with an error is refused as a whole. A running daemon then keeps its configuration, and a starting one exits \
+     with code 78.",
+    "If SLOTD_CPU_PARTITIONS is set to more than its default cpu, only the CPU partitions that it names exist, with their \
+     keys in the file. The same is true of SLOTD_GPU_PARTITIONS and gpu.",
+];
+
+pub const TOML_HOST: &[(&str, &str)] = &[
+    (
+        "cpus",
+        "CPUs for jobs: a number, a number to keep back (-2), or a percentage of the total (\"75%\"). SLOTD_CPUS takes \
+         precedence.",
+    ),
+    ("memory_mb", "Memory for jobs in MB, in the same forms. SLOTD_MEMORY_MB takes precedence."),
+];
+
+/// The keys that only the file has. `parse::partition` contains the others.
+pub const TOML_PARTITION: &[(&str, &str)] = &[
+    ("name", "The name of the partition, of letters, digits, _, - and dots. Required."),
+    (
+        "gpu",
+        "true or false: whether its jobs get a GPU if they request none. The partition exists only if the host has \
+         GPUs.",
+    ),
+];
+
+pub const TOML_LIMIT: &[(&str, &str)] = &[
+    ("account", "Limits jobs with this account."),
+    (
+        "name",
+        "Limits jobs with this name; * matches any characters and ? one. With account, both must match.",
+    ),
+    ("jobs", "The number of these jobs that may run at once."),
+    ("cpus", "The number of CPUs that these jobs may have together while they run."),
 ];
