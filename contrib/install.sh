@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds slotd and lets the new program install itself for this user (`slotd install --help`). Run again, it upgrades in
-# place while jobs run. See --help.
+# Builds slotd, and runs `slotd install` of the new program for this user. Run it again to upgrade
+# in place while jobs are running. See --help.
 
 set -euo pipefail
 
@@ -9,13 +9,13 @@ usage() {
 Usage: contrib/install.sh [OPTIONS]
 
 Builds slotd, installs it for this user, starts it, and sends a first job through the queue.
-Run again, it upgrades in place: running jobs go on, and earlier settings stay unless given anew.
+Run again, it upgrades in place: running jobs continue, and earlier settings are kept unless given again.
 
-      --repo-root PATH         build from this repository (default: the one of this script)
+      --repo-root PATH         build from this repository (default: that of this script)
       --profile NAME           cargo profile to build (default: release)
-      --install-bin-dir PATH   binary and commands (default: ~/.local/bin)
-      --link-dir PATH          directory for links to the commands that every shell finds, /usr/local/bin say
-                               (default: none; with --uninstall they are removed from it)
+      --install-bin-dir PATH   directory of the binary and commands (default: ~/.local/bin)
+      --link-dir PATH          directory for links to the commands, for example /usr/local/bin
+                               (default: none; with --uninstall they are removed)
       --runtime-root PATH      SLOTD_ROOT (default: ~/.local/share/slotd)
       --config-dir PATH        directory of slotd.env (default: ~/.config/slotd)
       --systemd-user-dir PATH  directory of the user unit (default: ~/.config/systemd/user)
@@ -25,18 +25,18 @@ Run again, it upgrades in place: running jobs go on, and earlier settings stay u
       --notify-cmd VALUE       SLOTD_NOTIFY_CMD (default: unset)
       --cgroup-base PATH       SLOTD_CGROUP_BASE, a writable cgroup v2 subtree, or auto for that of the
                                user service (default: unset)
-      --skip-build             use what an earlier build left
-      --skip-systemd           do not install or start a user service; nothing is started then
-      --uninstall              remove the installation; the runtime root with its jobs and history stays
-      --purge-runtime          with --uninstall: remove the runtime root as well
-  -h, --help                   print this text
+      --skip-build             use the result of an earlier build
+      --skip-systemd           do not install or start a user service; start nothing
+      --uninstall              remove the installation; keep the runtime root with its jobs and history
+      --purge-runtime          with --uninstall: also remove the runtime root
+  -h, --help                   print this help
 
-Without a systemd user manager the daemon is started detached, logs to run/slotd.log below the runtime root, and is
-started again, after a reboot say, by `slotd-daemon start`.
+Without a systemd user manager the daemon is started in the background and logs to run/slotd.log below the runtime root.
+Start it again with `slotd-daemon start`, for example after a reboot.
 END
 }
 
-# One line: what went wrong, and what to do.
+# Prints an error with what to do about it, and exits.
 die() {
   printf 'install.sh: error: %s\n' "$*" >&2
   exit 1
@@ -50,7 +50,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P) || exit 1
 repo_root=$(dirname -- "$here")
 profile=release
 skip_build=false uninstall=false purge=false
-# Where things are, and what only an installation takes.
+# The paths of the installation, and options that only `slotd install` accepts.
 places=() settings=()
 
 while (($#)); do
@@ -88,12 +88,12 @@ while (($#)); do
   esac
 done
 if $purge && ! $uninstall; then
-  misused "--purge-runtime removes all jobs and their history, and is taken only together with --uninstall"
+  misused "--purge-runtime removes all jobs and their history, and is only allowed with --uninstall"
 fi
 
 cargo=$(command -v cargo) || cargo=${CARGO_HOME:-${HOME:-}/.cargo}/bin/cargo
 
-# Where cargo puts the binary of a profile.
+# Prints the path of the binary that cargo builds for the profile.
 built() {
   local target='' dir
   if [[ -x $cargo ]]; then
@@ -108,17 +108,17 @@ built() {
   echo "${target:-${CARGO_TARGET_DIR:-$repo_root/target}}/$dir/slotd"
 }
 
-# What is installed can be removed without a build.
+# An installation can be removed without building slotd again.
 if $uninstall && [[ -x $(built) ]]; then skip_build=true; fi
 if ! $skip_build; then
-  [[ -x $cargo ]] || die "cargo is not installed: get Rust from https://rustup.rs, or use an earlier build with --skip-build"
-  [[ -f $repo_root/Cargo.toml ]] || die "no Cargo.toml in $repo_root: name the repository with --repo-root"
-  printf '==> build slotd (profile %s)\n' "$profile"
+  [[ -x $cargo ]] || die "cargo is not installed: install Rust from https://rustup.rs, or use an earlier build with --skip-build"
+  [[ -f $repo_root/Cargo.toml ]] || die "no Cargo.toml in $repo_root: set the repository with --repo-root"
+  printf '==> building slotd (profile %s)\n' "$profile"
   (cd "$repo_root" && "$cargo" build --locked --profile "$profile" --bin slotd) ||
     die "the build failed: see cargo's messages above"
 fi
 program=$(built)
-[[ -x $program ]] || die "no built slotd at $program: run again without --skip-build"
+[[ -x $program ]] || die "$program does not exist: run again without --skip-build"
 
 if $uninstall; then
   if $purge; then places+=(--purge-runtime); fi
