@@ -1,8 +1,8 @@
-//! The options of a command from all the places where they can be said, in one list.
+//! Merges the options of a command from all sources into one list.
 //!
-//! Directives come first, then the environment, then the command line, and the last one of a name
-//! wins: that is the precedence of Slurm. All three go through the same clap definition. Each
-//! option remembers where it came from, so that an error can say so.
+//! Directives come first, then the environment, then the command line. The last occurrence of an
+//! option wins, which is Slurm's precedence. All three sources use the same clap definition. Each
+//! option records its source, so that an error can name it.
 
 use crate::args::error::{CliError, Mark};
 use crate::args::extra::{self, Extra};
@@ -19,36 +19,36 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::ffi::OsString;
 
-/// What `--version` prints. Clients look for `slurm` followed by a version; the end names the real
-/// program.
+/// The output of `--version`. Clients look for `slurm` followed by a version; the rest names the
+/// actual program.
 pub const VERSION: &str = concat!("slurm-wlm 22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
 
-/// What is particular to one command.
+/// The properties of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Applet {
     pub name: &'static str,
     pub about: &'static str,
     pub operands: Operands,
-    /// Exit code for an option that does not exist or a value that cannot be read.
+    /// The exit code for an unknown option or an invalid value.
     pub usage_exit: i32,
-    /// `Try "x --help" for more information` follows a bad option.
+    /// Whether `Try "x --help" for more information` follows an invalid option.
     pub points_to_help: bool,
     pub extras: &'static [&'static [Extra]],
-    /// Variables of the environment and the options they stand for.
+    /// Environment variables and the options that they set.
     pub variables: fn() -> Vec<Variable>,
-    /// What comes before the text of a refused submission: `Batch job submission failed`.
+    /// The prefix of a refused submission's error: `Batch job submission failed`.
     pub submission: &'static str,
-    /// Command lines to learn from, each with what it does.
+    /// Example command lines, each with a description.
     pub examples: &'static [(&'static str, &'static str)],
 }
 
 impl Applet {
-    /// The option of this name, if it is one without effect.
+    /// Returns the option with this name if it has no effect.
     fn extra(&self, name: &str) -> Option<&'static Extra> {
         self.extras.iter().copied().flatten().find(|extra| extra.long == name)
     }
 
-    /// The refusal of a value, with what tells where it was given.
+    /// Creates the error for an invalid value; `label` names the source of the value.
     pub fn refuse(&self, label: &str, error: &SpecError) -> CliError {
         let text = if error.submission {
             format!("{}: {error}", self.submission)
@@ -60,19 +60,19 @@ impl Applet {
     }
 }
 
-/// Where an option was said.
+/// The source of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// In this line of the script, counted from 1.
+    /// A line of the script, starting at 1.
     Directive(usize),
-    /// By this variable.
+    /// An environment variable.
     Environment(&'static str),
     CommandLine,
 }
 
 impl Source {
-    /// The precedence of the place: what is said in a higher one replaces what is said in a lower
-    /// one.
+    /// Returns the precedence of the source. An option in a higher layer replaces one in a lower
+    /// layer.
     pub fn layer(self) -> u8 {
         match self {
             Source::Directive(_) => 0,
@@ -81,7 +81,7 @@ impl Source {
         }
     }
 
-    /// What stands before an error's text, to tell where to look.
+    /// Returns the prefix of an error, which names the source.
     fn label(self) -> String {
         match self {
             Source::Directive(line) => format!("line {line}: "),
@@ -97,34 +97,32 @@ pub struct Choice {
     pub source: Source,
 }
 
-/// The options that count, in order of precedence, and the operands.
+/// The options after merging, in order of precedence, and the operands.
 #[derive(Debug)]
 pub struct Choices {
     applet: Applet,
     list: Vec<Choice>,
-    /// Options without effect: only told by `-v`, so that none of them can come to have one
-    /// unnoticed.
+    /// Options without effect, which only `-v` lists. They are kept apart so that none can take
+    /// effect by accident.
     idle: Vec<Choice>,
     pub operands: Vec<Operand>,
-    /// The options whose value is a list, given with values that have no element.
+    /// List options that were given without elements.
     empty_lists: Vec<String>,
 }
 
 impl Choices {
-    /// The lists that were given without an element, such as `--name=` or `-j ,`, by the names of
-    /// their options. Slurm's listings match no job then, as opposed to a list that was not given
-    /// at all.
+    /// Returns the names of the list options that were given without an element, such as `--name=`
+    /// or `-j ,`. Slurm's listings match no jobs then, unlike without the option.
     pub fn empty_lists(&self) -> &[String] {
         &self.empty_lists
     }
 
-    /// The choice that counts for this option.
+    /// Returns the choice with the highest precedence for this option.
     pub fn of(&self, name: &str) -> Option<&Choice> {
         self.list.iter().rev().find(|choice| choice.given.name == name)
     }
 
-    /// The last of these options that was given: of two that exclude each other, the one that
-    /// counts.
+    /// Returns the option that was given last. This one wins if the options exclude each other.
     pub fn last_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         self.list
             .iter()
@@ -132,23 +130,23 @@ impl Choices {
             .find_map(|choice| names.iter().copied().find(|name| *name == choice.given.name))
     }
 
-    /// Whether the option was given on the command line itself.
+    /// Returns whether the option was given on the command line.
     pub fn on_command_line(&self, name: &str) -> bool {
         self.of(name).is_some_and(|choice| choice.source == Source::CommandLine)
     }
 
-    /// Whether the option came from the environment.
+    /// Returns whether the option was set by the environment.
     pub fn is_from_environment(&self, name: &str) -> bool {
         self.of(name).is_some_and(|choice| matches!(choice.source, Source::Environment(_)))
     }
 
-    /// The refusal of an option's value.
+    /// Creates the error for an invalid value of an option.
     pub fn refuse(&self, name: &str, error: &SpecError) -> CliError {
         let label = self.of(name).map(|choice| choice.source.label()).unwrap_or_default();
         self.applet.refuse(&label, error)
     }
 
-    /// The refusal of a value by its parser, with the place where that value was given.
+    /// Creates the error for a value that its parser refused, with the source of the value.
     fn refuse_value(&self, bad: &BadValue) -> CliError {
         let is_it = |choice: &&Choice| {
             choice.given.name == bad.option
@@ -168,7 +166,7 @@ impl Choices {
         }
     }
 
-    /// Options without effect are read too: what makes no sense is refused.
+    /// Validates the values of options without effect.
     fn check_idle(&self) -> Result<(), CliError> {
         for Choice { given, source } in &self.idle {
             let (Some(extra), Some(value)) = (self.applet.extra(&given.name), &given.value) else {
@@ -183,9 +181,9 @@ impl Choices {
         Ok(())
     }
 
-    /// What programs in the job look for of the options without effect, as variables: Slurm sets
-    /// them, too.
-    pub fn told(&self) -> Vec<(&'static str, String)> {
+    /// Returns the variables that Slurm sets for options without effect, because programs in the
+    /// job may read them.
+    pub fn idle_variables(&self) -> Vec<(&'static str, String)> {
         let value = |name| {
             self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref()
         };
@@ -199,7 +197,7 @@ impl Choices {
             .collect()
     }
 
-    /// Reads a value that was given, or refuses it.
+    /// Parses a value if it was given.
     pub fn read<T, F>(
         &self,
         name: &str,
@@ -212,7 +210,7 @@ impl Choices {
         value.map(|text| parse(text).map_err(|error| self.refuse(name, &error))).transpose()
     }
 
-    /// The options by name with their values, as `-v` lists them.
+    /// Returns the names and values of all options, as listed by `-v`.
     pub fn defined(&self) -> Vec<(String, String)> {
         let mut named: BTreeMap<&str, (String, u64)> = BTreeMap::new();
         let live = self.list.iter().map(|choice| (choice, ""));
@@ -230,7 +228,7 @@ impl Choices {
     }
 }
 
-/// A command line that was taken apart, before the other places are asked.
+/// A scanned command line, before the other sources are read.
 #[derive(Debug)]
 pub struct Reader {
     applet: Applet,
@@ -241,12 +239,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes the words apart; `argv[0]` is the command. `--help`, `--usage` and `--version` end
-    /// here.
+    /// Scans the command line; `argv[0]` is the command. Handles `--help`, `--usage` and
+    /// `--version`.
     ///
     /// # Errors
-    /// An unknown or ambiguous option, a missing value, a word that is not UTF-8; the text of
-    /// `--help` and its like.
+    /// Fails for an unknown or ambiguous option, for a missing value, and for a word that is not
+    /// UTF-8. The output of `--help` and the like is also returned as an error.
     pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Reader, CliError> {
         let command = T::augment_args(bare_command(applet));
         let mut grammar = Grammar::of(&command);
@@ -296,16 +294,17 @@ impl Reader {
         Ok(Reader { applet, command, grammar, line, operands: found.operands })
     }
 
-    /// Whether the command line itself has this option.
+    /// Returns whether the command line contains this option.
     pub fn has(&self, name: &str) -> bool {
         self.line.iter().any(|choice| choice.given.name == name)
     }
 
-    /// Refuses `:` between the components of a heterogeneous job: before a script or a command, and
-    /// `anywhere` in srun's command, where Slurm looks for it too.
+    /// Refuses `:`, which separates the components of a heterogeneous job. Checks the first
+    /// operand, or all operands if `anywhere` is set: Slurm's srun also looks for it in the
+    /// command.
     ///
     /// # Errors
-    /// There is one.
+    /// Fails if there is a `:`.
     pub fn refuse_components(&self, anywhere: bool) -> Result<(), CliError> {
         let looked_at = if anywhere { self.operands.len() } else { 1 };
         if !self.operands.iter().take(looked_at).any(|operand| operand.text == ":") {
@@ -313,11 +312,11 @@ impl Reader {
         }
         let text = format!("{}: :", parse::directive::NO_COMPONENTS);
         Err(CliError::error(1, text)
-            .hint("submit a job for each component, and name one in the --dependency of another"))
+            .hint("submit one job per component and connect them with --dependency"))
     }
 
-    /// Reads a flag's letter with a word right after it as another option with that value:
-    /// `sacct -p cpu`, where Slurm's `-p` takes none and the word would count for nothing.
+    /// Treats a flag's letter followed by an operand as another option with that value: in Slurm,
+    /// the `-p` of `sacct -p cpu` takes no value, and the word would be ignored.
     pub fn letter_takes_next(&mut self, flag: &str, option: &str) {
         let line = &mut self.line;
         self.operands.retain(|operand| {
@@ -333,7 +332,7 @@ impl Reader {
         });
     }
 
-    /// Reads each operand as a value of this option.
+    /// Treats each operand as a value of this option.
     pub fn operands_are(&mut self, option: &str) {
         self.line.extend(self.operands.drain(..).map(|operand| Choice {
             given: Given { name: option.to_owned(), value: Some(operand.text), short: false },
@@ -341,8 +340,8 @@ impl Reader {
         }));
     }
 
-    /// Gives the operands to the first of these options that has no value on the command line:
-    /// `squeue -j 12`, where getopt takes the value of `-j` only where it is attached.
+    /// Passes the operands to the first of these options that has no value on the command line: in
+    /// `squeue -j 12`, getopt accepts only an attached value for `-j`.
     pub fn give_operands(&mut self, options: &[&str]) {
         let wants =
             |name: &str| self.line.iter().any(|c| c.given.name == name && c.given.value.is_none());
@@ -351,10 +350,11 @@ impl Reader {
         }
     }
 
-    /// Adds the environment and the script's directives, and fills the options in.
+    /// Adds the environment and the script's directives, and parses the options.
     ///
     /// # Errors
-    /// A directive that is malformed, named by its line; an option that slotd refuses.
+    /// Fails for a malformed directive, with its line number, and for an option that slotd does not
+    /// support.
     pub fn finish<T: Args>(
         mut self,
         origin: &Origin,
@@ -412,11 +412,12 @@ impl Reader {
     }
 }
 
-/// The clap definition of a command: the one source for parsing, help, man pages and completions.
+/// Returns the clap definition of a command, the single source of parsing, help, man pages and
+/// completions.
 pub fn definition<T: Args>(applet: Applet) -> Command {
     let command = T::augment_args(bare_command(applet));
     let command = headings::arrange(command, || bare_command(applet));
-    // A flattened struct of options puts its own description in place of the command's.
+    // Flattening a struct of options replaces the command's description, so set it again.
     let command = applet
         .extras
         .iter()
@@ -428,7 +429,7 @@ pub fn definition<T: Args>(applet: Applet) -> Command {
     }
 }
 
-/// The examples as help shows them, what they do beside them.
+/// Formats the examples for the help, with aligned descriptions.
 fn examples(list: &[(&str, &str)]) -> Option<String> {
     let widest = list.iter().map(|(line, _)| line.len()).max()?;
     let lines = list.iter().map(|(line, does)| format!("  {line:widest$}  {does}"));
@@ -444,15 +445,15 @@ fn bare_command(applet: Applet) -> Command {
         .term_width(100)
 }
 
-/// What the environment says, in the order of the table. An empty variable says nothing, but where
-/// the option needs no value it is there by its name alone, as in Slurm: `SBATCH_EXCLUSIVE=`.
+/// Returns the options set by the environment, in the order of the table. An empty variable is
+/// ignored unless the option needs no value: as in Slurm, `SBATCH_EXCLUSIVE=` sets the option.
 fn environment(grammar: &Grammar, variables: Vec<Variable>, origin: &Origin) -> Vec<Choice> {
     let mut list = Vec::new();
     for (variable, option) in variables {
         let (Some(value), Some(takes)) = (origin.var(variable), grammar.takes(option)) else {
             continue;
         };
-        // A flag's variable may say how often (SBATCH_DEBUG=2), or no.
+        // The variable of a flag may contain a count (SBATCH_DEBUG=2) or `no`.
         let (value, times) = match takes {
             Takes::Nothing if value.is_empty() => (None, u8::from(!grammar.adds_up(option))),
             Takes::Nothing => {
@@ -472,11 +473,11 @@ fn environment(grammar: &Grammar, variables: Vec<Variable>, origin: &Origin) -> 
     list
 }
 
-/// Drops what a later word of the same option replaces. `list` has the places in their order of
+/// Drops the occurrences of an option that later ones replace. `list` is in order of increasing
 /// precedence.
 fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
-    // The highest place that says something of each option: scripts and tools may give very many
-    // words.
+    // The highest layer that sets each option. This is a map because scripts and tools may pass
+    // very many words.
     let mut last: HashMap<&str, u8> = HashMap::new();
     let keeps = list.iter().rev().map(|choice| {
         let (name, layer) = (choice.given.name.as_str(), choice.source.layer());
@@ -485,7 +486,7 @@ fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
                 last.insert(name, layer);
                 true
             }
-            // Within one place they add up; a higher place replaces a lower one.
+            // Occurrences within a layer add up; a higher layer replaces them.
             Some(highest) => *highest == layer && grammar.adds_up(name),
         }
     });
@@ -496,7 +497,7 @@ fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
         .collect()
 }
 
-/// The list options that were given with a value, and whose values have no element.
+/// Returns the list options that were given with a value, but without elements.
 fn empty_lists(grammar: &Grammar, list: &[Choice]) -> Vec<String> {
     let mut names: Vec<&str> = list.iter().map(|choice| choice.given.name.as_str()).collect();
     names.sort_unstable();
@@ -511,8 +512,8 @@ fn empty_lists(grammar: &Grammar, list: &[Choice]) -> Vec<String> {
     names.into_iter().filter(is_empty).map(str::to_owned).collect()
 }
 
-/// Reads the words that count with clap, which is quicker without the definitions of options
-/// without effect.
+/// Parses the remaining words with clap, which is faster without the definitions of options without
+/// effect.
 fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMatches, CliError> {
     let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
     words.push(choices.applet.name.to_owned());
@@ -528,8 +529,7 @@ fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMat
     command.try_get_matches_from(words).map_err(|error| clap_error(choices, &error))
 }
 
-/// What clap still finds: a value that its parser refuses, or a line that contradicts itself in a
-/// way that only the definition knows.
+/// Converts the errors that only clap finds: an invalid value, or a conflict between options.
 fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
     if let Some(bad) = error.source().and_then(|source| source.downcast_ref::<BadValue>()) {
         return choices.refuse_value(bad);
@@ -539,11 +539,11 @@ fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
     CliError::error(choices.applet.usage_exit, first.strip_prefix("error: ").unwrap_or(first))
 }
 
-/// Reads the command line of a command without a script: what [`Reader::scan`] and
-/// [`Reader::finish`] do.
+/// Parses the command line of a command without a script, with [`Reader::scan`] and
+/// [`Reader::finish`].
 ///
 /// # Errors
-/// As they do.
+/// See [`Reader::scan`] and [`Reader::finish`].
 pub fn parse<T: Args>(
     applet: Applet,
     argv: &[OsString],

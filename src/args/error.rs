@@ -1,67 +1,67 @@
-//! How a command refuses: the lines for standard error and the exit code.
+//! Errors of a command: the lines for standard error and the exit code.
 //!
-//! It does not print and does not end the process; the caller does both.
+//! This module does not print or exit; callers do both.
 
 use std::fmt::Write;
 
-/// What stands before a line: Slurm has four ways.
+/// The prefix of a line. Slurm has four kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// `sbatch: error: …`
     Error,
     /// `sbatch: fatal: …`
     Fatal,
-    /// `sbatch: …`, the way of getopt.
+    /// `sbatch: …`, the format of getopt.
     Plain,
-    /// The text alone.
+    /// No prefix.
     Bare,
 }
 
-/// The early end of a command: a refusal, or a text that was asked for in place of what the command
-/// does.
+/// The early end of a command: an error, or output that was requested in place of the command's
+/// action.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CliError {
-    /// For standard error, in order.
+    /// Lines for standard error, in order.
     pub lines: Vec<(Mark, String)>,
     pub exit: i32,
-    /// For standard output: of `--help` and `--version`, which end with 0.
+    /// Text for standard output, such as that of `--help` and `--version`, which exit with 0.
     pub output: String,
 }
 
 impl CliError {
-    /// One line with any mark.
+    /// Creates an error with one line and any prefix.
     pub fn new(mark: Mark, exit: i32, text: impl Into<String>) -> Self {
         CliError { lines: vec![(mark, text.into())], exit, ..CliError::default() }
     }
 
-    /// `command: error: text`. A text of several lines becomes several such lines.
+    /// Creates an error of the form `command: error: text`. Each line of the text gets the prefix.
     pub fn error(exit: i32, text: impl AsRef<str>) -> Self {
         let lines = text.as_ref().lines().map(|line| (Mark::Error, line.to_owned())).collect();
         CliError { lines, exit, ..CliError::default() }
     }
 
-    /// `command: fatal: text`.
+    /// Creates an error of the form `command: fatal: text`.
     pub fn fatal(exit: i32, text: impl Into<String>) -> Self {
         CliError::new(Mark::Fatal, exit, text)
     }
 
-    /// The exit code of the process; 1 for what is none.
+    /// Returns the exit code of the process; 1 if it is out of range.
     pub fn code(&self) -> u8 {
         u8::try_from(self.exit).unwrap_or(1)
     }
 
-    /// `--help` and its like: a text for standard output, and nothing else is done.
+    /// Creates the output of `--help` and the like. The command does nothing else.
     pub fn output(text: impl Into<String>) -> Self {
         CliError { output: text.into(), ..CliError::default() }
     }
 
-    /// Adds what to do about it, on a line of its own.
+    /// Adds a hint on a line of its own.
     #[must_use]
     pub fn hint(self, text: impl std::fmt::Display) -> Self {
         self.and(Mark::Bare, format!("  hint: {text}"))
     }
 
-    /// The same where there may be nothing to say.
+    /// Adds a hint if there is one.
     #[must_use]
     pub fn maybe_hint(self, text: Option<impl std::fmt::Display>) -> Self {
         match text {
@@ -77,14 +77,14 @@ impl CliError {
         self
     }
 
-    /// The same refusal with another exit code (`SLURM_EXIT_ERROR`).
+    /// Replaces the exit code (`SLURM_EXIT_ERROR`).
     #[must_use]
     pub fn with_exit(mut self, exit: i32) -> Self {
         self.exit = exit;
         self
     }
 
-    /// Everything that goes to standard error, each line ended.
+    /// Returns the complete text for standard error. Every line ends with a newline.
     pub fn text(&self, command: &str) -> String {
         let mut out = String::new();
         for (mark, line) in &self.lines {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mark_prints_as_slurm_prints_it() {
+    fn each_mark_prints_as_in_slurm() {
         let error = CliError::error(255, "one\ntwo")
             .and(Mark::Fatal, "three")
             .and(Mark::Plain, "four")

@@ -1,32 +1,35 @@
-//! Options of Slurm's man pages that mean nothing on one host: kept and harmless, or refused by
-//! name.
+//! Options from Slurm's man pages that have no meaning on one host. They are either accepted
+//! without effect or refused by name.
 //!
-//! They are part of the clap definitions, so that prefixes, help and completions know them, but no
-//! command reads them. Options with a meaning here stand in the `Opts` structs of the commands.
+//! They are part of the clap definitions, so that prefixes, help and completions include them, but
+//! no command reads them. The options that have a meaning are in the `Opts` structs of the
+//! commands.
 
 use crate::args::error::CliError;
 use crate::args::getopt::Takes;
 use crate::parse::{self, SpecError};
 use clap::{Arg, ArgAction, Command};
 
-/// One option without a meaning here.
+/// An option without a meaning on one host.
 #[derive(Debug, Clone, Copy)]
 pub struct Extra {
     pub long: &'static str,
     pub short: Option<char>,
     pub takes: Takes,
     pub help: &'static str,
-    /// Why it is refused. `None`: kept.
+    /// The reason for refusing the option. `None`: the option is accepted.
     pub refusal: Option<&'static str>,
-    /// What reads its value (the second argument is the option's spelling): nonsense is refused,
-    /// also where a value that makes sense would have no effect.
+    /// Validates the value, even though it has no effect. The second argument is the option's
+    /// spelling.
     pub check: Option<Check>,
+    /// Whether the option has an effect before the command parses its options.
+    pub acts: bool,
 }
 
 type Check = fn(&str, &str) -> Result<(), SpecError>;
 
 const fn kept(long: &'static str, short: Option<char>, takes: Takes, help: &'static str) -> Extra {
-    Extra { long, short, takes, help, refusal: None, check: None }
+    Extra { long, short, takes, help, refusal: None, check: None, acts: false }
 }
 
 const fn checked(
@@ -44,14 +47,22 @@ const fn refused(
     takes: Takes,
     why: &'static str,
 ) -> Extra {
-    Extra { long, short, takes, help: why, refusal: Some(why), check: None }
+    Extra { long, short, takes, help: why, refusal: Some(why), check: None, acts: false }
 }
 
 use Takes::{Maybe, Nothing, Value};
 
-/// Of every command that asks or steers.
-const CLUSTERS: Extra =
-    checked("clusters", Some('M'), "Clusters to ask, of which there is one", |text, _| {
+/// An option of the commands that reach other clusters. It is handled before the command itself,
+/// which accepts only this host.
+const CLUSTERS: Extra = Extra {
+    acts: true,
+    help: "Use these clusters: names from clusters.toml, or all",
+    ..THIS_CLUSTER
+};
+
+/// An option of commands that do not reach other clusters.
+const THIS_CLUSTER: Extra =
+    checked("clusters", Some('M'), "Use this cluster; others are refused", |text, _| {
         parse::cluster::parse(text).map(drop)
     });
 
@@ -59,7 +70,7 @@ fn count(text: &str, option: &str) -> Result<(), SpecError> {
     parse::count::parse_or_zero(text, option).map(drop)
 }
 
-/// `COUNT[@TIME]`
+/// Parses `COUNT[@TIME]`.
 fn switches(text: &str, option: &str) -> Result<(), SpecError> {
     let (switches, time) =
         text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
@@ -67,58 +78,58 @@ fn switches(text: &str, option: &str) -> Result<(), SpecError> {
     time.map_or(Ok(()), |time| parse::time::parse_limit_for(time, option).map(drop))
 }
 
-/// Shared by sbatch, srun and salloc.
+/// Options of sbatch, srun and salloc.
 pub const SUBMIT: &[Extra] = &[
-    kept("acctg-freq", None, Value, "Interval of the accounting samples"),
-    kept("bb", None, Value, "Burst buffer specification"),
-    kept("bbf", None, Value, "File with a burst buffer specification"),
-    kept("consolidate-segments", None, Nothing, "Place segments of nodes together"),
-    kept("container", None, Value, "OCI container bundle"),
-    kept("container-id", None, Value, "OCI container name"),
-    checked("core-spec", Some('S'), "Cores kept for the system", count),
-    checked("cpu-freq", None, "Frequency of the CPUs", |text, _| {
+    kept("acctg-freq", None, Value, "Set the accounting sampling interval"),
+    kept("bb", None, Value, "Request burst buffers"),
+    kept("bbf", None, Value, "Read the burst buffer specification from a file"),
+    kept("consolidate-segments", None, Nothing, "Place node segments together"),
+    kept("container", None, Value, "Use this OCI container bundle"),
+    kept("container-id", None, Value, "Set the OCI container name"),
+    checked("core-spec", Some('S'), "Reserve cores for the system", count),
+    checked("cpu-freq", None, "Set the CPU frequency", |text, _| {
         parse::cpu_freq::parse(text).map(drop)
     }),
-    kept("delay-boot", None, Value, "Delay the reboot of nodes"),
-    kept("get-user-env", None, Maybe, "Take the login environment"),
-    kept("gpu-freq", None, Value, "Frequency of the GPUs"),
-    kept("gres-flags", None, Value, "How generic resources are bound"),
-    kept("mcs-label", None, Value, "Multi-category security label"),
-    kept("network", None, Value, "What the network must have"),
-    kept("no-kill", Some('k'), Maybe, "Go on when a node fails"),
-    kept("power", None, Value, "Power management"),
-    checked("profile", None, "What the accounting samples", |text, _| {
+    kept("delay-boot", None, Value, "Delay rebooting nodes"),
+    kept("get-user-env", None, Maybe, "Use the login environment"),
+    kept("gpu-freq", None, Value, "Set the GPU frequency"),
+    kept("gres-flags", None, Value, "Set options for binding generic resources"),
+    kept("mcs-label", None, Value, "Set the multi-category security label"),
+    kept("network", None, Value, "Set network requirements"),
+    kept("no-kill", Some('k'), Maybe, "Keep the job running if a node fails"),
+    kept("power", None, Value, "Set power management options"),
+    checked("profile", None, "Select the data that accounting profiles", |text, _| {
         parse::profile::parse(text).map(drop)
     }),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
-    kept("segment", None, Value, "Size of the segments of nodes"),
-    kept("spread-job", None, Nothing, "Spread over many nodes"),
+    kept("segment", None, Value, "Set the size of node segments"),
+    kept("spread-job", None, Nothing, "Spread the job over many nodes"),
     kept("stepmgr", None, Nothing, "Manage steps on the node"),
-    checked("switches", None, "Network switches at most", switches),
-    checked("thread-spec", None, "Threads kept for the system", count),
-    checked("tmp", None, "Temporary disk space", |text, option| {
+    checked("switches", None, "Limit the number of network switches", switches),
+    checked("thread-spec", None, "Reserve threads for the system", count),
+    checked("tmp", None, "Require temporary disk space", |text, option| {
         parse::mem::parse_mb_for(text, option).map(drop)
     }),
     kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
     kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
     refused("cluster-constraint", None, Value, "there are no other clusters"),
-    refused("nodefile", Some('F'), Value, "there is one node, which --nodelist may name"),
-    refused("reboot", None, Nothing, "a reboot would end every job of the host"),
+    refused("nodefile", Some('F'), Value, "there is only one node; use --nodelist"),
+    refused("reboot", None, Nothing, "a reboot would end all jobs on the host"),
 ];
 
-/// Of sbatch alone.
+/// Options of sbatch only.
 pub const SBATCH: &[Extra] = &[
-    kept("batch", None, Value, "Features of the node that runs the script"),
+    kept("batch", None, Value, "Require features of the node that runs the script"),
     checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
         parse::gpu_bind::parse(text).map(drop)
     }),
-    kept("ignore-pbs", None, Nothing, "Do not read #PBS lines, which slotd never does"),
-    kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
-    kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
+    kept("ignore-pbs", None, Nothing, "Ignore #PBS lines, as slotd always does"),
+    kept("oom-kill-step", None, Maybe, "Kill the whole step if it runs out of memory"),
+    kept("wait-all-nodes", None, Value, "Wait until all nodes are ready"),
     refused("scrontab", None, Nothing, "there is no scrontab"),
 ];
 
-/// Of salloc alone.
+/// Options of salloc only.
 pub const SALLOC: &[Extra] = &[
     checked("gpu-bind", None, "Bind tasks to GPUs", |text, _| {
         parse::gpu_bind::parse(text).map(drop)
@@ -129,36 +140,36 @@ pub const SALLOC: &[Extra] = &[
         Maybe,
         "End the command with its allocation, as slotd always does",
     ),
-    kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
-    kept("x11", None, Maybe, "Forward X11, which needs no forwarding on one host"),
+    kept("wait-all-nodes", None, Value, "Wait until all nodes are ready"),
+    kept("x11", None, Maybe, "Forward X11, which is unnecessary on one host"),
 ];
 
-/// Of srun alone.
+/// Options of srun only.
 pub const SRUN: &[Extra] = &[
-    kept("msg-timeout", None, Value, "How long to wait for messages of the nodes"),
+    kept("msg-timeout", None, Value, "Set the timeout for messages from nodes"),
     kept("accel-bind", None, Value, "Bind tasks to accelerators"),
     kept("async", None, Nothing, "Submit the step in the background"),
-    kept("bcast", None, Maybe, "Copy the program to the nodes, which is there already"),
-    kept("bcast-exclude", None, Value, "Libraries that are not copied"),
-    kept("compress", None, Maybe, "Compress what is copied"),
-    kept("ctrl-comm-ifhn", None, Value, "Interface for the communication"),
-    kept("debugger-test", None, Nothing, "For tests of debuggers"),
+    kept("bcast", None, Maybe, "Copy the program to the nodes; it is already there"),
+    kept("bcast-exclude", None, Value, "Exclude these libraries from the copy"),
+    kept("compress", None, Maybe, "Compress copied files"),
+    kept("ctrl-comm-ifhn", None, Value, "Set the network interface for communication"),
+    kept("debugger-test", None, Nothing, "Test debuggers"),
     kept(
         "disable-status",
         Some('X'),
         Nothing,
-        "Send Ctrl-C to the tasks at once, as slotd always does",
+        "Forward Ctrl-C to the tasks immediately, as slotd always does",
     ),
     kept("interactive", None, Nothing, "Start the shell of an interactive job"),
-    kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
-    kept("preserve-env", Some('E'), Nothing, "Take the node and task counts of the environment"),
+    kept("oom-kill-step", None, Maybe, "Kill the whole step if it runs out of memory"),
+    kept("preserve-env", Some('E'), Nothing, "Take node and task counts from the environment"),
     kept("send-libs", None, Maybe, "Copy the libraries with the program"),
-    kept("slurmd-debug", None, Value, "Messages of the node's daemon"),
-    kept("threads", Some('T'), Value, "Threads of srun for the launch"),
-    kept("treewidth", None, Value, "Width of the communication tree"),
-    kept("x11", None, Maybe, "Forward X11, which needs no forwarding on one host"),
+    kept("slurmd-debug", None, Value, "Set the log level of the node's daemon"),
+    kept("threads", Some('T'), Value, "Set the number of threads that launch tasks"),
+    kept("treewidth", None, Value, "Set the width of the communication tree"),
+    kept("x11", None, Maybe, "Forward X11, which is unnecessary on one host"),
     refused("epilog", None, Value, "call the program from the command itself"),
-    refused("external-launcher", None, Maybe, "tasks are started by slotd alone"),
+    refused("external-launcher", None, Maybe, "only slotd starts tasks"),
     refused("het-group", None, Value, "there are no heterogeneous jobs on one host"),
     refused("mpi-combine", None, Value, "there are no heterogeneous jobs on one host"),
     refused("pack-group", None, Value, "there are no heterogeneous jobs on one host"),
@@ -168,130 +179,120 @@ pub const SRUN: &[Extra] = &[
     refused("task-prolog", None, Value, "call the program from the command itself"),
 ];
 
-/// Of squeue.
+/// Options of squeue.
 pub const SQUEUE: &[Extra] = &[
-    kept("array-unique", None, Nothing, "One row for an array, where Slurm adds ids of its own"),
+    kept("array-unique", None, Nothing, "Show one row per array; Slurm adds separate job IDs"),
     CLUSTERS,
-    kept(
-        "expand-patterns",
-        None,
-        Nothing,
-        "Write out the patterns of file names, as slotd always does",
-    ),
-    kept("federation", None, Nothing, "Ask the federation"),
-    kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
-    kept("local", None, Nothing, "Ask the local cluster only"),
-    kept("noconvert", None, Nothing, "Do not convert units, as squeue never does here"),
-    kept("notme", None, Nothing, "Jobs of others, of whom there are none"),
-    kept("only-job-state", None, Nothing, "Ask for states only"),
+    kept("expand-patterns", None, Nothing, "Expand file name patterns, as slotd always does"),
+    kept("federation", None, Nothing, "Use the federation"),
+    kept("hide", None, Nothing, "Omit hidden partitions; there are none"),
+    kept("local", None, Nothing, "Use only the local cluster"),
+    kept("noconvert", None, Nothing, "Do not convert units; slotd's squeue never does"),
+    kept("notme", None, Nothing, "Show jobs of other users; there are none"),
+    kept("only-job-state", None, Nothing, "Query only job states"),
     kept(
         "priority",
         Some('P'),
         Nothing,
-        "A row for each partition of a pending job, which has one",
+        "Show one row per partition of a pending job, which has only one",
     ),
-    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+    kept("sibling", None, Nothing, "Include jobs on the federation's other clusters"),
 ];
 
-/// Of sacct.
+/// Options of sacct.
 pub const SACCT: &[Extra] = &[
-    kept("allclusters", Some('L'), Nothing, "All clusters, of which there is one"),
+    kept(
+        "allclusters",
+        Some('L'),
+        Nothing,
+        "Show jobs of all clusters of a database; use --clusters=all",
+    ),
     CLUSTERS,
-    kept(
-        "expand-patterns",
-        None,
-        Nothing,
-        "Write out the patterns of file names, as slotd always does",
-    ),
-    kept("federation", None, Nothing, "Ask the federation"),
+    kept("expand-patterns", None, Nothing, "Expand file name patterns, as slotd always does"),
+    kept("federation", None, Nothing, "Use the federation"),
     kept("flags", Some('F'), Value, "Filter by how the job was scheduled"),
-    kept("local", None, Nothing, "Ask the local cluster only"),
-    kept(
-        "use-local-uid",
-        None,
-        Nothing,
-        "Names of users as this host has them, as slotd always shows them",
-    ),
-    kept("whole-hetjob", None, Maybe, "All parts of heterogeneous jobs, of which there are none"),
+    kept("local", None, Nothing, "Use only the local cluster"),
+    kept("use-local-uid", None, Nothing, "Show this host's user names, as slotd always does"),
+    kept("whole-hetjob", None, Maybe, "Show all components of heterogeneous jobs; there are none"),
     refused("associations", Some('x'), Value, "there are no associations"),
     refused(
         "completion",
         Some('c'),
         Nothing,
-        "there is no job completion log beside the accounting",
+        "there is no job completion log, only the accounting database",
     ),
-    refused("file", Some('f'), Value, "the accounting is a database, not a file"),
+    refused("file", Some('f'), Value, "accounting is stored in a database, not in a file"),
 ];
 
-/// Of sinfo.
+/// Options of sinfo.
 pub const SINFO: &[Extra] = &[
-    kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
+    kept("all", Some('a'), Nothing, "Include hidden partitions; there are none"),
     CLUSTERS,
-    kept("exact", Some('e'), Nothing, "Do not group nodes that differ, of which there is one"),
-    kept("federation", None, Nothing, "Ask the federation"),
-    kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
-    kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
-    kept("local", None, Nothing, "Ask the local cluster only"),
-    kept("responding", Some('r'), Nothing, "Only nodes that respond, as the one does"),
+    kept("exact", Some('e'), Nothing, "Do not group nodes that differ; there is only one"),
+    kept("federation", None, Nothing, "Use the federation"),
+    kept("future", Some('F'), Nothing, "Include future nodes; there are none"),
+    kept("hide", None, Nothing, "Omit hidden partitions; there are none"),
+    kept("local", None, Nothing, "Use only the local cluster"),
+    kept("responding", Some('r'), Nothing, "Show only responding nodes; the node always responds"),
 ];
 
-/// Of scancel.
+/// Options of scancel.
 pub const SCANCEL: &[Extra] = &[
     CLUSTERS,
-    kept("cron", None, Nothing, "Confirm that a scrontab job is meant"),
-    kept("ctld", Some('c'), Nothing, "Send by way of the daemon, as slotd always does"),
-    kept("hurry", Some('H'), Nothing, "Leave the burst buffer's data behind"),
-    kept("sibling", None, Value, "Jobs of the federation's other clusters"),
+    kept("cron", None, Nothing, "Confirm the cancellation of a scrontab job"),
+    kept("ctld", Some('c'), Nothing, "Send the signal through the daemon, as slotd always does"),
+    kept("hurry", Some('H'), Nothing, "Do not stage out burst buffer data"),
+    kept("sibling", None, Value, "Include jobs on the federation's other clusters"),
 ];
 
-/// Of scontrol.
+/// Options of scontrol.
 pub const SCONTROL: &[Extra] = &[
-    kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
+    kept("all", Some('a'), Nothing, "Include hidden partitions; there are none"),
     CLUSTERS,
-    kept("federation", None, Nothing, "Ask the federation"),
-    kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
-    kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
-    kept("local", None, Nothing, "Ask the local cluster only"),
-    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
-    kept("uid", Some('u'), Value, "Change things as this user, who is you"),
+    kept("federation", None, Nothing, "Use the federation"),
+    kept("future", Some('F'), Nothing, "Include future nodes; there are none"),
+    kept("hide", None, Nothing, "Omit hidden partitions; there are none"),
+    kept("local", None, Nothing, "Use only the local cluster"),
+    kept("sibling", None, Nothing, "Include jobs on the federation's other clusters"),
+    kept("uid", Some('u'), Value, "Act as this user; you are the only one"),
 ];
 
-/// Of sstat.
-pub const SSTAT: &[Extra] = &[CLUSTERS];
+/// Options of sstat.
+pub const SSTAT: &[Extra] = &[THIS_CLUSTER];
 
-/// Of sdiag.
+/// Options of sdiag.
 pub const SDIAG: &[Extra] =
-    &[kept("all", Some('a'), Nothing, "Everything, which is the default"), CLUSTERS];
+    &[kept("all", Some('a'), Nothing, "Show everything, which is the default"), CLUSTERS];
 
-/// Of sprio.
+/// Options of sprio.
 pub const SPRIO: &[Extra] = &[
     CLUSTERS,
-    kept("federation", None, Nothing, "Ask the federation"),
-    kept("local", None, Nothing, "Ask the local cluster only"),
-    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+    kept("federation", None, Nothing, "Use the federation"),
+    kept("local", None, Nothing, "Use only the local cluster"),
+    kept("sibling", None, Nothing, "Include jobs on the federation's other clusters"),
 ];
 
-/// Of sshare.
+/// Options of sshare.
 pub const SSHARE: &[Extra] = &[
-    kept("accounts", Some('A'), Value, "Shares of these accounts"),
-    kept("all", Some('a'), Nothing, "Shares of all users, of whom there is one"),
-    CLUSTERS,
-    kept("partition", Some('m'), Nothing, "Partitions of the associations"),
-    kept("users", Some('u'), Value, "Shares of these users"),
-    kept("Users", Some('U'), Nothing, "Shares of users alone"),
+    kept("accounts", Some('A'), Value, "Show the shares of these accounts"),
+    kept("all", Some('a'), Nothing, "Show the shares of all users; there is only one"),
+    THIS_CLUSTER,
+    kept("partition", Some('m'), Nothing, "Show the partitions of associations"),
+    kept("users", Some('u'), Value, "Show the shares of these users"),
+    kept("Users", Some('U'), Nothing, "Show only the shares of users"),
 ];
 
-/// Of sbcast.
+/// Options of sbcast.
 pub const SBCAST: &[Extra] = &[
-    kept("compress", Some('C'), Maybe, "Compress the file on its way, which it does not have"),
-    kept("exclude", None, Value, "Libraries not to send"),
-    kept("fanout", Some('F'), Value, "Width of the tree of messages"),
-    kept("send-libs", None, Maybe, "Copy the libraries too, which are on this host"),
-    kept("size", Some('s'), Value, "Size of the blocks"),
-    kept("timeout", Some('t'), Value, "Time for a message"),
+    kept("compress", Some('C'), Maybe, "Compress the file in transit; it is not sent anywhere"),
+    kept("exclude", None, Value, "Exclude these libraries"),
+    kept("fanout", Some('F'), Value, "Set the width of the message tree"),
+    kept("send-libs", None, Maybe, "Copy libraries too; they are already on this host"),
+    kept("size", Some('s'), Value, "Set the block size"),
+    kept("timeout", Some('t'), Value, "Set the message timeout"),
 ];
 
-/// Adds the options to a command's definition.
+/// Adds the options to the definition of a command.
 pub fn add_to(command: Command, extras: &[Extra]) -> Command {
     extras.iter().fold(command, |command, extra| {
         let mut arg = Arg::new(extra.long).long(extra.long).help(extra.help);
@@ -309,13 +310,14 @@ pub fn add_to(command: Command, extras: &[Extra]) -> Command {
                 .default_missing_value(""),
         };
         command.arg(match extra.refusal {
-            None => arg.help_heading("Kept, without effect on one host"),
+            None if extra.acts => arg,
+            None => arg.help_heading("Accepted for compatibility, without effect"),
             Some(_) => arg.hide(true),
         })
     })
 }
 
-/// The refusal of an option that is not only kept.
+/// Returns the error for an option that is refused.
 pub fn refusal(extra: &Extra, exit: i32) -> Option<CliError> {
     let why = extra.refusal?;
     Some(CliError::error(exit, format!("--{} is not supported by slotd: {why}", extra.long)))

@@ -1,62 +1,66 @@
-//! The manners of GNU `getopt_long`, which every Slurm client relies on, in front of clap.
+//! Emulates GNU `getopt_long`, whose behavior every Slurm client relies on, in front of clap.
 //!
-//! clap knows the options; this module reads the words. It resolves unique prefixes (`--job` for
-//! `--jobs`), attached and joined short options (`-uroot`, `-nu USER`), values in the next word
-//! whatever they look like, and operands before options, and gives each option by its full name.
-//! What comes out is spelled in the one way in which clap and getopt agree (`--name=value`,
-//! operands after `--`). Meanings and values are not its business.
+//! clap knows the options; this module splits the words. It resolves unique prefixes (`--job` for
+//! `--jobs`), attached and joined short options (`-uroot`, `-nu USER`), values in the next word,
+//! whatever they look like, and operands before options. It returns each option by its full name,
+//! in the one spelling that clap and getopt agree on (`--name=value`, operands after `--`). It does
+//! not interpret values.
 
 use crate::args::error::{CliError, Mark};
 use crate::parse::ids::split_outside_brackets;
 use crate::parse::suggest;
 use clap::{ArgAction, Command};
 
+mod take_out;
+
+pub use take_out::Remaining;
+
 /// Whether options may follow operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operands {
-    /// The first operand ends the options: sbatch, srun and salloc, whose operands are a command
-    /// with options of its own.
+    /// The first operand ends the options. This applies to sbatch, srun and salloc, whose operands
+    /// are a command with options of its own.
     EndOptions,
-    /// Options and operands in any order, until `--`.
+    /// Options and operands may be mixed until `--`.
     Anywhere,
-    /// There are none: a word that is no option is refused.
+    /// The command takes no operands: a word that is not an option is an error.
     None,
 }
 
-/// What follows an option.
+/// The value of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
-    /// A value: attached, or the next word.
+    /// A required value: attached, or in the next word.
     Value,
-    /// A value only if it is attached.
+    /// An optional value, which must be attached.
     Maybe,
 }
 
 #[derive(Debug, Clone)]
 struct Known {
-    /// The full name, or the letter where there is none.
+    /// The full name, or the letter if there is none.
     name: String,
     aliases: Vec<String>,
     short: Option<char>,
     takes: Takes,
-    /// Earlier occurrences count too: lists and counters.
+    /// Whether occurrences accumulate, as for lists and counters.
     adds_up: bool,
-    /// The value is a list with commas.
+    /// Whether the value is a comma-separated list.
     list: bool,
 }
 
-/// An option as it was given, by its full name.
+/// An option that was given, under its full name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     pub name: String,
     pub value: Option<String>,
-    /// Written with its letter.
+    /// Whether it was given as a letter.
     pub short: bool,
 }
 
 impl Given {
-    /// The spelling that both getopt and clap read in the same way.
+    /// Returns the spelling that getopt and clap interpret in the same way.
     pub fn word(&self) -> String {
         let dashes = if self.name.chars().count() == 1 { "-" } else { "--" };
         match &self.value {
@@ -65,8 +69,8 @@ impl Given {
         }
     }
 
-    /// The option once for each element of its value, a list with commas. Commas in brackets belong
-    /// to an element; an empty list has none.
+    /// Splits the value, a comma-separated list, into one option per element. Commas in brackets
+    /// belong to an element. An empty list has no elements.
     pub fn elements(&self) -> Vec<Given> {
         split_outside_brackets(self.value.as_deref().unwrap_or_default(), |c| c == ',')
             .into_iter()
@@ -80,21 +84,21 @@ impl Given {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operand {
     pub text: String,
-    /// The option that the word just before gave, as an index into `options`.
+    /// The option given by the preceding word, as an index into `options`.
     pub after: Option<usize>,
 }
 
-/// A command line taken apart.
+/// A scanned command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scanned {
     pub options: Vec<Given>,
     pub operands: Vec<Operand>,
 }
 
-/// What getopt says, in glibc's words.
+/// An error of getopt, worded as in glibc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GetoptError {
-    /// As written, and the known name that is nearest to it.
+    /// The word as given, and the nearest known name.
     UnknownLong(String, Option<String>),
     UnknownShort(char),
     Ambiguous {
@@ -127,8 +131,8 @@ impl std::fmt::Display for GetoptError {
 }
 
 impl GetoptError {
-    /// As the command prints it, with the nearest option and the pointer to `--help`. `place` tells
-    /// where it was said.
+    /// Returns the error as the command prints it, with the nearest option and the pointer to
+    /// `--help`. `place` names the source of the option.
     pub fn refuse(&self, mark: Mark, place: &str, command: &str, exit: i32) -> CliError {
         let refusal = CliError::new(mark, exit, format!("{place}{self}"));
         let refusal = match self {
@@ -141,12 +145,12 @@ impl GetoptError {
     }
 }
 
-/// The options of one command, read from its clap definition.
+/// The options of a command, taken from its clap definition.
 #[derive(Debug, Clone)]
 pub struct Grammar {
     known: Vec<Known>,
-    /// `--flag=` counts as `--flag`: tools that write directives from tables leave such words
-    /// behind.
+    /// Whether `--flag=` is accepted as `--flag`. Tools that generate directives from tables leave
+    /// such words.
     pub lenient_flags: bool,
 }
 
@@ -181,7 +185,7 @@ impl Grammar {
         Grammar { known, lenient_flags: false }
     }
 
-    /// Adds an option that the definition does not have.
+    /// Adds an option that is not in the definition.
     pub fn add(&mut self, name: &str, short: Option<char>, takes: Takes) {
         self.known.push(Known {
             name: name.to_owned(),
@@ -193,23 +197,24 @@ impl Grammar {
         });
     }
 
-    /// What follows the option of this full name; `None` if there is no such option.
+    /// Returns the kind of value of an option by its full name, or `None` if there is no such
+    /// option.
     pub fn takes(&self, name: &str) -> Option<Takes> {
         self.known.iter().find(|known| known.name == name).map(|known| known.takes)
     }
 
-    /// Whether earlier occurrences of the option count beside the last one.
+    /// Returns whether occurrences of the option accumulate.
     pub fn adds_up(&self, name: &str) -> bool {
         self.known.iter().any(|known| known.name == name && known.adds_up)
     }
 
-    /// Whether the option may be repeated and its value is a list: clap gets each element as an
-    /// occurrence of its own.
+    /// Returns whether the option may be repeated and its value is a list. clap receives each
+    /// element as a separate occurrence.
     pub fn is_list(&self, name: &str) -> bool {
         self.known.iter().any(|known| known.name == name && known.list)
     }
 
-    /// Takes the words of a command line apart, the command's own name not among them.
+    /// Scans the words of a command line without the command's name.
     pub fn scan(&self, words: &[String], operands: Operands) -> Result<Scanned, GetoptError> {
         let mut found = Scanned::default();
         let mut before = None;
@@ -243,7 +248,7 @@ impl Grammar {
         Ok(found)
     }
 
-    /// `body` is the word without its dashes: `name`, `name=value`, or a beginning of a name.
+    /// Parses a word without its dashes: `name`, `name=value`, or a prefix of a name.
     fn long<'a>(
         &self,
         body: &str,
@@ -380,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_value_is_the_same() {
+    fn all_spellings_of_a_value_are_equivalent() {
         for line in [&["-t5"][..], &["-t", "5"], &["--time=5"], &["--time", "5"]] {
             assert_eq!(words(line), ["--time=5"], "{line:?}");
         }
     }
 
     #[test]
-    fn joined_letters_are_several_options() {
+    fn joined_letters_are_separate_options() {
         assert_eq!(words(&["-nu", "USER"]), ["--noheader", "--user=USER"]);
         assert_eq!(words(&["-Hnuroot"]), ["--hold", "--noheader", "--user=root"]);
     }
@@ -399,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_beginning_of_a_name_suffices() {
+    fn a_unique_prefix_of_a_name_is_enough() {
         assert_eq!(words(&["--job", "1"]), ["--jobs=1"]);
         assert_eq!(words(&["--ho"]), ["--hold"]);
         assert_eq!(words(&["--time-m=3"]), ["--time-min=3"]);
@@ -407,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_beginning_names_the_possibilities() {
+    fn an_ambiguous_prefix_error_lists_the_possibilities() {
         let error = scan(&["--tim=5"]).expect_err("ambiguous");
         assert_eq!(
             error.refuse(Mark::Plain, "", "sbatch", 255).text("sbatch"),
@@ -417,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_names_the_nearest_one() {
+    fn an_unknown_option_error_suggests_the_nearest_one() {
         let text = |word| {
             scan(&[word])
                 .expect_err("unknown")
@@ -433,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_glibc() {
+    fn errors_match_glibc() {
         let text = |line: &[&str]| scan(line).expect_err("an error").to_string();
         assert_eq!(text(&["--nosuch"]), "unrecognized option '--nosuch'");
         assert_eq!(text(&["--nosuch=1"]), "unrecognized option '--nosuch=1'");
@@ -452,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn options_may_follow_operands_where_the_command_says_so() {
+    fn options_may_follow_operands_if_the_command_allows_it() {
         assert_eq!(words(&["12", "--time", "5", "13"]), ["--time=5", "12", "13"]);
         let found = scan_as(&["-H", "cmd", "-t", "5"], Operands::EndOptions).expect("a good line");
         assert_eq!(found.options.len(), 1);
@@ -469,14 +474,14 @@ mod tests {
     }
 
     #[test]
-    fn an_operand_knows_the_option_before_it() {
+    fn an_operand_records_the_option_before_it() {
         let found = scan(&["-H", "x", "-n", "--", "y"]).expect("a good line");
         assert_eq!(found.operands[0].after, Some(0));
         assert_eq!(found.operands[1].after, None);
     }
 
     #[test]
-    fn a_flag_with_an_empty_value_is_a_flag_where_that_is_allowed() {
+    fn a_flag_may_have_an_empty_value_if_lenient() {
         let mut grammar = Grammar::of(&command());
         grammar.lenient_flags = true;
         let found = grammar.scan(&["--hold=".to_owned()], Operands::Anywhere).expect("lenient");
@@ -491,9 +496,9 @@ mod tests {
             let _ = grammar.scan(&line, Operands::EndOptions);
         }
 
-        /// What a scan gives, written out again, gives the same scan.
+        /// Formatting the result of a scan and scanning it again gives the same result.
         #[test]
-        fn scanning_its_own_spelling_changes_nothing(line in proptest::collection::vec("-?-?[tHnuIj]?(time|hold|jobs|x)?=?[a-z]{0,3}", 0..6)) {
+        fn scanning_is_idempotent(line in proptest::collection::vec("-?-?[tHnuIj]?(time|hold|jobs|x)?=?[a-z]{0,3}", 0..6)) {
             let grammar = Grammar::of(&command());
             if let Ok(first) = grammar.scan(&line, Operands::Anywhere) {
                 let mut again: Vec<String> = first.options.iter().map(Given::word).collect();
@@ -511,9 +516,9 @@ mod tests {
             }
         }
 
-        /// clap reads a scanned line without complaint, values that look like options included.
+        /// clap accepts a scanned line, including values that look like options.
         #[test]
-        fn clap_reads_what_was_scanned(value in "[-=a-z ]{0,8}", operand in "[-=a-z]{0,5}") {
+        fn clap_parses_scanned_words(value in "[-=a-z ]{0,8}", operand in "[-=a-z]{0,5}") {
             let grammar = Grammar::of(&command());
             let line = vec!["--time".to_owned(), value.clone(), format!("--exclusive={value}"), "--".to_owned(), operand.clone()];
             let found = grammar.scan(&line, Operands::Anywhere).expect("a good line");

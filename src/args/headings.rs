@@ -1,29 +1,30 @@
-//! The headings under which `--help` and the man pages list the options. Each option names its own
-//! where it is declared; under one heading they stand in the order of their declaration.
+//! The headings that group options in `--help` and the man pages. Each option declares its heading;
+//! under a heading, options appear in declaration order.
 
 use clap::{Arg, Command};
 
-pub const RUNS: &str = "What runs";
+pub const RUNS: &str = "Job and environment";
 pub const CPUS: &str = "CPUs and tasks";
 pub const MEMORY: &str = "Memory";
 pub const GPUS: &str = "GPUs";
-pub const WHEN: &str = "When it starts, and how long it runs";
-pub const WHERE: &str = "Where it runs, and for whom";
-pub const NEWS: &str = "Output and news";
-pub const DOES: &str = "What the command does";
-pub const LISTED: &str = "What is listed";
-pub const SHOWN: &str = "How it is shown";
-pub const WHICH: &str = "Which jobs";
-pub const DONE: &str = "What is done to them";
-/// Of the options that name none, in a command where others do.
+pub const WHEN: &str = "Start and time limits";
+pub const WHERE: &str = "Placement and accounting";
+pub const NEWS: &str = "Output and mail";
+pub const DOES: &str = "Command behavior";
+pub const LISTED: &str = "Selection";
+pub const SHOWN: &str = "Output format";
+pub const WHICH: &str = "Job selection";
+pub const DONE: &str = "Action";
+/// The heading for options that declare none, in commands where others do.
 pub const GENERAL: &str = "General";
 
-/// In the order of the help.
+/// All headings, in the order of the help.
 const ALL: [&str; 13] =
     [RUNS, CPUS, MEMORY, GPUS, WHEN, WHERE, NEWS, DOES, LISTED, SHOWN, WHICH, DONE, GENERAL];
 
-/// What stands elsewhere under its heading than it is declared, since sbatch, srun and salloc have
-/// options of their own there: before the others (below 0) or after them.
+/// Options that are not listed in declaration order, because sbatch, srun and salloc add options of
+/// their own to the heading. A negative position comes before the other options, a positive one
+/// after them.
 pub const MOVED: [(&str, &str, i8); 12] = [
     (RUNS, "uid", 1),
     (RUNS, "gid", 2),
@@ -39,9 +40,9 @@ pub const MOVED: [(&str, &str, i8); 12] = [
     (NEWS, "mail-user", 2),
 ];
 
-/// A definition with the options of `full` under their headings, and in the order of these; what
-/// has no long name comes at the end. `bare` is the definition without options: clap cannot move
-/// the options of a command.
+/// Returns a definition with the options of `full` grouped under their headings. Options without a
+/// long name come last. `bare` is the definition without options: clap cannot reorder the options
+/// of an existing command.
 pub fn arrange(full: Command, bare: impl FnOnce() -> Command) -> Command {
     if full.get_arguments().all(|arg| arg.get_help_heading().is_none()) {
         return full;

@@ -1,6 +1,6 @@
-//! The environment that a job or a step starts from, by `--export` and `--export-file`.
+//! The initial environment of a job or step, from `--export` and `--export-file`.
 //!
-//! `SLURM_*` variables of the job itself are added later, where the job is launched.
+//! The `SLURM_*` variables of the job itself are added later, when the job is launched.
 
 use crate::args::origin::Origin;
 use crate::model::binding::CPU_BIND_VARIABLES;
@@ -9,13 +9,13 @@ use crate::parse::{self, SpecError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// What is kept without `ALL`: enough for a login-like session. Slurm asks the node for the login
-/// environment here; on one host that is the submitter's, and its PATH is where the commands of
-/// Slurm were found.
+/// The variables that are passed without `ALL`: enough for a login-like session. Slurm asks the
+/// node for the login environment. On one host that is the submitter's, whose PATH already contains
+/// the Slurm commands.
 const BASICS: [&str; 7] = ["HOME", "PATH", "SHELL", "USER", "LOGNAME", "TMPDIR", "SLOTD_ROOT"];
 
-/// Variables that describe a task of the job in which sbatch was called. The new job is another
-/// one.
+/// Prefixes of variables that describe a task of the job in which sbatch was called. They do not
+/// apply to the new job.
 const OF_A_TASK: [&str; 11] = [
     "SLURM_ARRAY_",
     "SLURM_STEP",
@@ -43,7 +43,7 @@ impl Vars {
         }
     }
 
-    /// `KEY=VALUE` entries, each ended by a zero byte.
+    /// Formats the variables as `KEY=VALUE` entries that end with a zero byte.
     fn block(&self) -> Vec<u8> {
         let mut block = Vec::new();
         for (name, value) in &self.0 {
@@ -56,35 +56,38 @@ impl Vars {
     }
 }
 
-/// `--export`: what it says, and how it was written.
+/// `--export`: the parsed value and the original text.
 #[derive(Debug, Clone)]
 pub struct ExportOption {
     pub spec: ExportSpec,
     pub written: String,
 }
 
+/// Parses the value of `--export`.
+///
 /// # Errors
-/// Quotes that do not end, or a value without a name.
+/// Fails for an unclosed quote and for a value without a name.
 pub fn export(text: &str) -> Result<ExportOption, SpecError> {
     Ok(ExportOption { spec: parse::export::parse(text)?, written: text.to_owned() })
 }
 
-/// What of the environment is passed on.
+/// The part of the environment that is exported.
 #[derive(Debug, Clone, Copy)]
 pub struct Export<'a> {
-    /// `None`: all.
+    /// `None` exports everything.
     pub option: Option<&'a ExportOption>,
     /// The entries of `--export-file`.
     pub file: &'a [(String, String)],
-    /// The job is a new one, also when it is submitted from inside another.
+    /// Whether this is a new job, even one submitted from inside another job.
     pub new_job: bool,
 }
 
 impl Export<'_> {
-    /// The environment block: `KEY=VALUE` entries, each ended by a zero byte.
+    /// Returns the environment block: `KEY=VALUE` entries that end with a zero byte.
     ///
-    /// The file's entries replace the submitter's, and pairs of `--export` replace both. `own` is
-    /// what the command tells of its own options, in place of what the submitter has.
+    /// The file's entries replace the submitter's variables, and the pairs of `--export` replace
+    /// both. `own` contains the variables that the command sets for its own options; they replace
+    /// the submitter's.
     pub fn block(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
         let mut vars = Vars::default();
         let all = self.option.is_none_or(|option| option.spec.all);
@@ -128,7 +131,7 @@ impl Export<'_> {
         for (name, value) in self.option.iter().flat_map(|option| &option.spec.set) {
             vars.set(name, value);
         }
-        // Anything but plain ALL is told to later commands of the job, as by Slurm.
+        // As in Slurm, any value but plain ALL is passed to later commands of the job.
         let written = self.option.map(|option| &option.written);
         if let Some(written) =
             written.filter(|written| self.new_job && !written.eq_ignore_ascii_case("ALL"))
@@ -169,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn export_all_passes_everything_on() {
+    fn export_all_passes_everything() {
         assert_eq!(exported(ENV, "ALL", &[]), ["BAR=two words", "FOO=1", "SLURM_FOO=kept"]);
     }
 
     #[test]
-    fn export_none_leaves_the_basics_and_slurms_own() {
+    fn export_none_keeps_the_basics_and_slurm_variables() {
         assert_eq!(
             exported(ENV, "NONE", &[]),
             ["SLURM_EXPORT_ENV=NONE", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]
@@ -193,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn an_export_file_gives_way_to_pairs_only() {
+    fn pairs_override_an_export_file() {
         let file = [("FOO", "file"), ("X", "y")];
         assert_eq!(exported(ENV, "ALL", &file)[..2], ["BAR=two words", "FOO=file"]);
         assert_eq!(exported(ENV, "NONE,FOO=9", &file)[0], "FOO=9");
     }
 
     #[test]
-    fn a_job_submitted_inside_an_array_task_is_no_array_task() {
+    fn a_job_submitted_inside_an_array_task_is_not_an_array_task() {
         let env = [
             ("SLURM_JOB_ID", "1"),
             ("SLURM_ARRAY_TASK_ID", "3"),
@@ -218,7 +221,7 @@ mod tests {
         assert_eq!(with("quiet,none"), ["SLURM_JOB_ID=1", "SLURM_NTASKS=77"]);
         assert!(
             with("cores").contains(&"SLURM_CPU_BIND=cores".to_owned()),
-            "the user has changed it"
+            "the user has changed the variable"
         );
     }
 }

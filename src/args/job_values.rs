@@ -1,5 +1,5 @@
-//! Values of options that sbatch, srun and salloc share and that have no grammar in `parse`: words
-//! and numbers.
+//! Parsers for values of the options that sbatch, srun and salloc share. These are words and
+//! numbers that need no grammar in `parse`.
 
 use crate::args::error::CliError;
 use crate::args::value::{Maybe, Why};
@@ -10,21 +10,21 @@ use crate::parse::error::shown;
 use crate::parse::gres::{GpuAsk, GresAsk};
 use crate::parse::{self, SpecError, suggest};
 
-/// The resource limits that `--propagate` names.
+/// The resource limits named by `--propagate`.
 pub type Limits = Vec<&'static str>;
 
 /// The largest nice value (sbatch man page).
 pub const MAX_NICE: i64 = 2_147_483_645;
-/// `--priority=TOP`: the highest that is not one of Slurm's special numbers.
+/// The value of `--priority=TOP`, the highest that is not one of Slurm's special numbers.
 const TOP_PRIORITY: u32 = u32::MAX - 2;
 
-/// `Invalid --time specification: 1h`, exit code 255.
+/// Creates `Invalid --time specification: 1h`, exit code 255.
 pub fn invalid(option: &str, value: &str) -> SpecError {
     SpecError::usage(format!("Invalid {option} specification: {}", shown(value)))
 }
 
-/// `append` or `truncate`, or a beginning of one. Slurm looks at the first letter alone, and so
-/// takes any slip.
+/// Parses `append`, `truncate`, or a prefix of one. Slurm checks only the first letter and
+/// therefore accepts any typo.
 pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
     let word = text.to_ascii_lowercase();
     let modes = [("append", OpenMode::Append), ("truncate", OpenMode::Truncate)];
@@ -33,11 +33,11 @@ pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
     meant.map(|(_, mode)| mode).ok_or_else(|| invalid("--open-mode", text).with_hint(forms()))
 }
 
-/// A kind of `--exclusive`. One that only shuts out other users or labels shuts out nobody on a
-/// host with one user.
+/// Parses a kind of `--exclusive`. On a host with one user, the kinds that exclude only other users
+/// or labels exclude nobody.
 ///
 /// # Errors
-/// Another word.
+/// Fails for any other word.
 pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
     match text {
         "" | "exclusive" | "topo" => Ok(Sharing::Exclusive),
@@ -45,7 +45,7 @@ pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
         other => {
             let kinds = ["exclusive", "user", "mcs", "topo", "no"];
             Err(invalid(option, other).with_hint(suggest::hint(
-                "nothing, user, mcs, topo or no",
+                "user, mcs, topo, no, or no value at all",
                 other,
                 kinds,
             )))
@@ -53,9 +53,10 @@ pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
     }
 }
 
+/// Parses a nice value. Slurm parses the leading number: `None`, which scripts often contain, is 0.
+///
 /// # Errors
-/// One that is out of range. Slurm reads a number as far as it goes: `None`, which scripts are made
-/// with, is 0.
+/// Fails if the value is out of range.
 pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
     match leading_number(text).parse::<i64>() {
         Ok(nice) if (-MAX_NICE..=MAX_NICE).contains(&nice) => Ok(nice),
@@ -69,7 +70,7 @@ pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
     }
 }
 
-/// The number that a text begins with, or 0, as C's `strtol` reads it.
+/// Returns the leading number of a string, or `0` if there is none, like C's `strtol`.
 fn leading_number(text: &str) -> &str {
     let text = text.trim_start();
     let sign = usize::from(text.starts_with(['+', '-']));
@@ -77,16 +78,16 @@ fn leading_number(text: &str) -> &str {
     if digits == 0 { "0" } else { &text[..sign + digits] }
 }
 
-/// What `--nice` takes, in words.
+/// Returns the accepted values of `--nice`, for hints.
 pub fn nice_forms() -> String {
     format!("a whole number from -{MAX_NICE} to {MAX_NICE}")
 }
 
-/// A priority, or `TOP`. A word without a number at its beginning is no priority, as in Slurm:
+/// Parses a priority or `TOP`. As in Slurm, a word without a leading number sets no priority:
 /// `None`.
 ///
 /// # Errors
-/// A negative number, in Slurm's words.
+/// Fails with Slurm's text for a negative number.
 pub fn priority(text: &str, _: &str) -> Result<Maybe<u32>, SpecError> {
     if text.eq_ignore_ascii_case("top") {
         return Ok(Some(TOP_PRIORITY));
@@ -97,15 +98,16 @@ pub fn priority(text: &str, _: &str) -> Result<Maybe<u32>, SpecError> {
     match leading_number(text).parse::<i128>() {
         Ok(..0) => Err(SpecError::usage("Priority must be >= 0")),
         Ok(priority) => Ok(Some(u32::try_from(priority).unwrap_or(u32::MAX).min(TOP_PRIORITY))),
-        // More digits than anything has.
+        // Too large for an `i128`.
         Err(_) => Ok(Some(TOP_PRIORITY)),
     }
 }
 
-/// `--gres`. Slurm takes `none` for no resources, and nothing for a mistake.
+/// Parses `--gres`. Slurm accepts `none` for no resources, but treats an empty value as a mistake.
 ///
 /// # Errors
-/// Nothing was named, or something that is no GPU; the text of `help`.
+/// Fails for an empty value and for a resource that is not a GPU. The text of `help` is also
+/// returned as an error.
 pub fn gres(text: &str) -> Result<Maybe<GresAsk>, Why> {
     match text {
         "" => Err(SpecError::submission("Invalid Trackable RESource (TRES) specification").into()),
@@ -114,10 +116,10 @@ pub fn gres(text: &str) -> Result<Maybe<GresAsk>, Why> {
     }
 }
 
-/// What `--gres=help` prints.
+/// The output of `--gres=help`.
 const GRES_HELP: &str = "Valid gres options are:\ngpu[[:type]:count]\ngpumem:size\nshard:count\n";
 
-/// What `--hint=help` prints.
+/// The output of `--hint=help`.
 const HINT_HELP: &str = "Application hint options:
     --hint=             Bind tasks according to application hints
         compute_bound   use all cores in each socket
@@ -126,9 +128,11 @@ const HINT_HELP: &str = "Application hint options:
         help            show this help message
 ";
 
+/// Parses `--hint`.
+///
 /// # Errors
-/// No hint, in Slurm's words with exit code 1; the text of `help`, with which Slurm's commands end
-/// so too.
+/// Fails with Slurm's text and exit code 1 for an unknown hint. The text of `help` is also returned
+/// as an error, with exit code 1 as in Slurm.
 pub fn hint(text: &str) -> Result<Hint, Why> {
     if text == "help" {
         return Err(CliError::output(HINT_HELP).with_exit(1).into());
@@ -141,7 +145,7 @@ pub fn hint(text: &str) -> Result<Hint, Why> {
     })
 }
 
-/// `-B/--extra-node-info`: what the host must have at least. `None`: any number.
+/// `-B/--extra-node-info`: the minimum that the host must have. `None`: any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeShape {
     pub sockets: Option<u32>,
@@ -149,10 +153,11 @@ pub struct NodeShape {
     pub threads: Option<u32>,
 }
 
-/// `sockets[:cores[:threads]]`, each a number or `*`; of a range (`1-2`) the smaller number counts.
+/// Parses `sockets[:cores[:threads]]`. Each part is a number or `*`; of a range (`1-2`), the
+/// smaller number is used.
 ///
 /// # Errors
-/// `Invalid numeric value "x" for first arg of -B.` with exit code 1.
+/// Fails with `Invalid numeric value "x" for first arg of -B.` and exit code 1.
 pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
     let places = ["first", "second", "third"];
     let mut numbers = [None; 3];
@@ -170,10 +175,10 @@ pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
     Ok(NodeShape { sockets, cores, threads })
 }
 
-/// The events of `--mail-type`, as written.
+/// Validates the events of `--mail-type` and returns them as given.
 ///
 /// # Errors
-/// An event that there is not.
+/// Fails for an unknown event.
 pub fn mail_type(text: &str) -> Result<String, SpecError> {
     let known = |word: &str| mail::NAMES.iter().any(|kind| kind.eq_ignore_ascii_case(word));
     match text.split(',').find(|word| !known(word)) {
@@ -185,20 +190,24 @@ pub fn mail_type(text: &str) -> Result<String, SpecError> {
     }
 }
 
-/// The user or the address of `--mail-user`.
+/// Validates the user or address of `--mail-user`.
 ///
 /// # Errors
-/// It holds control characters, and could add lines to the header of a mail.
+/// Fails for control characters, which could add lines to the header of an email, and for anything
+/// that `sendmail` would not take for an address.
 pub fn mail_user(text: &str) -> Result<String, SpecError> {
-    if text.chars().any(char::is_control) {
-        Err(invalid("--mail-user", text).with_hint("a user, or an address in one line"))
+    if text.chars().any(char::is_control) || !mail::recipients(text).all(mail::is_recipient) {
+        Err(invalid("--mail-user", text)
+            .with_hint("users or addresses without blanks, separated by commas"))
     } else {
         Ok(text.to_owned())
     }
 }
 
+/// Parses `yes` or `no`.
+///
 /// # Errors
-/// Neither `yes` nor `no`.
+/// Fails for any other word.
 pub fn yes_or_no(text: &str, option: &str) -> Result<bool, SpecError> {
     match text.to_ascii_lowercase().as_str() {
         "yes" => Ok(true),
@@ -207,17 +216,17 @@ pub fn yes_or_no(text: &str, option: &str) -> Result<bool, SpecError> {
     }
 }
 
-/// `--tres-per-task`: other spellings of `-c` and `--gpus-per-task`.
+/// `--tres-per-task`: another spelling of `-c` and `--gpus-per-task`.
 #[derive(Debug, Clone, Default)]
 pub struct PerTask {
     pub cpus: Option<u32>,
     pub gpus: Option<GpuAsk>,
 }
 
-/// `cpu:2,gres/gpu:1`.
+/// Parses `cpu:2,gres/gpu:1`.
 ///
 /// # Errors
-/// Another resource, or a count that is none.
+/// Fails for any other resource and for an invalid count.
 pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
     let bad = || invalid("--tres-per-task", text);
     let mut each = PerTask::default();
@@ -239,10 +248,10 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
     Ok(each)
 }
 
-/// Seconds of `--immediate`, which srun names without dashes.
+/// Parses the seconds of `--immediate`, which the errors of srun spell without dashes.
 ///
 /// # Errors
-/// No number.
+/// Fails if the value is not a number.
 pub fn immediate(text: &str) -> Result<u64, SpecError> {
     parse::count::parse_or_zero(text, "immediate").map(u64::from)
 }

@@ -1,6 +1,6 @@
-//! The options whose text is kept with the job and shown: a row each. Parser, help, man pages,
-//! completions, directives, the environment and `slotd edit` read this table; the fields of the
-//! request and the names of `scontrol update` stand at [`KeptText`].
+//! The options whose text is stored with the job and shown, one row each. The parser, help, man
+//! pages, completions, directives, the environment and `slotd edit` use this table. The fields of
+//! the request and the names in `scontrol update` are in [`KeptText`].
 
 use crate::args::headings::{NEWS, RUNS, WHERE};
 use crate::args::job_values;
@@ -18,20 +18,20 @@ pub struct KeptOption {
     value_name: &'static str,
     help: &'static str,
     heading: &'static str,
-    /// Its variables for sbatch, salloc and srun; empty where the command has none.
+    /// The variables for sbatch, salloc and srun; empty if the command has none.
     pub variables: [&'static str; 3],
-    /// Refuses what makes no sense.
+    /// Validates the value.
     read: fn(&str) -> Result<String, SpecError>,
 }
 
-/// In the order of the help.
+/// All options, in the order of the help.
 pub const OPTIONS: &[KeptOption] = &[
     KeptOption {
         text: KeptText::Comment,
         long: "comment",
         short: None,
         value_name: "TEXT",
-        help: "Free text kept with the job",
+        help: "Store a comment with the job",
         heading: RUNS,
         variables: ["", "", ""],
         read: any,
@@ -41,7 +41,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "extra",
         short: None,
         value_name: "TEXT",
-        help: "Free text beside the comment; kept and shown",
+        help: "Store additional free text, shown with the job",
         heading: RUNS,
         variables: ["", "", ""],
         read: any,
@@ -51,7 +51,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "licenses",
         short: Some('L'),
         value_name: "NAMES",
-        help: "Licenses, of which there are none",
+        help: "Request licenses; there are none",
         heading: WHERE,
         variables: ["", "", ""],
         read: any,
@@ -61,7 +61,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "reservation",
         short: None,
         value_name: "NAME",
-        help: "Reservation, of which there are none",
+        help: "Use this reservation; there are none",
         heading: WHERE,
         variables: ["SBATCH_RESERVATION", "SALLOC_RESERVATION", "SLURM_RESERVATION"],
         read: any,
@@ -71,7 +71,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "account",
         short: Some('A'),
         value_name: "NAME",
-        help: "Account to name the job's use for; kept and shown",
+        help: "Set the account; it is stored and shown",
         heading: WHERE,
         variables: ["SBATCH_ACCOUNT", "SALLOC_ACCOUNT", "SLURM_ACCOUNT"],
         read: any,
@@ -81,7 +81,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "qos",
         short: Some('q'),
         value_name: "NAME",
-        help: "Quality of service; kept and shown",
+        help: "Set the quality of service; it is stored and shown",
         heading: WHERE,
         variables: ["SBATCH_QOS", "SALLOC_QOS", "SLURM_QOS"],
         read: any,
@@ -91,7 +91,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "wckey",
         short: None,
         value_name: "KEY",
-        help: "Workload characterization key; kept and shown",
+        help: "Set the workload characterization key; it is stored and shown",
         heading: WHERE,
         variables: ["SBATCH_WCKEY", "SALLOC_WCKEY", "SLURM_WCKEY"],
         read: any,
@@ -101,7 +101,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "mail-type",
         short: None,
         value_name: "EVENTS",
-        help: "When mail is sent, by the host's sendmail",
+        help: "Send mail on these events, through the host's sendmail",
         heading: NEWS,
         variables: ["", "", ""],
         read: job_values::mail_type,
@@ -111,7 +111,7 @@ pub const OPTIONS: &[KeptOption] = &[
         long: "mail-user",
         short: None,
         value_name: "USER",
-        help: "Who gets mail; the submitting user by default",
+        help: "Send mail to this user; the default is the submitting user",
         heading: NEWS,
         variables: ["", "", ""],
         read: job_values::mail_user,
@@ -122,7 +122,7 @@ fn any(text: &str) -> Result<String, SpecError> {
     Ok(text.to_owned())
 }
 
-/// The texts that were given.
+/// The stored options that were given on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct KeptOpts(Vec<(KeptText, String)>);
 

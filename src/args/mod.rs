@@ -1,8 +1,7 @@
-//! What the command lines have in common: the manners of getopt, the order of precedence between
-//! the command line, the environment and a script's directives, and the options that sbatch, srun
-//! and salloc share.
+//! The common parts of the command lines: getopt behavior, the precedence of the command line, the
+//! environment and a script's directives, and the options that sbatch, srun and salloc share.
 //!
-//! Nothing here talks to the daemon or prints.
+//! This module neither talks to the daemon nor prints.
 
 pub mod choices;
 pub mod error;

@@ -1,4 +1,4 @@
-//! The options that sbatch, srun and salloc share. `submit` makes a request of them.
+//! The options that sbatch, srun and salloc share. `submit` turns them into a request.
 
 use crate::args::headings::{CPUS, GPUS, MEMORY, RUNS, WHEN, WHERE};
 use crate::args::job_values::{self, NodeShape, PerTask};
@@ -13,30 +13,30 @@ use crate::parse::gres::{GpuAsk, GresAsk};
 use crate::parse::{self, SpecError};
 use clap::Args;
 
-/// Seconds; `None` is unlimited.
+/// Seconds; `None` means unlimited.
 pub type Limit = Option<u64>;
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct CommonOpts {
-    /// Print a short line of the form of the command
+    /// Print a one-line usage summary
     #[arg(long)]
     pub usage: bool,
     /// Print the version
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// Tell more of what is done; may be repeated
+    /// Print more details; may be repeated
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
-/// Data in place of a table, for the commands that show something.
+/// Options for structured output, of the commands that print tables.
 #[derive(Debug, Clone, Default, Args)]
 pub struct DataOpts {
-    /// Print JSON, in the shape of v0.0.38 (Slurm 22.05, the default) or v0.0.40
+    /// Print JSON in data format v0.0.38 (Slurm 22.05, the default) or v0.0.40
     #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "yaml", default_missing_value = "", value_parser = value(data_version))]
     json: Option<DataVersion>,
-    /// Print YAML, in the same shapes
+    /// Print YAML in the same data formats
     #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "json", default_missing_value = "", value_parser = value(data_version))]
     yaml: Option<DataVersion>,
 }
@@ -48,12 +48,12 @@ pub enum Machine {
     Yaml(DataVersion),
 }
 
-/// Whose shape the data has.
+/// The version of the data format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataVersion {
-    /// v0.0.38, of Slurm 22.05.
+    /// v0.0.38 of Slurm 22.05.
     V38,
-    /// v0.0.40, of Slurm 23.11.
+    /// v0.0.40 of Slurm 23.11.
     V40,
 }
 
@@ -63,10 +63,8 @@ fn data_version(text: &str) -> Result<DataVersion, SpecError> {
         "v0.0.40" => Ok(DataVersion::V40),
         _ => {
             let unknown =
-                SpecError::value(format!("No data of version {} is printed", shown(text)));
-            Err(unknown.with_hint(
-                "v0.0.38 (Slurm 22.05, also without a version) or v0.0.40 (Slurm 23.11)",
-            ))
+                SpecError::value(format!("unsupported data format version {}", shown(text)));
+            Err(unknown.with_hint("v0.0.38 (Slurm 22.05, the default) or v0.0.40 (Slurm 23.11)"))
         }
     }
 }
@@ -77,7 +75,7 @@ impl DataOpts {
     }
 }
 
-/// What a job is and needs.
+/// The options that describe a job and its resources.
 #[derive(Debug, Clone, Default, Args)]
 pub struct JobOpts {
     /// Print this help
@@ -85,157 +83,157 @@ pub struct JobOpts {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// Hide messages that are only news
+    /// Suppress informational messages
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Name of the job
+    /// Set the job name
     #[arg(short = 'J', long, value_name = "NAME", help_heading = RUNS)]
     pub job_name: Option<String>,
-    /// Where to run; relative to the present directory
+    /// Set the working directory; relative paths start at the current directory
     #[arg(short = 'D', long, value_name = "DIRECTORY", help_heading = RUNS)]
     pub chdir: Option<String>,
-    /// User to run as: you, or for root the user whose daemon gets the job
+    /// Submit as this user; only root may name another user, whose daemon receives the job
     #[arg(long, value_name = "USER", help_heading = RUNS)]
     pub uid: Option<String>,
-    /// Group to run as, which is yours
+    /// Accepted for compatibility; must be the user's own group
     #[arg(long, value_name = "GROUP", help_heading = RUNS)]
     pub gid: Option<String>,
-    /// CPUs for each task
+    /// Set the number of CPUs per task
     #[arg(short, long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub cpus_per_task: Option<u32>,
-    /// Tasks
+    /// Set the number of tasks
     #[arg(short = 'n', long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub ntasks: Option<u32>,
-    /// Nodes, at least and at most; there is one
+    /// Set the minimum and maximum number of nodes; there is only one
     #[arg(short = 'N', long, value_name = "MIN[-MAX]", value_parser = value(parse::nodes::parse), help_heading = CPUS)]
     pub nodes: Option<NodeCount>,
-    /// Tasks of the node; sets --ntasks where that is not given
+    /// Set the number of tasks on the node, and --ntasks unless it is given
     #[arg(long, alias = "tasks-per-node", value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub ntasks_per_node: Option<u32>,
-    /// Tasks on each core at most
+    /// Run at most this many tasks on each core
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub ntasks_per_core: Option<u32>,
-    /// Tasks on each socket at most
+    /// Run at most this many tasks on each socket
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub ntasks_per_socket: Option<u32>,
-    /// CPUs of the node at least
+    /// Require at least this many CPUs on the node
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub mincpus: Option<u32>,
-    /// Cores that a socket must have
+    /// Require this many cores per socket
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub cores_per_socket: Option<u32>,
-    /// Sockets that the host must have
+    /// Require this many sockets on the host
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub sockets_per_node: Option<u32>,
-    /// Threads of each core to use; the rest of its cores stays empty
+    /// Use this many threads of each core and leave the other threads idle
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = CPUS)]
     pub threads_per_core: Option<u32>,
-    /// Sockets, cores of each and threads of each that the host must have: S[:C[:T]]
+    /// Require this many sockets, cores per socket and threads per core: S[:C[:T]]
     #[arg(short = 'B', long, value_name = "S:C:T", value_parser = value(job_values::node_shape), help_heading = CPUS)]
     pub extra_node_info: Option<NodeShape>,
-    /// What the program is bound by: compute_bound, memory_bound, nomultithread (one thread of each
-    /// core), multithread
+    /// Place tasks for this kind of program: compute_bound, memory_bound, multithread or
+    /// nomultithread (one thread per core)
     #[arg(long, value_name = "WORD", value_parser = value(job_values::hint), help_heading = CPUS)]
     pub hint: Option<Hint>,
-    /// Share the host with no other job
+    /// Do not share the host with other jobs
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, overrides_with = "oversubscribe", default_missing_value = "", value_parser = named(job_values::sharing), help_heading = CPUS)]
     pub exclusive: Option<Sharing>,
-    /// Share the host's resources with other jobs
+    /// Share resources with other jobs
     #[arg(short = 's', long, overrides_with = "exclusive", help_heading = CPUS)]
     pub oversubscribe: bool,
-    /// More tasks than CPUs: they share the CPUs of one
+    /// Run more tasks than CPUs: all tasks share the CPUs of one task
     #[arg(short = 'O', long, help_heading = CPUS)]
     pub overcommit: bool,
-    /// How tasks are dealt out to sockets: block, cyclic, plane=N; after a colon block, cyclic or
+    /// Distribute tasks to sockets: block, cyclic or plane=N; then, after a colon, block, cyclic or
     /// fcyclic
     #[arg(short = 'm', long, value_name = "HOW", value_parser = value(parse::distribution::parse), help_heading = CPUS)]
     pub distribution: Option<Distribution>,
-    /// Resources for each task: cpu:N,gres/gpu:N
+    /// Set the resources of each task: cpu:N,gres/gpu:N
     #[arg(long, value_name = "LIST", value_parser = unless_empty(job_values::tres_per_task), help_heading = CPUS)]
     pub tres_per_task: Option<Maybe<PerTask>>,
-    /// Memory for the job: 512M, 8G; a bare number is MB; 0 is all of it
+    /// Set the memory of the job: 512M, 8G; a bare number is in MB; 0 is all memory
     #[arg(long, value_name = "SIZE", value_parser = named(parse::mem::parse_mb_for), help_heading = MEMORY)]
     pub mem: Option<u64>,
-    /// Memory for each CPU
+    /// Set the memory per CPU
     #[arg(long, value_name = "SIZE", value_parser = named(parse::mem::parse_mb_for), help_heading = MEMORY)]
     pub mem_per_cpu: Option<u64>,
-    /// Memory for each GPU
+    /// Set the memory per GPU
     #[arg(long, value_name = "SIZE", value_parser = named(parse::mem::parse_mb_for), help_heading = MEMORY)]
     pub mem_per_gpu: Option<u64>,
-    /// NUMA nodes that tasks have their memory from: local, rank, map_mem:0,1, mask_mem:0x3, none;
-    /// prefer, verbose
+    /// Bind the memory of tasks to NUMA nodes: local, rank, map_mem:0,1, mask_mem:0x3 or none, with
+    /// prefer or verbose
     #[arg(long, alias = "mem_bind", value_name = "MODE", value_parser = value(parse::mem_bind::parse), help_heading = MEMORY)]
     pub mem_bind: Option<MemBind>,
-    /// GPUs: [MODEL:]N
+    /// Set the number of GPUs: [MODEL:]N
     #[arg(short = 'G', long, value_name = "N", value_parser = value(parse::gres::parse_gpus), help_heading = GPUS)]
     pub gpus: Option<GpuAsk>,
-    /// GPUs of the node: [MODEL:]N
+    /// Set the number of GPUs on the node: [MODEL:]N
     #[arg(long, value_name = "N", value_parser = value(parse::gres::parse_gpus), help_heading = GPUS)]
     pub gpus_per_node: Option<GpuAsk>,
-    /// GPUs for each task: [MODEL:]N
+    /// Set the number of GPUs per task: [MODEL:]N
     #[arg(long, value_name = "N", value_parser = value(parse::gres::parse_gpus), help_heading = GPUS)]
     pub gpus_per_task: Option<GpuAsk>,
-    /// GPUs for each socket: [MODEL:]N
+    /// Set the number of GPUs per socket: [MODEL:]N
     #[arg(long, value_name = "N", value_parser = value(parse::gres::parse_gpus), help_heading = GPUS)]
     pub gpus_per_socket: Option<GpuAsk>,
-    /// CPUs for each GPU
+    /// Set the number of CPUs per GPU
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = GPUS)]
     pub cpus_per_gpu: Option<u32>,
-    /// Tasks for each GPU
+    /// Set the number of tasks per GPU
     #[arg(long, value_name = "N", value_parser = named(parse::count::parse), help_heading = GPUS)]
     pub ntasks_per_gpu: Option<u32>,
-    /// Generic resources of the node: gpu[:MODEL][:N], gpumem:SIZE, shard:N
+    /// Request generic resources on the node: gpu[:MODEL][:N], gpumem:SIZE, shard:N
     #[arg(long, value_name = "LIST", value_parser = value(job_values::gres), help_heading = GPUS)]
     pub gres: Option<Maybe<GresAsk>>,
-    /// Time limit: minutes, minutes:seconds, hours:minutes:seconds, days-hours, …
+    /// Set the time limit: minutes, minutes:seconds, hours:minutes:seconds, days-hours, …
     #[arg(short, long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = WHEN)]
     pub time: Option<Limit>,
-    /// The time limit may be shortened to this to start earlier
+    /// Allow the time limit to be reduced to this value to start earlier
     #[arg(long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = WHEN)]
     pub time_min: Option<Limit>,
-    /// Start at this time or later: now+1hour, 16:00, tomorrow, 2030-01-02T03:04:05
+    /// Start no earlier than this time: now+1hour, 16:00, tomorrow, 2030-01-02T03:04:05
     #[arg(short, long, value_name = "TIME", help_heading = WHEN)]
     pub begin: Option<String>,
     /// Remove the job if it cannot end before this time
     #[arg(long, value_name = "TIME", help_heading = WHEN)]
     pub deadline: Option<String>,
-    /// Jobs to wait for: afterok:12, afterany:12:13, singleton
+    /// Wait for other jobs: afterok:12, afterany:12:13, singleton
     #[arg(short, long, value_name = "KIND:JOB", value_parser = value(parse::dependency::parse), help_heading = WHEN)]
     pub dependency: Option<Dependency>,
-    /// Cancel the job when its dependency can never be met: yes or no
+    /// Cancel the job if its dependency can never be satisfied: yes or no
     #[arg(long, value_name = "YES|NO", value_parser = named(job_values::yes_or_no), help_heading = WHEN)]
     pub kill_on_invalid_dep: Option<bool>,
-    /// Submit the job held
+    /// Submit the job in held state
     #[arg(short = 'H', long, help_heading = WHEN)]
     pub hold: bool,
-    /// Priority, or TOP
+    /// Set the priority: a number or TOP
     #[arg(long, value_name = "N", value_parser = named(job_values::priority), help_heading = WHEN)]
     pub priority: Option<Maybe<u32>>,
-    /// Step back behind others by so much (100 if no value is given)
+    /// Lower the priority by this amount (100 if no value is given)
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "100", value_parser = named(job_values::nice), help_heading = WHEN)]
     pub nice: Option<i64>,
-    /// Signal before the time limit: [B:]SIGNAL[@SECONDS]
+    /// Send a signal before the time limit: [B:]SIGNAL[@SECONDS]
     #[arg(long, value_name = "SPEC", value_parser = value(parse::signal::parse_warn), help_heading = WHEN)]
     pub signal: Option<WarnSignal>,
-    /// Partition
+    /// Submit to one of these partitions
     #[arg(short, long, value_name = "NAMES", help_heading = WHERE)]
     pub partition: Option<String>,
-    /// Features that the host must have
+    /// Require these features of the host
     #[arg(short = 'C', long, value_name = "FEATURES", value_parser = unless_empty(parse::constraint::parse), help_heading = WHERE)]
     pub constraint: Option<Maybe<Constraint>>,
-    /// Features that would be nice to have: known ones are shown, unknown ones refused
+    /// Prefer these features; they are shown, and unknown ones are refused
     #[arg(long, value_name = "FEATURES", value_parser = unless_empty(parse::constraint::parse_preference), help_heading = WHERE)]
     pub prefer: Option<Maybe<Constraint>>,
-    /// Ask for neighbouring nodes: shown, one host has one
+    /// Request adjacent nodes; only shown, since there is one node
     #[arg(long, help_heading = WHERE)]
     pub contiguous: bool,
-    /// Hosts to run on, of which there is one
+    /// Run on these hosts; there is only one
     #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(parse::hostlist::parse), help_heading = WHERE)]
     pub nodelist: Option<HostList>,
-    /// Hosts not to run on
+    /// Do not run on these hosts
     #[arg(short = 'x', long, value_name = "HOSTS", value_parser = value(parse::hostlist::parse), help_heading = WHERE)]
     pub exclude: Option<HostList>,
-    /// Cluster to submit to, of which there is one
+    /// Submit to this cluster of clusters.toml, or to the one of several that starts the job first
     #[arg(short = 'M', long, alias = "cluster", value_name = "NAME", value_parser = unless_empty(parse::cluster::parse), help_heading = WHERE)]
     pub clusters: Option<Maybe<&'static str>>,
     #[command(flatten)]
@@ -243,7 +241,7 @@ pub struct JobOpts {
 }
 
 impl JobOpts {
-    /// Writes what needs nothing but itself to be understood.
+    /// Writes the options that can be interpreted on their own.
     pub fn write(&self, request: &mut JobRequest) {
         request.ntasks = self.ntasks;
         request.ntasks_per_node = self.ntasks_per_node;
@@ -254,7 +252,7 @@ impl JobOpts {
         request.time_limit_secs = self.time.flatten();
         request.time_min_secs = self.time_min.flatten();
         request.dependency = self.dependency.clone().unwrap_or_default();
-        // A priority of 0 is a hold.
+        // A priority of 0 holds the job.
         request.hold = self.hold || self.priority == Some(Some(0));
         request.priority = self.priority.flatten().filter(|priority| *priority > 0);
         request.constraint = self.constraint.clone().flatten();

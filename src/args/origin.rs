@@ -1,9 +1,8 @@
-//! Where and by whom a command is run: all that the command lines need to know of the process
-//! around them.
+//! The process in which a command runs, as far as command lines depend on it.
 //!
-//! Gathered once by the caller and handed in, so that everything in `args` that reads a command
-//! line is a function of its arguments. What costs files to read is found out when it is first
-//! looked at: most commands need none of it.
+//! The caller collects this information once and passes it in, so that parsing a command line is a
+//! function of its arguments. Values that require reading files are computed on first use, because
+//! most commands do not need them.
 
 use crate::args::job_values::Limits;
 use crate::model::Timestamp;
@@ -14,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-/// A user with the group that the system's list of users names.
+/// A user with their primary group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     pub user: String,
@@ -30,7 +29,7 @@ pub struct Origin {
     pub uid: u32,
     pub group: LazyCell<String>,
     pub gid: u32,
-    /// Looks another user up, by name or number: for `--uid`, which only root has a use for.
+    /// Looks up another user by name or number. Only root's `--uid` needs this.
     pub account: fn(&str) -> Option<Account>,
     /// The user's home directory.
     pub home: LazyCell<String>,
@@ -38,33 +37,33 @@ pub struct Origin {
     pub shell: LazyCell<String>,
     /// The short host name.
     pub host: String,
-    /// The environment, in its order. Values need not be UTF-8.
+    /// The environment, in its original order. Values may not be valid UTF-8.
     pub env: Vec<(OsString, OsString)>,
     pub umask: LazyCell<u32>,
-    /// The resource limits of this process, by the names of `--propagate`.
+    /// The resource limits of this process, by their `--propagate` names.
     pub limits: LazyCell<Vec<(&'static str, Rlimit)>>,
     pub now: Timestamp,
     pub tz: Rc<LazyCell<jiff::tz::TimeZone>>,
 }
 
 impl Origin {
-    /// A variable of the environment. `None` where it is unset or not UTF-8.
+    /// Returns an environment variable, or `None` if it is unset or not UTF-8.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.var_os(name)?.to_str()
     }
 
-    /// A variable of the environment as bytes.
+    /// Returns an environment variable as bytes.
     pub fn var_os(&self, name: &str) -> Option<&OsStr> {
         self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// A variable that counts only if it says something: an empty one is as good as unset.
+    /// Returns an environment variable, or `None` if it is unset or empty.
     pub fn nonempty(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|value| !value.is_empty())
     }
 
-    /// The kind of binding that the step has which this command runs in: as slotd wrote it, unless
-    /// the user has changed it.
+    /// Returns the kind of CPU binding of the step that this command runs in. Returns `None`
+    /// outside a step, and if the user has changed the variables that slotd set.
     pub fn binding_of_step(&self) -> Option<&str> {
         let [all, list, kind, said] =
             CPU_BIND_VARIABLES.map(|name| self.var(name).unwrap_or_default());
@@ -72,20 +71,19 @@ impl Origin {
         (self.var("SLURM_STEP_ID").is_some() && is_untouched).then_some(kind)
     }
 
-    /// The exit code that a variable (`SLURM_EXIT_ERROR`) gives a failure: 1 without it.
+    /// Returns the exit code for errors from a variable (`SLURM_EXIT_ERROR`), or 1 without it.
     pub fn exit_code(&self, variable: &str) -> i32 {
         self.nonempty(variable).and_then(|code| code.parse().ok()).unwrap_or(1)
     }
 
-    /// The resource limits of this process that its job gets: those that `--propagate` names, or
-    /// all.
+    /// Returns the resource limits of this process that its job inherits: those in `names`, or all.
     pub fn propagated(&self, names: Option<&Limits>) -> Rlimits {
         let is_meant = |name: &&'static str| names.is_none_or(|names| names.contains(name));
         self.limits.iter().filter(|(name, _)| is_meant(name)).map(|(_, limit)| *limit).collect()
     }
 
-    /// A path as seen from the working directory, without `.` components. `..` stays, since what it
-    /// means depends on symbolic links.
+    /// Returns an absolute path without `.` components. `..` is kept, because its meaning depends
+    /// on symbolic links.
     pub fn absolute(&self, path: &str) -> String {
         let mut whole = PathBuf::new();
         for part in self.cwd.join(Path::new(path)).components() {
@@ -135,7 +133,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_empty_variable_says_nothing() {
+    fn an_empty_variable_counts_as_unset() {
         let origin = lab(&[("A", ""), ("B", "x")]);
         assert_eq!(origin.var("A"), Some(""));
         assert_eq!(origin.nonempty("A"), None);

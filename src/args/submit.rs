@@ -1,7 +1,7 @@
-//! What the shared options of sbatch, srun and salloc mean: from `JobOpts` to `JobRequest`.
+//! Converts the options that sbatch, srun and salloc share: from `JobOpts` to `JobRequest`.
 //!
-//! Checks what can be checked without knowing the host; whether the host has what is asked for, and
-//! whether a partition or a job exists, is the daemon's business.
+//! This module checks everything that does not depend on the host. The daemon checks whether the
+//! host has the requested resources and whether a partition or job exists.
 
 use crate::args::choices::{Choice, Choices, Source};
 use crate::args::error::{CliError, Mark};
@@ -16,11 +16,11 @@ use crate::parse::gres::GpuAsk;
 use crate::parse::{self, SpecError};
 use std::ffi::{OsStr, OsString};
 
-/// The options that ask for GPUs.
+/// The options that request GPUs.
 const SPELLINGS_OF_GPUS: [&str; 5] =
     ["gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"];
 
-/// The shared options of one command line, with what is needed to read them.
+/// The shared options of a command line, and the context for interpreting them.
 #[derive(Debug, Clone, Copy)]
 pub struct Submission<'a> {
     pub job: &'a JobOpts,
@@ -28,10 +28,9 @@ pub struct Submission<'a> {
     pub origin: &'a Origin,
 }
 
-/// The words of a command line, as `SubmitLine` shows them: quoted where a shell needs it, so that
-/// it can be pasted.
+/// Formats a command line for `SubmitLine`, quoted so that it can be pasted into a shell.
 pub fn submit_line(argv: &[impl AsRef<OsStr>]) -> String {
-    // No word holds a zero byte: it came as an argument of a process.
+    // Process arguments never contain a zero byte.
     let quoted = |word: &_| {
         let word = AsRef::<OsStr>::as_ref(word).to_string_lossy();
         shlex::try_quote(&word).map(String::from).unwrap_or_else(|_| word.to_string())
@@ -39,31 +38,30 @@ pub fn submit_line(argv: &[impl AsRef<OsStr>]) -> String {
     argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// `SLOTD_BATCH_TASKS` of the submitter: what several tasks mean for this job.
+/// Returns the submitter's `SLOTD_BATCH_TASKS`: how this job treats several tasks.
 ///
 /// # Errors
-/// It is none of the three words.
+/// Fails for any other word.
 pub fn own_batch_tasks(origin: &Origin) -> Result<Option<BatchTasks>, CliError> {
     let word = origin.nonempty("SLOTD_BATCH_TASKS");
     let unknown = |word: &str| {
         let text =
-            format!("invalid SLOTD_BATCH_TASKS `{}`: it is auto, ranks or once", shown(word));
+            format!("invalid SLOTD_BATCH_TASKS `{}`: expected auto, ranks or once", shown(word));
         CliError::error(1, text)
     };
     word.map(|word| BatchTasks::named(word).ok_or_else(|| unknown(word))).transpose()
 }
 
-/// The last part of a command's path: the default name of a job.
+/// Returns the last component of a command's path, the default name of a job.
 pub fn base_name(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
 impl Submission<'_> {
-    /// The request of a job of this kind, which is called `default_name` unless the options name
-    /// it.
+    /// Returns a job request of this kind. `default_name` is used unless the options set a name.
     ///
     /// # Errors
-    /// The first value that cannot be read or does not go with another one, in Slurm's words.
+    /// Fails with Slurm's text for the first value that is invalid or conflicts with another one.
     pub fn request(
         &self,
         kind: JobKind,
@@ -107,16 +105,16 @@ impl Submission<'_> {
         Ok(request)
     }
 
-    /// Where the job runs, absolute.
+    /// Returns the absolute working directory of the job.
     pub fn work_dir(&self) -> String {
         self.origin.absolute(self.job.chdir.as_deref().unwrap_or(""))
     }
 
-    /// The memory option of the place that counts most: one on the command line replaces another
-    /// one in the script.
+    /// Returns the memory option with the highest precedence. An option on the command line
+    /// replaces a different one in the script.
     ///
     /// # Errors
-    /// Two of the three in one place.
+    /// Fails if one source has two of the three options.
     pub fn mem(&self) -> Result<MemRequest, CliError> {
         let Submission { job, choices, .. } = *self;
         let all =
@@ -142,9 +140,9 @@ impl Submission<'_> {
         })
     }
 
-    /// The spellings by which GPUs are asked for here, and not only told of the job around this
-    /// command: those of the command line, else those of the environment that slotd did not set for
-    /// that job.
+    /// Returns the options that request GPUs for this command: those on the command line, or else
+    /// those from variables that the user set. Variables that slotd set only describe the
+    /// surrounding job.
     pub fn own_gpus(&self) -> Vec<&'static str> {
         let said = |is_it: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
             SPELLINGS_OF_GPUS.into_iter().filter(|name| is_it(name)).collect()
@@ -153,8 +151,8 @@ impl Submission<'_> {
         if on_line.is_empty() { said(&|name| self.is_users_variable(name)) } else { on_line }
     }
 
-    /// Whether the option comes from a variable that the user has set inside a job. A count of all
-    /// GPUs of the job is taken for slotd's own word.
+    /// Returns whether the option comes from a variable that the user set inside a job. A number
+    /// that equals the job's GPUs is assumed to be slotd's own.
     fn is_users_variable(&self, name: &str) -> bool {
         let Some(Choice { given, source: Source::Environment(variable) }) = self.choices.of(name)
         else {
@@ -178,10 +176,10 @@ impl Submission<'_> {
                 .is_some_and(|gpus| asked.is_some_and(|asked| usize::try_from(asked) != Ok(gpus)))
     }
 
-    /// What is said about GPUs in any spelling.
+    /// Returns the GPU request, from all spellings.
     ///
     /// # Errors
-    /// A resource that is not a GPU, or two models.
+    /// Fails for a resource that is not a GPU and for two models.
     pub fn gpu(&self) -> Result<GpuRequest, CliError> {
         let Submission { job, choices, .. } = *self;
         let own = self.own_gpus();
@@ -192,11 +190,11 @@ impl Submission<'_> {
         let total = asked("gpus", &job.gpus);
         let per_task = asked("gpus-per-task", &job.gpus_per_task);
         let per_socket = asked("gpus-per-socket", &job.gpus_per_socket);
-        // Two spellings of one thing: the one that counts more.
+        // Two spellings of the same request: the one with the higher precedence wins.
         let spellings: Vec<&str> =
             ["gres", "gpus-per-node"].into_iter().filter(|name| counts(name)).collect();
         let per_node = match choices.last_of(&spellings) {
-            // `none` asks for none, also where a partition or a job would give some.
+            // `none` requests zero GPUs, even if the partition or the job would provide some.
             Some("gres") => match job.gres.clone() {
                 Some(None) => Some(GpuAsk { model: None, count: 0 }),
                 other => other.flatten().and_then(|ask| ask.gpus),
@@ -208,14 +206,15 @@ impl Submission<'_> {
         let model = models.next();
         if let Some(other) = models.find(|other| Some(other) != model.as_ref()) {
             let error = SpecError::value(format!(
-                "Invalid generic resource (gres) specification: two models, one of them {other}"
+                "Invalid generic resource (gres) specification: more than one GPU model ({other})"
             ));
             return Err(choices.refuse("gpus", &error));
         }
         let shared = job.gres.clone().flatten().filter(|_| counts("gres")).unwrap_or_default();
         if shared.shards.is_some() && asks.iter().any(|ask| ask.is_some()) {
-            let error =
-                SpecError::value("Invalid generic resource (gres) specification: GPUs and shards");
+            let error = SpecError::value(
+                "Invalid generic resource (gres) specification: both GPUs and shards",
+            );
             return Err(choices.refuse("gres", &error.with_hint(parse::gres::NOT_BOTH)));
         }
         let count = |ask: &Option<GpuAsk>| ask.as_ref().map(|ask| ask.count);
@@ -231,15 +230,15 @@ impl Submission<'_> {
         })
     }
 
-    /// How tasks are laid out.
+    /// Returns the placement of the tasks.
     ///
     /// # Errors
-    /// `--distribution=plane` without a size.
+    /// Fails for `--distribution=plane` without a size.
     fn placement(&self) -> Result<Placement, CliError> {
         let Submission { job, choices, origin } = *self;
         let mut distribution = job.distribution;
         if let Some(Distribution { nodes: Spread::Plane(size @ None), .. }) = &mut distribution {
-            // A job tells its steps the word and the size by a variable each.
+            // A job passes the keyword and the size to its steps in two variables.
             *size = origin
                 .nonempty("SLURM_DIST_PLANESIZE")
                 .and_then(|text| text.parse().ok())
@@ -269,7 +268,7 @@ impl Submission<'_> {
         })
     }
 
-    /// `--tres-per-task` after the options that it is another spelling of.
+    /// Applies `--tres-per-task`, but the options that it duplicates take precedence.
     fn per_task_resources(&self, request: &mut JobRequest) {
         let Some(each) = self.job.tres_per_task.clone().flatten() else { return };
         request.cpus_per_task = request.cpus_per_task.or(each.cpus);
@@ -279,11 +278,11 @@ impl Submission<'_> {
         }
     }
 
-    /// Refuses what names a share of GPUs without saying how many GPUs there are (Slurm's own check
-    /// of a new job).
+    /// Refuses options that distribute GPUs without setting their number. Slurm checks this for new
+    /// jobs.
     ///
     /// # Errors
-    /// `--gpus-per-task` without tasks or `--gpus`, `--mem-per-gpu` without GPUs.
+    /// Fails for `--gpus-per-task` without tasks or `--gpus`, and for `--mem-per-gpu` without GPUs.
     pub fn check_gpus(&self, request: &JobRequest) -> Result<(), CliError> {
         let gpu = &request.gpu;
         let has_tasks = request.ntasks.is_some() || request.ntasks_per_node.is_some();
@@ -302,7 +301,8 @@ impl Submission<'_> {
             .and(Mark::Error, "Invalid generic resource (gres) specification"))
     }
 
-    /// `--ntasks-per-gpu`: with GPUs it gives the tasks, with tasks the GPUs (sbatch man page).
+    /// Applies `--ntasks-per-gpu`: it computes the tasks from the GPUs or the GPUs from the tasks
+    /// (sbatch man page).
     fn tasks_per_gpu(&self, request: &mut JobRequest) -> Result<(), CliError> {
         let Some(each) = self.job.ntasks_per_gpu else { return Ok(()) };
         match (request.gpu.total.or(request.gpu.per_node), request.ntasks) {
@@ -339,7 +339,7 @@ impl Submission<'_> {
         self.job.exclusive.unwrap_or(otherwise)
     }
 
-    /// Only root may step forward.
+    /// Returns the nice value. Only root may use a negative one.
     fn nice(&self) -> Result<i64, CliError> {
         match self.job.nice {
             Some(nice) if nice < 0 && self.origin.uid != 0 => Err(self
@@ -349,7 +349,7 @@ impl Submission<'_> {
         }
     }
 
-    /// Refuses a deadline that no job can keep.
+    /// Refuses a deadline that no job can meet.
     fn check_deadline(
         &self,
         begin: Option<Timestamp>,
@@ -373,8 +373,8 @@ impl Submission<'_> {
         Ok(())
     }
 
-    /// For whom the job is. `--uid` and `--gid` name oneself; root's `--uid` names the user whose
-    /// daemon gets the job.
+    /// Returns the owner of the job. `--uid` and `--gid` must name the caller, but root may name
+    /// another user, whose daemon then receives the job.
     fn identity(&self) -> Result<Account, CliError> {
         let Submission { job, choices, origin } = *self;
         let is = |asked: &str, name: &str, id: u32| asked == name || asked.parse() == Ok(id);
@@ -403,7 +403,7 @@ impl Submission<'_> {
     }
 }
 
-/// The value, if it says something.
+/// Returns the value if it is not empty.
 pub fn given(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
 }

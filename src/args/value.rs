@@ -1,7 +1,7 @@
-//! Value parsers of options: a grammar, with the name of the option that it is read for.
+//! Value parsers for options: they combine a grammar with the name of the option.
 //!
-//! clap calls them with the words that count. What they refuse comes out as [`BadValue`], which
-//! knows the option, so that the refusal can say where the option was given.
+//! clap calls them for the remaining words. They return errors as [`BadValue`], which contains the
+//! option, so that the error can name the source of the option.
 
 use crate::args::error::CliError;
 use crate::model::JobRef;
@@ -11,11 +11,11 @@ use clap::builder::TypedValueParser;
 use clap::{Arg, Command};
 use std::ffi::OsStr;
 
-/// A parser of a value and the option's spelling (`--time`).
+/// A parser that takes a value and the option's spelling (`--time`).
 #[derive(Clone)]
 pub struct Value<F>(F);
 
-/// A grammar whose errors name the option.
+/// Wraps a grammar whose errors contain the option's name.
 pub fn named<F, T, E>(parse: F) -> Value<F>
 where
     F: Fn(&str, &str) -> Result<T, E>,
@@ -23,10 +23,10 @@ where
     Value(parse)
 }
 
-/// A value that an empty text leaves out: `--constraint=`.
+/// A value that is absent if the text is empty: `--constraint=`.
 pub type Maybe<T> = Option<T>;
 
-/// A grammar of a value that may be left out.
+/// Wraps a grammar for a value that may be absent.
 pub fn unless_empty<T, E>(
     parse: fn(&str) -> Result<T, E>,
 ) -> Value<impl Fn(&str, &str) -> Result<Maybe<T>, E> + Clone + Send + Sync + 'static>
@@ -37,7 +37,7 @@ where
     Value(move |text: &str, _: &str| if text.is_empty() { Ok(None) } else { parse(text).map(Some) })
 }
 
-/// A grammar whose errors do not name the option.
+/// Wraps a grammar whose errors do not contain the option's name.
 pub fn value<T, E>(
     parse: fn(&str) -> Result<T, E>,
 ) -> Value<impl Fn(&str, &str) -> Result<T, E> + Clone + Send + Sync + 'static>
@@ -70,9 +70,9 @@ where
     }
 }
 
-/// A value that an option does not take.
+/// An invalid value of an option.
 #[derive(Debug, thiserror::Error)]
-#[error("a value that --{option} does not take: {value}")]
+#[error("invalid value for --{option}: {value}")]
 pub struct BadValue {
     /// The long name.
     pub option: String,
@@ -80,7 +80,7 @@ pub struct BadValue {
     pub why: Why,
 }
 
-/// Why a value is refused: in a grammar's words, or in those of the command.
+/// The reason for refusing a value: an error of the grammar or of the command.
 #[derive(Debug)]
 pub enum Why {
     Grammar(SpecError),
@@ -99,39 +99,39 @@ impl From<CliError> for Why {
     }
 }
 
-/// A job, array task or step of a list, in the words of squeue.
+/// Parses a job, array task or step in a list, with the errors of squeue.
 ///
 /// # Errors
-/// `Invalid job id: abc`.
+/// Fails with `Invalid job id: abc`.
 pub fn job(text: &str) -> Result<JobRef, CliError> {
     parse::ids::parse_job(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
-/// The same in the words of sacct.
+/// Like [`job`], with the errors of sacct.
 ///
 /// # Errors
-/// `Bad job/step specified: abc`, which is fatal there.
+/// Fails with `Bad job/step specified: abc`, which is a fatal error in sacct.
 pub fn job_or_step(text: &str) -> Result<JobRef, CliError> {
     parse::ids::parse_job(text)
         .map_err(|_| CliError::fatal(1, format!("Bad job/step specified: {}", shown(text))))
 }
 
-/// Words of one option that may not be repeated.
+/// The words of an option that may not be repeated.
 pub type Names = Vec<String>;
 
-/// The words between commas, without empty ones.
+/// Splits a comma-separated list into words and drops empty ones.
 ///
 /// # Errors
-/// None.
+/// Never fails. It returns a `Result` because [`value`] expects one.
 pub fn names(text: &str) -> Result<Names, SpecError> {
     Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
-/// The hosts of a host list.
+/// Expands a host list.
 ///
 /// # Errors
-/// A list that cannot be read.
+/// Fails if the list is malformed.
 pub fn hosts(text: &str) -> Result<Names, SpecError> {
     if text.is_empty() { Ok(Names::new()) } else { parse::hostlist::expand(text) }
 }

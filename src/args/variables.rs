@@ -1,18 +1,19 @@
-//! The variables of the environment that stand for options of sbatch, salloc and srun (their man
-//! pages, "INPUT ENVIRONMENT VARIABLES").
+//! The environment variables that set options of sbatch, salloc and srun (their man pages, "INPUT
+//! ENVIRONMENT VARIABLES").
 //!
-//! Of two variables for one option the later one wins. Beside Slurm's there are SBATCH_ARRAY,
-//! SBATCH_BEGIN, SBATCH_CHDIR, SBATCH_CPUS_PER_TASK, SBATCH_DEPENDENCY, SBATCH_EXPORT_FILE,
-//! SBATCH_MEM, SBATCH_NTASKS, SBATCH_PARSABLE and SBATCH_TIME: slotd gives its main options a
-//! variable each. Those of the texts that are kept with a job stand at [`kept::OPTIONS`].
+//! If two variables set the same option, the later one wins. In addition to Slurm's, there are
+//! SBATCH_ARRAY, SBATCH_BEGIN, SBATCH_CHDIR, SBATCH_CPUS_PER_TASK, SBATCH_DEPENDENCY,
+//! SBATCH_EXPORT_FILE, SBATCH_MEM, SBATCH_NTASKS, SBATCH_PARSABLE and SBATCH_TIME: slotd provides a
+//! variable for each of its main options. The variables of options that are stored as text are in
+//! [`kept::OPTIONS`].
 
 use crate::args::kept;
 
 /// A variable and the long name of its option.
 pub type Variable = (&'static str, &'static str);
 
-/// An option and its variable for sbatch, salloc and srun; empty where the command has none.
-/// SLURM_CPUS_PER_TASK is not among srun's, as in Slurm since 22.05: it describes the job.
+/// An option and its variables for sbatch, salloc and srun; empty if the command has none. As in
+/// Slurm since 22.05, SLURM_CPUS_PER_TASK does not apply to srun, because it describes the job.
 const ROWS: &[(&str, [&str; 3])] = &[
     ("acctg-freq", ["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
     ("array", ["SBATCH_ARRAY_INX", "", ""]),
