@@ -1,5 +1,5 @@
-//! What keys do to jobs: requests of the daemon, or commands of this binary where they are more
-//! than one.
+//! The actions on jobs: requests to the daemon, or commands of this binary if one request is not
+//! enough.
 
 use crate::client::connection::Connection;
 use crate::model::JobRef;
@@ -10,10 +10,10 @@ use crate::sys::paths::Paths;
 use crate::tui::state::JobAction;
 use std::process::{Command, Stdio};
 
-/// This binary, also after another one has taken its place on the disk.
+/// This binary, even after its file was replaced.
 const SELF: &str = "/proc/self/exe";
 
-/// Does it, and tells in words what has come of it. It waits for the daemon.
+/// Carries out an action and returns a description of the result. Waits for the daemon.
 pub fn carry_out(paths: &Paths, what: JobAction, jobs: Vec<JobRef>) -> String {
     let control = |jobs, action| Request::Control { jobs, action };
     let (done, request) = match what {
@@ -30,19 +30,20 @@ pub fn carry_out(paths: &Paths, what: JobAction, jobs: Vec<JobRef>) -> String {
         }
         JobAction::Hold => ("held", control(jobs, ControlAction::Hold)),
         JobAction::Release => ("released", control(jobs, ControlAction::Release)),
-        JobAction::Top => ("put first", control(jobs, ControlAction::Top)),
-        JobAction::Requeue => ("put back into the queue", control(jobs, ControlAction::Requeue)),
+        JobAction::Top => ("moved to the top", control(jobs, ControlAction::Top)),
+        JobAction::Requeue => ("requeued", control(jobs, ControlAction::Requeue)),
         JobAction::Retry => return retry(&jobs),
     };
     match Connection::open(paths).and_then(|mut conn| conn.ask(&request, &[])) {
-        Ok((Answer::Done(outcomes), _)) => told(done, &outcomes),
+        Ok((Answer::Done(outcomes), _)) => summary(done, &outcomes),
         Ok((Answer::Refused(why), _)) => why.to_string(),
-        Ok(_) => "the daemon's answer makes no sense here".to_owned(),
+        Ok(_) => "unexpected answer from the daemon".to_owned(),
         Err(e) => e.to_string().lines().next().unwrap_or_default().to_owned(),
     }
 }
 
-/// In a process of its own: the daemon knows by its process a submission that is made again.
+/// Runs `slotd retry` in a process of its own: the daemon recognizes repeated submissions by their
+/// process.
 fn retry(jobs: &[JobRef]) -> String {
     let mut command = Command::new(SELF);
     command.arg("retry").args(jobs.iter().map(JobRef::to_string)).stdin(Stdio::null());
@@ -51,24 +52,24 @@ fn retry(jobs: &[JobRef]) -> String {
             let text = [out.stdout, out.stderr].concat();
             in_one_line(&String::from_utf8_lossy(&text))
         }
-        Err(e) => format!("slotd retry cannot be started: {e}"),
+        Err(e) => format!("cannot start slotd retry: {e}"),
     }
 }
 
-/// What a command has written, as there is room for.
+/// Joins the output of a command into one line.
 fn in_one_line(text: &str) -> String {
     text.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// `slotd edit` of a job.
+/// Returns the command that edits a job.
 pub fn editor(job: &JobRef) -> Command {
     let mut command = Command::new(SELF);
     command.arg("edit").arg(job.to_string());
     command
 }
 
-/// `held: 12, 13; job 14: Job/step already completing or completed`
-fn told(done: &str, outcomes: &[Outcome]) -> String {
+/// Returns a line such as `held: 12, 13; job 14: Job/step already completing or completed`.
+fn summary(done: &str, outcomes: &[Outcome]) -> String {
     let is_done = |outcome: &&Outcome| outcome.result.is_ok();
     let (well, badly): (Vec<&Outcome>, Vec<&Outcome>) = outcomes.iter().partition(is_done);
     let names: Vec<String> = well.iter().map(|outcome| outcome.target.to_string()).collect();

@@ -1,7 +1,6 @@
-//! The outputs of a job as they are looked at: windows of files that may be longer than memory, and
-//! grow.
+//! The displayed outputs of a job: windows of files that may be longer than memory, and grow.
 
-use super::aside::{Aside, News, Teller};
+use super::background::{Background, News, Reporter};
 use super::window::{OutputError, Window};
 use crate::client::watch::FileWatch;
 use crate::tui::log::{Move, Text};
@@ -14,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A file that grows all the time is read again after so long.
+/// Minimum time between reads of a growing file.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A file that is looked at.
+/// A displayed file.
 struct Output {
     path: PathBuf,
-    /// Where the first line in sight begins.
+    /// The offset of the first visible line.
     at: u64,
     follows: bool,
 }
@@ -29,17 +28,17 @@ struct Output {
 pub struct Outputs {
     files: [Option<Output>; 2],
     watch: Option<FileWatch>,
-    /// When something in them was last changed, and was not read.
+    /// When a change was noticed that has not been read.
     changed: Option<Instant>,
     search: Option<Search>,
-    /// How many searches there were.
+    /// Number of searches so far.
     searches: u64,
 }
 
-/// A search that has not ended.
+/// A running search.
 struct Search {
     number: u64,
-    /// Nobody waits for it any more.
+    /// The search was abandoned.
     stop: Arc<AtomicBool>,
 }
 
@@ -61,7 +60,7 @@ impl Outputs {
         outputs
     }
 
-    /// Has the kernel tell of what is written; of a file that is not there yet, when it comes.
+    /// Watches the files for changes, including those that do not exist yet.
     fn watch(&self) {
         let Some(watch) = &self.watch else { return };
         for file in self.files.iter().flatten() {
@@ -73,16 +72,16 @@ impl Outputs {
         self.watch.as_ref().map(AsFd::as_fd)
     }
 
-    /// To be called when that is readable.
+    /// Notes changes. Call it when [`Self::watched`] is readable.
     pub fn changed(&mut self) {
         let Some(watch) = &self.watch else { return };
         watch.clear();
-        // Some of them may be other files than before.
+        // A path may now be a different file.
         self.watch();
         self.changed.get_or_insert_with(Instant::now);
     }
 
-    /// How long it is until they are to be read again.
+    /// Returns the time until the next read.
     pub fn rest(&self) -> Option<Duration> {
         self.changed.map(|at| PAUSE.saturating_sub(at.elapsed()))
     }
@@ -91,21 +90,23 @@ impl Outputs {
         self.rest().is_some_and(|rest| rest.is_zero())
     }
 
-    /// What is in sight of each, of which `lines` tells how many lines.
+    /// Returns the visible part of each file. `lines` returns its number of lines.
     pub fn read(&mut self, lines: impl Fn(Side) -> usize) -> Vec<(Side, Text)> {
         self.changed = None;
         let files = Side::ALL.into_iter().zip(&mut self.files);
         files.filter_map(|(side, file)| Some((side, file.as_mut()?.text(lines(side))))).collect()
     }
 
+    /// Moves to another part of a file. A search runs in the background.
+    ///
     /// # Errors
-    /// Why it is where it was.
+    /// Fails if the file cannot be read, or if the search cannot be started.
     pub fn go(
         &mut self,
         side: Side,
         to: &Move,
         lines: usize,
-        aside: &Aside,
+        background: &Background,
     ) -> Result<(), OutputError> {
         let Some(file) = &mut self.files[side as usize] else { return Ok(()) };
         let Move::Search { text, back } = to else { return file.go(to, lines) };
@@ -113,30 +114,30 @@ impl Outputs {
         let (number, stop) = (self.searches, Arc::new(AtomicBool::new(false)));
         self.search = Some(Search { number, stop: Arc::clone(&stop) });
         let (path, from, text, back) = (file.path.clone(), file.at, text.clone(), *back);
-        let work = move |teller: &Teller| {
+        let work = move |reporter: &Reporter| {
             let found = search(&path, from, &text, back, |done, of| {
                 if stop.load(Ordering::Relaxed) {
                     return ControlFlow::Break(());
                 }
-                teller.tell(News::Searching { search: number, done, of });
+                reporter.report(News::Searching { search: number, done, of });
                 ControlFlow::Continue(())
             });
-            teller.tell(News::Searched { search: number, side, found });
+            reporter.report(News::Searched { search: number, side, found });
         };
-        aside.start(work).map_err(OutputError::NoSearch)
+        background.start(work).map_err(OutputError::NoSearch)
     }
 
-    /// Ends the search there is, if there is one.
+    /// Stops the running search. Returns whether there was one.
     pub fn stop_search(&mut self) -> bool {
         self.search.take().is_some()
     }
 
-    /// Whether the search of this number is the one that is waited for.
+    /// Returns whether the search with this number is the current one.
     pub fn is_searching(&self, number: u64) -> bool {
         self.search.as_ref().is_some_and(|search| search.number == number)
     }
 
-    /// Shows what a search has found.
+    /// Moves to the result of a search.
     pub fn found(&mut self, side: Side, at: u64) {
         self.search = None;
         if let Some(file) = &mut self.files[side as usize] {
@@ -145,10 +146,10 @@ impl Outputs {
     }
 }
 
-/// Where the line begins that has this text in it.
+/// Searches for a line with this text and returns its offset.
 ///
 /// # Errors
-/// Why there is none.
+/// Fails if no line matches or the file cannot be read.
 fn search(
     path: &Path,
     from: u64,
@@ -156,12 +157,12 @@ fn search(
     back: bool,
     mut on: impl FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64, OutputError> {
-    let told = |error| OutputError::File { path: path.to_owned(), error };
-    let window = Window::open(path).map_err(told)?;
+    let failed = |error| OutputError::File { path: path.to_owned(), error };
+    let window = Window::open(path).map_err(failed)?;
     let far = window.far(from, back);
     let mut at = Instant::now();
     let found = window.search(from, text.as_bytes(), back, |done| {
-        // Often enough to be seen, and to be stopped.
+        // Report often enough to show progress and to be stopped.
         if at.elapsed() < PAUSE {
             return ControlFlow::Continue(());
         }
@@ -169,7 +170,7 @@ fn search(
         on(done, far)
     });
     let nowhere = || OutputError::NotFound { text: text.to_owned(), back };
-    found.map_err(told)?.ok_or_else(nowhere)
+    found.map_err(failed)?.ok_or_else(nowhere)
 }
 
 impl Output {
@@ -190,7 +191,7 @@ impl Output {
         if self.follows {
             self.at = window.tail(lines)?;
         } else if self.at > window.size {
-            // It was written anew.
+            // The file was truncated.
             self.at = 0;
         }
         (text.lines, text.at, text.size) = (window.lines(self.at, lines)?, self.at, window.size);
@@ -199,26 +200,26 @@ impl Output {
 
     fn go(&mut self, to: &Move, lines: usize) -> Result<(), OutputError> {
         let path = self.path.clone();
-        let told = |error| OutputError::File { path: path.clone(), error };
-        let window = Window::open(&self.path).map_err(told)?;
+        let failed = |error| OutputError::File { path: path.clone(), error };
+        let window = Window::open(&self.path).map_err(failed)?;
         let at = match to {
             Move::Follow => {
                 self.follows = !self.follows;
                 return Ok(());
             }
             Move::Start => 0,
-            Move::End => window.tail(lines).map_err(told)?,
+            Move::End => window.tail(lines).map_err(failed)?,
             Move::Lines(by) if *by < 0 => {
                 let up = usize::try_from(by.unsigned_abs()).unwrap_or(usize::MAX);
-                window.back(self.at, up).map_err(told)?
+                window.back(self.at, up).map_err(failed)?
             }
             Move::Lines(by) => {
                 let down = usize::try_from(*by).unwrap_or(0);
-                // Not below the last page.
-                let tail = window.tail(lines).map_err(told)?;
-                window.forward(self.at, down).map_err(told)?.min(tail.max(self.at))
+                // Stop at the last page.
+                let tail = window.tail(lines).map_err(failed)?;
+                window.forward(self.at, down).map_err(failed)?.min(tail.max(self.at))
             }
-            // It takes as long as it takes, and is not done here.
+            // May take long, so it runs in the background.
             Move::Search { .. } => return Ok(()),
         };
         self.at = at;
@@ -233,7 +234,7 @@ mod tests {
     use std::fmt::Write as _;
     use std::io::Write as _;
 
-    /// A file of numbered lines, longer than is read at once.
+    /// Creates a file of numbered lines that is longer than one read.
     fn numbered(lines: usize) -> (tempfile::NamedTempFile, Output) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut text = String::new();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_long_file_is_followed_until_another_part_is_looked_at() {
+    fn scrolling_stops_following_the_end() {
         let (mut file, mut output) = numbered(100_000);
         assert_eq!(first_and_last(&mut output), from(99_997));
         writeln!(file, "line 100000").unwrap();
@@ -263,7 +264,7 @@ mod tests {
         output.go(&Move::Lines(-10), 3).unwrap();
         assert_eq!(first_and_last(&mut output), from(99_988));
         writeln!(file, "line 100001").unwrap();
-        assert_eq!(first_and_last(&mut output), from(99_988), "it stands still");
+        assert_eq!(first_and_last(&mut output), from(99_988), "the view does not move");
         output.go(&Move::Lines(1000), 3).unwrap();
         assert_eq!(first_and_last(&mut output), from(99_999), "not below the last page");
         output.go(&Move::Start, 3).unwrap();
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_found_below_and_above() {
+    fn search_works_in_both_directions() {
         let (_file, mut output) = numbered(300_000);
         output.go(&Move::Start, 3).unwrap();
         let find = |output: &Output, text: &str, back| {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_an_end_and_files_without_lines_are_shown() {
+    fn unterminated_lines_and_empty_files_are_shown() {
         let (mut file, mut output) = numbered(0);
         assert_eq!(output.text(3).lines, Vec::<String>::new());
         file.write_all(b"no end").unwrap();

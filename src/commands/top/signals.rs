@@ -1,21 +1,20 @@
-//! Signals, read where the loop waits: those that end it, that stop it, and that tell of the
-//! terminal.
+//! Signals, which the loop reads from a descriptor: termination, stop and terminal signals.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Another size of the terminal.
+    /// The size of the terminal has changed.
     Size,
-    /// Stop, as the shell's `kill -TSTP` asks.
+    /// Stop, after the shell's `kill -TSTP`.
     Stop,
-    /// It went on after a stop: somebody else had the terminal.
-    GoneOn,
-    /// End, as of this signal.
+    /// The process continued after a stop, during which others used the terminal.
+    Continued,
+    /// Exit because of this signal.
     End(u8),
 }
 
@@ -35,8 +34,10 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// Blocks the signals and opens a descriptor for them.
+    ///
     /// # Errors
-    /// The kernel has no descriptor left.
+    /// Fails if no file descriptor is available.
     pub fn take() -> io::Result<Signals> {
         let set: SigSet = TAKEN.into_iter().collect();
         set.thread_block()?;
@@ -46,10 +47,10 @@ impl Signals {
         })
     }
 
-    /// What was asked for since the last time.
+    /// Returns the requests since the last call.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Fails if a system call fails.
     pub fn asked(&self) -> io::Result<Vec<Asked>> {
         let mut asked = Vec::new();
         while let Some(info) = self.fd.read_signal()? {
@@ -57,17 +58,18 @@ impl Signals {
             asked.push(match i32::from(number).try_into() {
                 Ok(Signal::SIGWINCH) => Asked::Size,
                 Ok(Signal::SIGTSTP) => Asked::Stop,
-                Ok(Signal::SIGCONT) => Asked::GoneOn,
+                Ok(Signal::SIGCONT) => Asked::Continued,
                 _ => Asked::End(number),
             });
         }
         Ok(asked)
     }
 
-    /// Does something with all signals as any process has them, such as starting another one.
+    /// Runs `work` with all signals unblocked, as other processes have them, for example to start
+    /// one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Fails if a system call fails.
     pub fn without<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
         self.set.thread_unblock()?;
         let done = work();
@@ -75,11 +77,10 @@ impl Signals {
         Ok(done)
     }
 
-    /// Does something during which a stop stops this process too, as another one has the terminal:
-    /// what is pressed there is meant for that one.
+    /// Runs `work` while another process has the terminal. Its SIGTSTP then stops this process too.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Fails if a system call fails.
     pub fn behind<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
         let stop: SigSet = [Signal::SIGTSTP].into_iter().collect();
         let before = stop.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;

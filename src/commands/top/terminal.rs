@@ -1,5 +1,5 @@
-//! The terminal while the program has it: raw, on its second screen, with the mouse. It is given
-//! back as it was whatever ends the program, but for SIGKILL.
+//! The terminal while the program uses it: in raw mode, on the alternate screen, with mouse events.
+//! It is always restored, except after SIGKILL.
 
 use crate::tui::{Input, Screen, draw};
 use crossterm::cursor::{Hide, Show};
@@ -17,49 +17,52 @@ pub struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
 }
 
-fn take() -> io::Result<()> {
-    // Whoever had the terminal meanwhile has set it as he pleased, and raw mode is set once only.
+fn set_up() -> io::Result<()> {
+    // Another program may have changed the mode in the meantime, and crossterm enables raw mode
+    // only if it is disabled.
     let _ = terminal::disable_raw_mode();
     terminal::enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture, Hide)
 }
 
-/// As it was. What fails is left: there is nobody to be told.
-fn give_back() {
+/// Restores the terminal. Ignores errors, which could not be reported.
+fn restore() {
     let _ = execute!(io::stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = terminal::disable_raw_mode();
 }
 
 impl Terminal {
+    /// Sets up the terminal, and restores it before a panic message is printed.
+    ///
     /// # Errors
-    /// What the terminal says.
+    /// Fails if the terminal cannot be used.
     pub fn enter() -> io::Result<Terminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let tell = std::panic::take_hook();
-            // Before the message, which is to be read.
+            let report = std::panic::take_hook();
+            // Before the message, so that it stays visible.
             std::panic::set_hook(Box::new(move |info| {
-                give_back();
-                tell(info);
+                restore();
+                report(info);
             }));
         });
-        take()?;
+        set_up()?;
         Ok(Terminal { inner: ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))? })
     }
 
-    /// Columns and rows.
+    /// Returns the columns and rows.
     ///
     /// # Errors
-    /// What the terminal says.
+    /// Fails if the terminal cannot be used.
     pub fn size(&self) -> io::Result<(u16, u16)> {
         terminal::size()
     }
 
-    /// Writes what is another than before, which a terminal that can shows at once. Its size, where
-    /// it is not the one that the screen is laid out for, and nothing was drawn.
+    /// Draws the changes, which terminals that support it show at once. If the size differs from
+    /// the layout of the screen, draws nothing and returns the actual size.
     ///
     /// # Errors
-    /// What the terminal says.
+    /// Fails if the terminal cannot be used.
     pub fn draw(&mut self, screen: &Screen) -> io::Result<Option<(u16, u16)>> {
         execute!(io::stdout(), BeginSynchronizedUpdate)?;
         let frame = self.inner.draw(|frame| draw::draw(screen, frame.buffer_mut()))?;
@@ -68,10 +71,10 @@ impl Terminal {
         Ok((size != screen.size).then_some(size))
     }
 
-    /// The keys and the mouse, as far as they have come in.
+    /// Returns the pending key, mouse and resize events.
     ///
     /// # Errors
-    /// What the terminal says.
+    /// Fails if the terminal cannot be used.
     pub fn events(&self) -> io::Result<Vec<Input>> {
         let mut inputs = Vec::new();
         while event::poll(Duration::ZERO)? {
@@ -87,23 +90,23 @@ impl Terminal {
         Ok(inputs)
     }
 
-    /// Gives it back for a while.
+    /// Restores the terminal temporarily.
     pub fn leave(&self) {
-        give_back();
+        restore();
     }
 
-    /// Takes it again, and draws all anew.
+    /// Sets up the terminal again. The next draw is complete.
     ///
     /// # Errors
-    /// What the terminal says.
+    /// Fails if the terminal cannot be used.
     pub fn back(&mut self) -> io::Result<()> {
-        take()?;
+        set_up()?;
         self.inner.clear()
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }

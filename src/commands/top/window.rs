@@ -1,4 +1,4 @@
-//! A file that may be longer than memory, of which no more is read than is looked at.
+//! A file that may be longer than memory. Only the displayed parts are read.
 
 use crate::client::tail;
 use memchr::memmem;
@@ -8,24 +8,24 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// How much is read at once, in bytes.
+/// Size of a read, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// How much a search reads at once, in bytes.
+/// Size of a search's reads, in bytes.
 const PIECE: u64 = 1 << 20;
 
-/// No line is looked at further than this, in bytes.
+/// Maximum displayed length of a line, in bytes.
 const LONGEST: usize = 4 << 10;
 
-/// How far one step looks for the ends of lines, in bytes: what has none for longer is cut.
+/// Maximum distance of a search for line ends, in bytes. Longer lines are split.
 const FAR: u64 = 8 << 20;
 
-/// Why an output stays where it is in sight.
+/// Why the view of an output did not move.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("a search cannot be started: {0}")]
+    #[error("cannot start a search: {0}")]
     NoSearch(io::Error),
     #[error(
         "not found {}: {text}",
@@ -34,7 +34,7 @@ pub enum OutputError {
     NotFound { text: String, back: bool },
 }
 
-/// A file as long as it is at this moment.
+/// A file with its size at this moment.
 pub struct Window {
     file: File,
     pub size: u64,
@@ -43,12 +43,14 @@ pub struct Window {
 }
 
 impl Window {
+    /// Opens a file and records its size.
+    ///
     /// # Errors
-    /// It is not there, or cannot be read again and again.
+    /// Fails if the file does not exist or is not a regular file.
     pub fn open(path: &Path) -> io::Result<Window> {
         let Some(file) = tail::open_output(path)? else {
             std::fs::metadata(path)?;
-            return Err(io::Error::other("it is not a file that can be read again"));
+            return Err(io::Error::other("not a regular file"));
         };
         let about = file.metadata()?;
         Ok(Window {
@@ -59,7 +61,7 @@ impl Window {
         })
     }
 
-    /// Up to so many bytes from there on.
+    /// Reads up to `most` bytes at an offset.
     fn bytes(&self, at: u64, most: usize) -> io::Result<Vec<u8>> {
         let left = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; most.min(left)];
@@ -78,11 +80,10 @@ impl Window {
         Ok(bytes)
     }
 
-    /// So many lines from there on. Of a line that is longer than what is read at once this is its
-    /// beginning.
+    /// Returns up to `most` lines from an offset. A line that is longer than one read is truncated.
     ///
     /// # Errors
-    /// The file cannot be read; so with all of these.
+    /// Fails if the file cannot be read.
     pub fn lines(&self, from: u64, most: usize) -> io::Result<Vec<String>> {
         let mut lines = Vec::new();
         let mut at = from;
@@ -94,7 +95,7 @@ impl Window {
                 let end = memchr::memchr(b'\n', rest);
                 let is_whole = end.is_some() || is_end;
                 if !is_whole && rest.len() < bytes.len() {
-                    // It is read again with what follows.
+                    // Read it again with the following bytes.
                     break;
                 }
                 let line = &rest[..end.unwrap_or(rest.len()).min(LONGEST)];
@@ -109,18 +110,19 @@ impl Window {
         Ok(lines)
     }
 
-    /// Where the last page begins.
+    /// Returns the offset of the last page.
     ///
     /// # Errors
-    /// As of [`Self::lines`].
+    /// Fails as [`Self::lines`] does.
     pub fn tail(&self, lines: usize) -> io::Result<u64> {
         self.back(self.size, lines.max(1))
     }
 
-    /// Where the line begins that is so many lines above the one that begins, or ends, there.
+    /// Returns the offset of the line that is `lines` lines above the one that begins or ends at
+    /// `from`.
     ///
     /// # Errors
-    /// As of [`Self::lines`].
+    /// Fails as [`Self::lines`] does.
     pub fn back(&self, from: u64, lines: usize) -> io::Result<u64> {
         let mut at = from;
         let mut ends = 0;
@@ -129,7 +131,7 @@ impl Window {
             let bytes = self.bytes(at - len, len as usize)?;
             for i in memchr::memrchr_iter(b'\n', &bytes) {
                 let end = at - len + i as u64 + 1;
-                // The end of the line before is that of the line itself.
+                // A newline that ends at `from` belongs to the line itself.
                 if end != from {
                     ends += 1;
                     if ends == lines {
@@ -142,10 +144,10 @@ impl Window {
         Ok(at)
     }
 
-    /// Where the line begins that is so many lines below.
+    /// Returns the offset of the line that is `lines` lines below.
     ///
     /// # Errors
-    /// As of [`Self::lines`].
+    /// Fails as [`Self::lines`] does.
     pub fn forward(&self, from: u64, lines: usize) -> io::Result<u64> {
         let (mut at, mut left) = (from, lines);
         while left > 0 && at < self.size && at - from < FAR {
@@ -161,16 +163,16 @@ impl Window {
         Ok(at.min(self.size))
     }
 
-    /// How far a search from there goes, in bytes.
+    /// Returns the number of bytes that a search from this offset covers.
     pub fn far(&self, from: u64, back: bool) -> u64 {
         if back { from } else { self.size.saturating_sub(from) }
     }
 
-    /// The beginning of the next line, or of the one before, that has these bytes in it. `on` is
-    /// told after each piece how many bytes have been searched, and may break it off.
+    /// Returns the offset of the next or previous line that contains these bytes. Calls `on` after
+    /// each piece with the number of bytes searched; it may stop the search.
     ///
     /// # Errors
-    /// As of [`Self::lines`].
+    /// Fails as [`Self::lines`] does.
     pub fn search(
         &self,
         from: u64,
@@ -181,14 +183,14 @@ impl Window {
         if wanted.is_empty() {
             return Ok(None);
         }
-        // Pieces overlap, so that what is cut by the end of one is whole in the next.
+        // Pieces overlap, so that a match across their boundary is found.
         let overlap = wanted.len() as u64 - 1;
         let (below, above) = (memmem::Finder::new(wanted), memmem::FinderRev::new(wanted));
         let mut at = if back { from } else { self.forward(from, 1)? };
         let begun = at;
         while if back { at > 0 } else { at < self.size } {
             let start = if back { at.saturating_sub(PIECE) } else { at };
-            // Above is only what ends before the line from which it is searched.
+            // A backward search only finds matches that end before the current line.
             let end = if back { (at + overlap).min(from) } else { at + PIECE + overlap };
             let bytes = self.bytes(start, usize::try_from(end - start).unwrap_or(usize::MAX))?;
             let hit = if back { above.rfind(&bytes) } else { below.find(&bytes) };
@@ -203,7 +205,7 @@ impl Window {
         Ok(None)
     }
 
-    /// Where the line begins in which this byte is.
+    /// Returns the offset of the line that contains this byte.
     fn line_of(&self, at: u64) -> io::Result<u64> {
         self.back(at + 1, 1)
     }
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
     use std::io::{Seek, SeekFrom, Write};
 
-    /// Half a gigabyte, of which the disk has the last lines alone.
+    /// Creates a sparse file of half a gigabyte with lines only at the end.
     fn large() -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.seek(SeekFrom::Start(512 << 20)).unwrap();
@@ -223,40 +225,40 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_file_its_end_alone_is_read() {
+    fn only_the_end_of_a_large_file_is_read() {
         let file = large();
         let window = Window::open(file.path()).unwrap();
         let at = window.tail(50).unwrap();
         assert_eq!(window.lines(at, 50).unwrap().len(), 50);
         assert!(window.read.get() <= 2 * CHUNK as u64, "{}", window.read.get());
-        // A line without an end takes no more than it must.
+        // An endless line costs only a bounded read.
         window.read.set(0);
         let at = window.back(500 << 20, 50).unwrap();
-        assert_eq!(window.lines(at, 50).unwrap().len(), 1, "nothing of what is far below");
+        assert_eq!(window.lines(at, 50).unwrap().len(), 1, "no lines from far below");
         assert!(window.read.get() <= 3 * FAR, "{}", window.read.get());
     }
 
     #[test]
-    fn what_is_not_a_file_is_refused_and_not_waited_for() {
+    fn special_files_are_refused_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let why = |path: &Path| Window::open(path).err().unwrap().to_string();
-        assert_eq!(why(&fifo), "it is not a file that can be read again");
-        assert_eq!(why(dir.path()), "it is not a file that can be read again");
+        assert_eq!(why(&fifo), "not a regular file");
+        assert_eq!(why(dir.path()), "not a regular file");
         assert_eq!(why(&dir.path().join("none")), "No such file or directory (os error 2)");
     }
 
     #[test]
-    fn a_search_can_be_broken_off() {
+    fn searches_can_be_stopped() {
         let file = large();
         let window = Window::open(file.path()).unwrap();
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         let found = window.search(0, b"a line", false, |done| {
-            told.push(done);
-            if told.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            reports.push(done);
+            if reports.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        assert_eq!((found.unwrap(), told), (None, vec![PIECE, 2 * PIECE, 3 * PIECE]));
+        assert_eq!((found.unwrap(), reports), (None, vec![PIECE, 2 * PIECE, 3 * PIECE]));
         assert_eq!(window.far(0, false), window.size);
     }
 }

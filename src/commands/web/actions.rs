@@ -1,10 +1,10 @@
-//! What the page changes. All of it is done by the commands of this binary, so that it means what
-//! it means in a shell.
+//! Submitting and editing jobs, and other actions. Each request goes through a command of this
+//! binary, so that it has the same effect as in a shell.
 
 use super::job::named;
 use super::refused::{Refused, waiting};
 use crate::args::error::CliError;
-use crate::commands::edit;
+use crate::commands::{edit, sbatch};
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use serde::Deserialize;
@@ -13,13 +13,13 @@ use std::process::{Output, Stdio};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// This binary, also after another one has taken its place on the disk.
+/// This binary, even after the file on disk was replaced.
 const SELF: &str = "/proc/self/exe";
 
-/// Jobs that one request may name.
+/// Maximum number of jobs in one request.
 const MOST_JOBS: usize = 10_000;
 
-/// What can be done to a job, and the command that does it.
+/// The actions on a job, and the commands that perform them.
 const ACTIONS: [(&str, &[&str]); 8] = [
     ("cancel", &["scancel"]),
     ("hold", &["scontrol", "hold"]),
@@ -40,11 +40,11 @@ pub struct Act {
 pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
     let Act { action, jobs } = asked.into_inner();
     let known = ACTIONS.iter().find(|(name, _)| *name == action);
-    let (_, words) = known.ok_or_else(|| Refused::bad(format!("there is no action {action}")))?;
+    let (_, words) = known.ok_or_else(|| Refused::bad(format!("unknown action: {action}")))?;
     if jobs.is_empty() || jobs.len() > MOST_JOBS {
-        return Err(Refused::bad(format!("name from 1 to {MOST_JOBS} jobs")));
+        return Err(Refused::bad(format!("the request must name 1 to {MOST_JOBS} jobs")));
     }
-    // As they are understood here: none of them is an option, or says more than a job.
+    // Parsed and printed again, so that none of them can be an option or name anything else.
     let jobs = jobs
         .iter()
         .map(|job| named(job).map(|job| job.to_string()))
@@ -52,7 +52,7 @@ pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
     let mut command = Command::new(SELF);
     command.args(*words);
     match *words {
-        // scontrol takes one list.
+        // scontrol takes a comma-separated list.
         ["scontrol", ..] => command.arg(jobs.join(",")),
         _ => command.args(jobs),
     };
@@ -60,7 +60,7 @@ pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
     Ok(HttpResponse::Ok().json(json!({ "done": action, "told": told.trim() })))
 }
 
-/// What `slotd edit` shows of a job that waits.
+/// Sends the options and script of a pending job, in the format of `slotd edit`.
 pub async fn editable(name: web::Path<String>) -> Result<HttpResponse, Refused> {
     let job = named(&name)?;
     let text = waiting(move || edit::editable(&job).map_err(unprocessable)).await?;
@@ -69,7 +69,7 @@ pub async fn editable(name: web::Path<String>) -> Result<HttpResponse, Refused> 
 
 #[derive(Debug, Deserialize)]
 pub struct Edited {
-    /// What was shown, and what became of it.
+    /// The text before editing, to detect a change in the meantime.
     before: String,
     text: String,
 }
@@ -84,14 +84,14 @@ pub async fn edit(
     Ok(HttpResponse::Ok().json(json!({ "told": told.trim() })))
 }
 
-/// Why a job cannot be edited, or not so, in the words of `slotd edit`.
+/// Returns the error of a command with status 422.
 fn unprocessable(error: CliError) -> Refused {
     Refused { status: StatusCode::UNPROCESSABLE_ENTITY, ..error.into() }
 }
 
 #[derive(Debug, Deserialize)]
 pub struct Submission {
-    /// The options of sbatch, a word each.
+    /// The sbatch options, one argument each.
     options: Vec<String>,
     script: String,
 }
@@ -99,10 +99,12 @@ pub struct Submission {
 pub async fn submit(asked: web::Json<Submission>) -> Result<HttpResponse, Refused> {
     let Submission { options, script } = asked.into_inner();
     if options.iter().any(|word| word.contains('\0')) {
-        return Err(Refused::bad("an option has a zero byte in it"));
+        return Err(Refused::bad("an option contains a NUL byte"));
     }
+    sbatch::check_beside_script(&options).map_err(unprocessable)?;
     let mut command = Command::new(SELF);
-    command.args(["sbatch", "--parsable"]).args(options);
+    // As with the option, the response would only come when the job has ended.
+    command.args(["sbatch", "--parsable"]).args(options).env_remove("SBATCH_WAIT");
     let told = done(run(command, script.as_bytes()).await?)?;
     Ok(HttpResponse::Ok().json(json!({ "job": told.trim() })))
 }
@@ -110,25 +112,28 @@ pub async fn submit(asked: web::Json<Submission>) -> Result<HttpResponse, Refuse
 async fn run(mut command: Command, input: &[u8]) -> Result<Output, Refused> {
     let failed = |e: std::io::Error| Refused {
         status: StatusCode::INTERNAL_SERVER_ERROR,
-        why: format!("the command cannot be run: {e}"),
+        why: format!("cannot run the command: {e}"),
     };
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that refuses its options reads no script.
+        // Fails if the command rejects its options and exits without reading the script.
         let _ = stdin.write_all(input).await;
     }
     child.wait_with_output().await.map_err(failed)
 }
 
-/// What it printed, or why it failed, in its own words.
+/// Returns the standard output of a command.
+///
+/// # Errors
+/// Fails with the standard error if the command failed.
 fn done(output: Output) -> Result<String, Refused> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let told = String::from_utf8_lossy(&output.stderr);
     let why = match told.trim() {
-        "" => format!("the command ended with {}", output.status),
+        "" => format!("the command failed: {}", output.status),
         text => text.to_owned(),
     };
     Err(Refused { status: StatusCode::UNPROCESSABLE_ENTITY, why })

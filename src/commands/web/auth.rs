@@ -1,15 +1,14 @@
-//! Who may come in. Any user of this host can connect to a port of loopback, and any page that a
-//! browser shows can send requests there: nobody is answered without what only the one who was told
-//! the address has.
+//! Authentication. Any user of this host can connect to a loopback port, and any page in a browser
+//! can send requests to it. The server therefore answers only requests with a secret that it gave
+//! to the user who started it.
 //!
-//! - The token is in the address that is printed. It opens the page once, and is worth nothing
-//!   after that.
-//! - The session is a cookie, which the browser keeps from scripts and from other sites. It does
-//!   not keep it from other ports of this host.
-//! - The key is in the page that the token opened, and is kept by the page for its own origin
-//!   alone, which the port is part of. Whatever asks or changes anything shows both.
-//! - A name that is not this host's own is refused whatever its address is: a foreign site may have
-//!   its name lead here.
+//! - The token is part of the printed URL. It opens the page once.
+//! - The session is a cookie, which the browser hides from scripts and from other sites, but not
+//!   from other ports of this host.
+//! - The key is part of the page that the token opened. The page stores it for its own origin,
+//!   which includes the port. Every request to the API needs both the session and the key.
+//! - Requests with a foreign host name are refused: another site can resolve its own name to this
+//!   address (DNS rebinding).
 
 use super::refused::Refused;
 use actix_web::HttpRequest;
@@ -18,27 +17,27 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the page says its key.
+/// The request header that contains the key.
 pub const KEY_HEADER: &str = "X-Slotd-Key";
 
-/// Names by which a browser on this host, or at the other end of a tunnel, calls this server.
+/// The host names that a browser on this host, or at the other end of a tunnel, may use.
 const OWN_NAMES: [&str; 3] = ["127.0.0.1", "[::1]", "localhost"];
 
 #[derive(Debug)]
 pub struct Auth {
-    /// `None`: used.
+    /// `None` once it was used.
     token: Mutex<Option<String>>,
     session: String,
     key: String,
 }
 
-/// What a request shows of itself.
+/// The headers and the path that decide whether a request is allowed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Caller<'a> {
     path: &'a str,
     host: Option<&'a str>,
     origin: Option<&'a str>,
-    /// `Sec-Fetch-Site`: how the page that asks is related to this server.
+    /// `Sec-Fetch-Site`: the relation between the requesting page and this server.
     site: Option<&'a str>,
     cookies: Option<&'a str>,
     key: Option<&'a str>,
@@ -46,24 +45,25 @@ struct Caller<'a> {
 
 impl Auth {
     /// # Errors
-    /// The kernel gives no random numbers.
+    /// Fails if `/dev/urandom` cannot be read.
     pub fn new() -> io::Result<Auth> {
         Ok(Auth { token: Mutex::new(Some(secret()?)), session: secret()?, key: secret()? })
     }
 
-    /// Empty once it was used.
+    /// Returns the token; empty once it was used.
     pub fn token(&self) -> String {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }
 
-    /// Uses the token up. The cookie and the key of the session.
+    /// Consumes the token and returns the cookie and the key of the session; `None` if the token is
+    /// wrong or already used.
     pub fn enter(&self, token: &str) -> Option<(String, &str)> {
         let mut kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         kept.take_if(|known| is_same(known, token))?;
         Some((format!("slotd={}; Path=/; HttpOnly; SameSite=Strict", self.session), &self.key))
     }
 
-    /// Whether the browser has been let in.
+    /// Returns whether the request has the session cookie.
     pub fn knows(&self, request: &HttpRequest) -> bool {
         self.has_session(&caller(request))
     }
@@ -75,7 +75,7 @@ impl Auth {
             .any(|shown| is_same(&self.session, shown))
     }
 
-    /// Why a request is not answered.
+    /// Returns the error for a request that is not allowed.
     pub fn refuses(&self, request: &HttpRequest) -> Option<Refused> {
         let (status, why) = self.refuses_caller(&caller(request))?;
         Some(Refused { status, why: why.to_owned() })
@@ -85,15 +85,15 @@ impl Auth {
         let Some(host) = caller.host.filter(|host| is_own(host)) else {
             return Some((
                 StatusCode::MISDIRECTED_REQUEST,
-                "this server has another name: open the address that it printed",
+                "unknown host name: open the URL that slotd web printed",
             ));
         };
         let is_page = caller.path == "/";
         let is_foreign = caller.origin.is_some_and(|origin| origin.strip_prefix("http://") != Some(host))
-            // An address may be followed from anywhere.
+            // Any site may link to the page.
             || (!is_page && caller.site.is_some_and(|site| !["same-origin", "none"].contains(&site)));
         if is_foreign {
-            return Some((StatusCode::FORBIDDEN, "requests of other sites are refused"));
+            return Some((StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
         }
         if is_page {
             return None;
@@ -101,17 +101,16 @@ impl Auth {
         if !self.has_session(caller) {
             return Some((
                 StatusCode::UNAUTHORIZED,
-                "this browser has no session: start slotd web again",
+                "this browser has no session: restart slotd web and open the new URL",
             ));
         }
-        // A browser sends no header of its own for files of the page and for an event stream, which
-        // has numbers of jobs and sizes. Everything else needs the key: `/%61pi/submit` is also
-        // `/api/submit`.
-        let needs_key = !caller.path.starts_with("/page/") && caller.path != "/api/events";
+        // A browser loads the files of the page without custom headers. Every other path needs the
+        // key, because `/%61pi/submit` is the same as `/api/submit`.
+        let needs_key = !caller.path.starts_with("/page/");
         let has_key = caller.key.is_some_and(|shown| is_same(&self.key, shown));
         (needs_key && !has_key).then_some((
             StatusCode::FORBIDDEN,
-            "this page has no key: open the address of slotd web in this tab",
+            "this request has no valid key: open the URL of slotd web in this tab",
         ))
     }
 }
@@ -128,7 +127,8 @@ fn caller(request: &HttpRequest) -> Caller<'_> {
     }
 }
 
-/// The port may be that of a tunnel.
+/// Returns whether a `Host` header names this host. Any port is accepted, as it may be that of a
+/// tunnel.
 fn is_own(host: &str) -> bool {
     OWN_NAMES.iter().filter_map(|name| host.strip_prefix(name)).any(|port| {
         port.is_empty()
@@ -136,13 +136,13 @@ fn is_own(host: &str) -> bool {
     })
 }
 
-/// In a time that does not tell how much of it was right.
+/// Compares two secrets. The time that it takes does not depend on the number of equal bytes.
 fn is_same(known: &str, shown: &str) -> bool {
     let differing = known.bytes().zip(shown.bytes()).fold(0, |bits, (a, b)| bits | (a ^ b));
     known.len() == shown.len() && differing == 0
 }
 
-/// 256 random bits in hexadecimal digits.
+/// Returns 256 random bits in hexadecimal.
 fn secret() -> io::Result<String> {
     let mut bits = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bits)?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_opens_once() {
+    fn the_token_works_once() {
         let auth = auth();
         assert!(auth.enter(&"x".repeat(64)).is_none() && auth.enter("").is_none());
         let (cookie, _) = auth.enter(&"t".repeat(64)).expect("the right token");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lacks_anything_is_refused() {
+    fn a_wrong_host_origin_session_or_key_is_refused() {
         let auth = auth();
         let (cookies, key) = (format!("a=b; slotd={}", "s".repeat(64)), "k".repeat(64));
         let good = Caller {
@@ -210,8 +210,9 @@ mod tests {
         assert_eq!(
             status(Caller { key: None, ..good }),
             403,
-            "a cookie that another port was shown is not enough"
+            "a cookie that another port received is not enough"
         );
+        assert_eq!(status(Caller { key: None, path: "/api/events", ..good }), 403);
         assert_eq!(status(Caller { key: None, path: "/page/app.js", ..good }), 200);
         assert_eq!(
             status(Caller {

@@ -1,24 +1,23 @@
-//! Server-sent events: what has changed in the queue, as the daemon tells it, and how long the
-//! outputs of the job are that the page shows.
+//! Server-sent events: changes of the queue, or changes of one job and the sizes of its outputs.
 //!
-//! Each stream has a connection to the daemon of its own and reads the next news when the browser
-//! has taken the last: one that does not read holds nobody up, and what it misses is told together.
-//! Nothing here wakes up while nothing happens.
+//! A stream of the queue begins with the whole queue, followed by patches. A slow browser receives
+//! the next patch when it has read the last one, so it has no backlog and delays no other browser.
+//! An idle stream causes no wake-ups.
 
 use super::job::named;
+use super::live::{Live, Shown, registered};
 use super::logs::{Stream, path_of};
+use super::queue::{MOST, USUAL, patch};
 use super::refused::{Refused, waiting};
-use crate::client::follow::{Follower, Heard};
 use crate::client::watch::FileWatch;
 use crate::commands::paths;
 use crate::model::JobRef;
-use crate::model::changed::Changed;
-use crate::sys::paths::Paths;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::header;
 use actix_web::web::Bytes;
 use actix_web::{HttpResponse, web};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
@@ -29,21 +28,22 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Streams at once. A further one ends the oldest, whose page may be closed: nobody tells.
+/// Maximum number of streams. One more ends the oldest, whose page may have been closed without
+/// notice.
 const MOST_STREAMS: usize = 16;
 
-/// A file that grows without end is told of no more often.
+/// The minimum time between two size events of a growing file.
 const BETWEEN_SIZES: Duration = Duration::from_millis(200);
 
-/// The streams that are open, the oldest first: dropping one ends it.
+/// The open streams, oldest first. Dropping a sender ends its stream.
 #[derive(Debug, Default)]
 pub struct Streams(Mutex<VecDeque<oneshot::Sender<()>>>);
 
 impl Streams {
-    /// A place for another one: it ends when this resolves.
+    /// Adds a stream, which must end when the returned receiver resolves.
     fn enter(&self) -> oneshot::Receiver<()> {
         let (place, ended) = oneshot::channel();
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,27 +58,29 @@ impl Streams {
 
 #[derive(Debug, Deserialize)]
 pub struct Wanted {
-    /// The job whose outputs are followed.
+    /// The job to follow instead of the queue.
     job: Option<String>,
+    /// Maximum number of pending rows.
+    rows: Option<usize>,
 }
 
-/// What is sent: the name of the event, and what it says.
+/// An event, tagged with its name.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "event")]
 enum Event<'a> {
-    Changed(&'a Changed),
-    /// Bytes of the two outputs; none for one that is not there.
-    Sizes {
-        out: Option<u64>,
-        err: Option<u64>,
-    },
+    /// The whole queue. `now` is the daemon's clock in milliseconds.
+    Whole { now: i64, queue: &'a Value },
+    /// A JSON merge patch for the last queue sent.
+    Patch { now: i64, queue: &'a Value },
+    /// The job may have changed.
+    Changed,
+    /// The sizes of the two outputs, in bytes; `None` for a missing file.
+    Sizes { out: Option<u64>, err: Option<u64> },
     /// Whether the daemon answers.
-    Daemon {
-        up: bool,
-    },
+    Daemon { up: bool },
 }
 
-/// The body of an answer: what the feeding task hands in, a piece at a time.
+/// The body of a response, received from the feeding task in pieces.
 struct Body(mpsc::Receiver<Bytes>);
 
 impl MessageBody for Body {
@@ -99,8 +101,13 @@ impl MessageBody for Body {
 pub async fn stream(
     wanted: web::Query<Wanted>,
     streams: web::Data<Streams>,
+    live: web::Data<Live>,
 ) -> Result<HttpResponse, Refused> {
     let paths = paths()?;
+    let rows = match wanted.job {
+        Some(_) => 0,
+        None => wanted.rows.unwrap_or(USUAL).min(MOST),
+    };
     let growth = match &wanted.job {
         None => None,
         Some(name) => {
@@ -110,10 +117,11 @@ pub async fn stream(
     };
     let (out, body) = mpsc::channel(1);
     let replaced = streams.enter();
+    let (shown, is_of_job) = (live.subscribe(paths, rows), wanted.job.is_some());
     actix_rt::spawn(async move {
         let gone = out.clone();
         tokio::select! {
-            _ = feed(&paths, growth, &out) => {}
+            _ = feed(shown, is_of_job, growth, &out) => {}
             () = gone.closed() => {}
             _ = replaced => {}
         }
@@ -128,26 +136,31 @@ async fn send(out: &mpsc::Sender<Bytes>, event: &Event<'_>) -> io::Result<()> {
     out.send(text.into()).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
-/// Tells news, over restarts of the daemon, until the browser is gone.
+/// Sends events until the browser disconnects.
 async fn feed(
-    paths: &Paths,
+    mut shown: watch::Receiver<Shown>,
+    is_of_job: bool,
     mut growth: Option<Growth>,
     out: &mpsc::Sender<Bytes>,
 ) -> io::Result<()> {
-    let mut follower = Follower::patient(paths).map_err(io::Error::other)?;
-    let mut is_up = None;
+    let mut sent = Shown::default();
     loop {
-        while let Some(heard) = follower.next() {
-            let up = !matches!(heard, Heard::Away);
-            if is_up.replace(up) != Some(up) {
-                send(out, &Event::Daemon { up }).await?;
-            }
-            if let Heard::Changed(changed) = heard {
-                send(out, &Event::Changed(&changed)).await?;
-            }
+        let latest = shown.borrow_and_update().clone();
+        if let Some(up) = latest.up.filter(|up| sent.up != Some(*up)) {
+            send(out, &Event::Daemon { up }).await?;
         }
-        // Another one after each restart of the daemon.
-        let ready = registered(follower.fd().try_clone_to_owned()?)?;
+        let now = latest.now;
+        if is_of_job && latest.updates > sent.updates {
+            send(out, &Event::Changed).await?;
+        } else if !is_of_job && sent.view.is_null() && !latest.view.is_null() {
+            send(out, &Event::Whole { now, queue: &latest.view }).await?;
+        } else if !is_of_job
+            && let Some(queue) = patch(&sent.view, &latest.view)
+            && !queue.is_null()
+        {
+            send(out, &Event::Patch { now, queue: &queue }).await?;
+        }
+        sent = latest;
         let sizes = async {
             match growth.as_mut() {
                 Some(growth) => growth.next().await,
@@ -155,10 +168,7 @@ async fn feed(
             }
         };
         tokio::select! {
-            is_ready = ready.readable() => {
-                is_ready?.retain_ready();
-                follower.read().map_err(io::Error::other)?;
-            }
+            changed = shown.changed() => changed.map_err(io::Error::other)?,
             sizes = sizes => match sizes {
                 Ok([out_size, err_size]) => send(out, &Event::Sizes { out: out_size, err: err_size }).await?,
                 Err(_) => growth = None,
@@ -167,12 +177,7 @@ async fn feed(
     }
 }
 
-fn registered(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: the descriptor is owned by the AsyncFd, and open as long as it is registered.
-    Ok(unsafe { AsyncFd::register(fd) }?)
-}
-
-/// How long two files are, told by the kernel when that changes.
+/// The sizes of two files, watched with inotify.
 struct Growth {
     paths: [PathBuf; 2],
     watch: FileWatch,
@@ -188,7 +193,7 @@ impl Growth {
         Ok(Growth { paths, watch, ready: None, known: None, told: None })
     }
 
-    /// Again and again: another file may have the name.
+    /// Returns the current sizes. It adds the watches again, because a file may have been replaced.
     fn look(&self) -> [Option<u64>; 2] {
         self.paths.iter().for_each(|path| self.watch.add(path));
         let size = |path: &PathBuf| {
@@ -197,7 +202,7 @@ impl Growth {
         [size(&self.paths[0]), size(&self.paths[1])]
     }
 
-    /// The sizes, once they are others than those that were told last.
+    /// Waits until the sizes differ from the last ones returned, and returns them.
     async fn next(&mut self) -> io::Result<[Option<u64>; 2]> {
         if let Some(told) = self.told {
             sleep_until(told + BETWEEN_SIZES).await;
@@ -216,5 +221,34 @@ impl Growth {
             };
             self.ready.insert(ready).readable().await?.clear_ready();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    #[actix_rt::test]
+    async fn a_slow_browser_receives_missed_changes_as_one_patch() {
+        let (latest, shown) = watch::channel(Shown::default());
+        let (out, mut body) = mpsc::channel(1);
+        actix_rt::spawn(async move { feed(shown, false, None, &out).await });
+        for n in 0..=1000 {
+            latest.send_modify(|shown| {
+                shown.view = Arc::new(json!({ "rows": { "1": { "name": n }, "2": {} } }));
+            });
+            actix_rt::task::yield_now().await;
+        }
+        let mut events = Vec::new();
+        while events.last().is_none_or(|event: &String| !event.contains("1000")) {
+            let bytes = body.recv().await.expect("the feed continues");
+            events.push(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        assert!(events[0].contains(r#""event":"whole""#), "{events:?}");
+        assert!(events.len() <= 4, "{events:?}");
+        let last = r#"data: {"event":"patch","now":0,"queue":{"rows":{"1":{"name":1000}}}}"#;
+        assert_eq!(events.last().map(|event| event.trim_end()), Some(last));
     }
 }

@@ -1,42 +1,42 @@
-//! One job with all that is known of it.
+//! The details of one job, and its script.
 
-use super::queue::usage_of;
 use super::refused::{Refused, waiting};
 use super::rows::{Row, Used, millis};
 use crate::commands::output::ctx;
-use crate::commands::{ask, ask_job_list, origin, unexpected, why};
+use crate::commands::{ask, ask_job_list, ask_usage, origin, unexpected, why};
 use crate::model::query::JobQuery;
 use crate::model::request::JobKind;
+use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, Step};
 use crate::parse;
 use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Request, UsageAsk};
 use crate::render::{seff, show};
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Tasks of an array that are sent.
+/// Maximum number of array tasks in a response.
 const MOST_TASKS: usize = 5000;
 
-/// The longest script that is shown, in bytes.
+/// Maximum size of a script in a response, bytes.
 const MOST_SCRIPT: usize = 4 << 20;
 
 #[derive(Debug, Serialize)]
 struct Details {
     now: i64,
     job: Row,
-    /// The same as `scontrol show job` tells.
+    /// The output of `scontrol show job`.
     text: String,
-    /// As `slotd why` tells it.
+    /// The output of `slotd why`, as JSON.
     why: Value,
     std_out: String,
     std_err: String,
     is_batch: bool,
     steps: Vec<StepRow>,
-    /// Of an array that was asked for as a whole: its tasks.
+    /// The tasks, if the request names a whole array.
     tasks: Vec<Row>,
 }
 
@@ -67,12 +67,15 @@ impl From<&Step> for StepRow {
     }
 }
 
-/// The name of a job in an address, as commands write it.
+/// Parses the job in a URL, written as in commands.
 pub fn named(text: &str) -> Result<JobRef, Refused> {
     parse::ids::parse_job(text).map_err(Refused::bad)
 }
 
-/// The records of a job, from the queue or from the accounting.
+/// Returns the records of a job, from the queue or from accounting.
+///
+/// # Errors
+/// Fails if there is no such job.
 pub fn records(job: &JobRef) -> Result<JobList, Refused> {
     let query =
         JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![job.clone()]) };
@@ -90,8 +93,7 @@ fn asked(request: Request) -> Result<JobList, Refused> {
     Ok(ask_job_list(&request)?)
 }
 
-/// The record that a name is about: of an array its first task that runs, else what stands for most
-/// of it.
+/// Returns the record to show for a job: the first running task of an array, else its first record.
 pub fn record(list: &JobList) -> Result<&JobView, Refused> {
     let runs = |job: &&JobView| job.run.state == JobState::Running;
     let found = list.jobs.iter().find(runs).or_else(|| list.jobs.first());
@@ -114,7 +116,7 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
     let usage = if view.run.state.is_terminal() {
         Some(seff::recorded_usage(view))
     } else {
-        usage_of(std::slice::from_ref(view))?.remove(&view.id)
+        usage_of(view)?
     };
     let tasks = if list.jobs.len() > 1 { list.jobs.as_slice() } else { &[] };
     Ok(Details {
@@ -128,6 +130,16 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
         steps: view.steps.iter().map(StepRow::from).collect(),
         tasks: tasks.iter().take(MOST_TASKS).map(|task| Row::of(task, None, &ctx)).collect(),
     })
+}
+
+/// Returns the usage of an active job so far.
+fn usage_of(job: &JobView) -> Result<Option<Usage>, Refused> {
+    if !job.run.state.is_active() {
+        return Ok(None);
+    }
+    let ask = UsageAsk { steps: vec![JobRef::job(job.id)], all_steps: true };
+    let list = ask_usage(&Request::Usage(ask))?.0.jobs;
+    Ok(list.iter().find(|one| one.id == job.id).map(seff::recorded_usage))
 }
 
 pub async fn script(name: web::Path<String>) -> Result<HttpResponse, Refused> {

@@ -1,7 +1,8 @@
-//! Parts of a job's output, as bytes: a page follows a file of gigabytes by what it shows of it.
+//! Parts of a job's output. The page reads only the parts that it shows, so a file of gigabytes can
+//! be followed.
 //!
-//! Which file that is the daemon tells: no path comes from the page. `Range: bytes=A-`, `bytes=A-B`
-//! and `bytes=-LAST` are understood; an answer is never longer than [`MOST_PART`].
+//! The path comes from the daemon, never from the page. The accepted ranges are `bytes=A-`,
+//! `bytes=A-B` and `bytes=-LAST`. A response is never longer than [`MOST_PART`].
 
 use super::job::{named, record, records};
 use super::refused::{Refused, waiting};
@@ -13,13 +14,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Bytes of one answer.
+/// Maximum size of a response, bytes.
 pub const MOST_PART: u64 = 256 << 10;
 
-/// Which bytes are asked for.
+/// The requested range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// From one on, up to another one.
+    /// From the first offset up to and including the second one, or to the end.
     From(u64, Option<u64>),
     Last(u64),
 }
@@ -27,7 +28,7 @@ enum Asked {
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     from: u64,
-    /// Of the whole file.
+    /// The size of the whole file.
     size: u64,
     bytes: Vec<u8>,
 }
@@ -42,7 +43,7 @@ pub async fn part(
     let asked = match range {
         None => Asked::From(0, None),
         Some(text) => {
-            parse(text).ok_or_else(|| Refused::bad(format!("Range: {text} is not understood")))?
+            parse(text).ok_or_else(|| Refused::bad(format!("invalid Range header: {text}")))?
         }
     };
     let part = waiting(move || read(&path_of(&job, stream)?, asked)).await?;
@@ -59,7 +60,7 @@ pub async fn part(
     Ok(answer.insert_header((header::CONTENT_TYPE, "application/octet-stream")).body(part.bytes))
 }
 
-/// One of a job's two outputs.
+/// One of the two outputs of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Out,
@@ -71,12 +72,15 @@ impl Stream {
         match text {
             "out" => Ok(Stream::Out),
             "err" => Ok(Stream::Err),
-            _ => Err(Refused::missing("a job has the outputs out and err")),
+            _ => Err(Refused::missing("no such output: use out or err")),
         }
     }
 }
 
-/// Where the job writes to.
+/// Returns the path of an output file.
+///
+/// # Errors
+/// Fails if the job writes to a terminal.
 pub fn path_of(job: &JobRef, stream: Stream) -> Result<PathBuf, Refused> {
     let list = records(job)?;
     let view = record(&list)?;
@@ -85,9 +89,7 @@ pub fn path_of(job: &JobRef, stream: Stream) -> Result<PathBuf, Refused> {
         Stream::Err => &view.std_err,
     };
     if path.is_empty() {
-        return Err(Refused::missing(
-            "this job writes to the terminal of its command, not to a file",
-        ));
+        return Err(Refused::missing("this job writes to a terminal, not to a file"));
     }
     Ok(PathBuf::from(path))
 }
@@ -100,13 +102,13 @@ fn parse(text: &str) -> Option<Asked> {
     }
 }
 
-/// Opens a file that is one: not a terminal, a pipe or a device, which would have no end.
+/// Opens a regular file. Terminals, pipes and devices may have no end.
 fn open(path: &Path) -> Result<File, Refused> {
     let refused = |why: &str| Refused::missing(format!("{}: {why}", path.display()));
     match tail::open_output(path) {
         Ok(Some(file)) => Ok(file),
-        Ok(None) if path.exists() => Err(refused("this is not a regular file")),
-        Ok(None) => Err(refused("nothing was written yet")),
+        Ok(None) if path.exists() => Err(refused("not a regular file")),
+        Ok(None) => Err(refused("no output yet")),
         Err(e) => Err(refused(&e.to_string())),
     }
 }
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_file_is_what_was_asked_for_and_never_long() {
+    fn a_part_matches_the_requested_range_up_to_a_limit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         let text: Vec<u8> = (0..600_000u32).map(|n| (n % 251) as u8).collect();
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         let whole = Asked::From(0, None);
         for path in ["/dev/zero", "/dev", "/proc/self/nothing"] {
             assert!(read(&PathBuf::from(path), whole).is_err(), "{path}");

@@ -1,19 +1,21 @@
-//! `slotd web`: the queue in a browser. It is a client of the daemon like every command: it serves
-//! one page on loopback, asks the daemon what the page asks it, and runs the commands of this
-//! binary for what the page is to change.
+//! `slotd web`: the queue in a browser. Like every command, it is a client of the daemon. It serves
+//! one page on loopback, forwards the page's queries to the daemon, and runs commands of this
+//! binary to change jobs.
 //!
-//! | file | what it is |
+//! | file | purpose |
 //! |---|---|
-//! | `auth` | who may come in: the token, the session, hosts and origins |
-//! | `visitors` | connections that have not authenticated: how many there may be |
-//! | `refused` | answers that refuse |
-//! | `page` | the files of the page, which are part of the binary |
-//! | `rows` | jobs as the page shows them |
-//! | `queue` | the host and the queue, and what ended before |
-//! | `job` | one job, its script |
+//! | `auth` | authentication: the token, the session, hosts and origins |
+//! | `visitors` | the limit on unauthenticated connections |
+//! | `refused` | error responses |
+//! | `page` | the files of the page, embedded in the binary |
+//! | `rows` | jobs as rows of the page |
+//! | `live` | the picture of the queue, kept current by one task for all pages |
+//! | `queue` | the current queue and the history as JSON |
+//! | `job` | the details of one job, and its script |
+//! | `series` | the usage of a job or the host over time |
 //! | `logs` | parts of a job's output |
-//! | `events` | what has changed, as it changes |
-//! | `actions` | submitting, cancelling and the like |
+//! | `events` | changes of the queue, of a job and of its outputs |
+//! | `actions` | submitting, editing and cancelling jobs, and other actions |
 
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
@@ -36,6 +38,7 @@ mod actions;
 mod auth;
 mod events;
 mod job;
+mod live;
 mod logs;
 mod page;
 mod queue;
@@ -49,43 +52,43 @@ mod visitors;
     after_help = "Examples:\n  slotd web\n  ssh -L 8080:127.0.0.1:8080 host slotd web --port 8080    from another machine"
 )]
 pub struct WebArgs {
-    /// Port to listen at; 0 takes one that is free
+    /// Listen on this port; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Address to listen at: 127.0.0.1, [::1] or another one of this host alone
+    /// Listen on this loopback address, such as 127.0.0.1 or [::1]
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     listen: String,
 }
 
-/// The longest body of a request, in bytes: a script with its options.
+/// Maximum size of a request body, bytes: a script with its options.
 const MOST_BODY: usize = 4 << 20;
 
-/// Connections at once, of all tabs together.
+/// Maximum number of connections, for all tabs together.
 const MOST_CONNECTIONS: usize = 128;
 
-/// How long the head of a request may take. A browser sends it at once.
+/// The time limit for the head of a request. A browser sends it immediately.
 const LONGEST_HEAD: Duration = Duration::from_secs(3);
 
-/// Questions that are put to the daemon, and programs that are run, at once.
+/// Maximum number of concurrent requests to the daemon.
 const MOST_ASKING: usize = 8;
 
 pub fn run(args: &WebArgs) -> Done {
     let address = address(args)?;
-    // Who looks at a page without a queue learns nothing.
+    // Without a daemon, the page would be empty.
     drop(Connection::open(&paths()?)?);
-    let failed = |e: io::Error| CliError::error(1, format!("cannot listen at {address}: {e}"));
+    let failed = |e: io::Error| CliError::error(1, format!("cannot listen on {address}: {e}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?;
     let auth = Auth::new().map_err(|e| CliError::error(1, format!("/dev/urandom: {e}")))?;
-    // A browser that goes away ends its connection and nothing else.
+    // A browser that disconnects ends its connection, not the server.
     start::on_broken_pipe(SigHandler::SigIgn);
-    eprintln!("Open this address in a browser. It opens once; Ctrl-C ends the server.");
+    eprintln!("Open this URL in a browser. It works once. Press Ctrl-C to stop the server.");
     output::print(&format!("http://{at}/?token={}\n", auth.token()))?;
     let ended = actix_rt::System::new().block_on(serve(listener, auth));
-    ended.map(|()| 0).map_err(|e| CliError::error(1, format!("the server ended: {e}")))
+    ended.map(|()| 0).map_err(|e| CliError::error(1, format!("the server failed: {e}")))
 }
 
-/// Nobody but this host's own users gets as far as the token.
+/// Returns the address to listen on. Only loopback is allowed, so that other hosts cannot connect.
 fn address(args: &WebArgs) -> Result<SocketAddr, CliError> {
     let bare = args
         .listen
@@ -94,11 +97,11 @@ fn address(args: &WebArgs) -> Result<SocketAddr, CliError> {
         .unwrap_or(&args.listen);
     match bare.parse::<IpAddr>() {
         Ok(ip) if ip.is_loopback() => Ok(SocketAddr::new(ip, args.port)),
-        Ok(_) => Err(CliError::error(2, format!("--listen {}: this is no address of loopback", args.listen))
-            .hint("from another machine: ssh -L 8080:127.0.0.1:PORT HOST, and open the address with port 8080")),
+        Ok(_) => Err(CliError::error(2, format!("--listen {}: not a loopback address", args.listen))
+            .hint("to connect from another machine, run ssh -L 8080:127.0.0.1:PORT HOST and open the URL with port 8080")),
         Err(_) => {
-            Err(CliError::error(2, format!("--listen {}: this is no IP address", args.listen))
-                .hint("127.0.0.1 or [::1]"))
+            Err(CliError::error(2, format!("--listen {}: not an IP address", args.listen))
+                .hint("use 127.0.0.1 or [::1]"))
         }
     }
 }
@@ -106,10 +109,12 @@ fn address(args: &WebArgs) -> Result<SocketAddr, CliError> {
 async fn serve(listener: TcpListener, auth: Auth) -> io::Result<()> {
     let auth = web::Data::new(auth);
     let streams = web::Data::new(events::Streams::default());
+    let live = web::Data::new(live::Live::default());
     let app = move || {
         App::new()
             .app_data(auth.clone())
             .app_data(streams.clone())
+            .app_data(live.clone())
             .app_data(web::PayloadConfig::new(MOST_BODY))
             .app_data(
                 web::JsonConfig::default()
@@ -137,7 +142,6 @@ async fn serve(listener: TcpListener, auth: Auth) -> io::Result<()> {
 fn routes(app: &mut web::ServiceConfig) {
     app.route("/", web::get().to(page::open))
         .route("/page/{file}", web::get().to(page::file))
-        .route("/api/queue", web::get().to(queue::now))
         .route("/api/history", web::get().to(queue::history))
         .route("/api/events", web::get().to(events::stream))
         .route("/api/job/{job}", web::get().to(job::details))
@@ -153,11 +157,11 @@ fn routes(app: &mut web::ServiceConfig) {
 }
 
 async fn nowhere() -> Result<HttpResponse, Refused> {
-    Err(Refused::missing("there is no such page"))
+    Err(Refused::missing("no such page"))
 }
 
-/// What a browser is told of every answer: to run nothing but the files of the page, to show it in
-/// no other one, to keep nothing.
+/// Returns the headers of every response. They allow only the embedded files to run, forbid frames,
+/// and disable caching.
 fn headers() -> DefaultHeaders {
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
@@ -172,7 +176,7 @@ fn headers() -> DefaultHeaders {
         .add(("Cache-Control", "no-store"))
 }
 
-/// Lets nothing through that [`auth`] refuses.
+/// Refuses requests that [`auth`] does not allow.
 async fn guard(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -181,12 +185,12 @@ async fn guard(
         Some(auth) => auth.refuses(request.request()),
         None => Some(Refused {
             status: StatusCode::INTERNAL_SERVER_ERROR,
-            why: "the server has no authentication".to_owned(),
+            why: "authentication is not configured".to_owned(),
         }),
     };
     match refused {
         None => {
-            // The page itself is served to anyone who shows the token: it is its own guard.
+            // The handler of the page checks the token or the session itself.
             if request.path() != "/" {
                 visitors::authenticated(request.request());
             }

@@ -1,4 +1,4 @@
-//! The files of the page. They are part of the binary: there is no path to ask for.
+//! The files of the page. They are embedded in the binary, so no request can name another path.
 
 use super::auth::Auth;
 use super::refused::Refused;
@@ -14,10 +14,10 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 const PAGE: &str = include_str!("page/index.html");
 
-/// Where the key stands in the page that the token opens.
+/// The placeholder of the key.
 const KEY_PLACE: &str = "<meta name=\"key\" content=\"\">";
 
-/// Where the names of all ends stand in the page, and of those that are failures.
+/// The placeholders of the names of all end states, and of those that are failures.
 const ENDS_PLACE: &str = "<meta name=\"ends\" content=\"\">";
 const FAILURES_PLACE: &str = "<meta name=\"failures\" content=\"\">";
 
@@ -42,7 +42,7 @@ pub struct Opening {
     token: Option<String>,
 }
 
-/// The page with the states that its scripts and styles have to know.
+/// Returns the page with the end states that its scripts need.
 fn page() -> String {
     let names = |is_wanted: fn(End) -> bool| {
         let ends = End::ALL.iter().filter(|end| is_wanted(**end));
@@ -52,12 +52,13 @@ fn page() -> String {
     filled(page, FAILURES_PLACE, &names(End::is_failure))
 }
 
-/// With this content in an element that has none.
+/// Fills a placeholder, which is an element with empty content.
 fn filled(page: String, place: &str, content: &str) -> String {
     page.replace(place, &place.replace("content=\"\"", &format!("content=\"{content}\"")))
 }
 
-/// The page: to who shows the token, which is used up by it, and to who was let in before.
+/// Serves the page to a request with the token, which is then consumed, or with the session cookie.
+/// Only the first response contains the key.
 pub async fn open(
     request: HttpRequest,
     auth: web::Data<Auth>,
@@ -74,13 +75,13 @@ pub async fn open(
         visitors::authenticated(&request);
         return Ok(answer.body(page()));
     }
-    let why = "this address opens once, and was used or is another's: start slotd web again, and open what it prints";
+    let why = "this URL was already used or belongs to another server: restart slotd web and open the new URL";
     Err(Refused { status: StatusCode::UNAUTHORIZED, why: why.to_owned() })
 }
 
 pub async fn file(name: web::Path<String>) -> Result<HttpResponse, Refused> {
     let found = FILES.iter().find(|(known, ..)| *known == name.as_str());
-    let (_, kind, text) = found.ok_or_else(|| Refused::missing("the page has no such file"))?;
+    let (_, kind, text) = found.ok_or_else(|| Refused::missing("no such file"))?;
     Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, *kind)).body(*text))
 }
 
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_a_place_for_its_key_and_nothing_from_elsewhere() {
+    fn the_page_has_its_placeholders_and_loads_nothing_from_other_sites() {
         for place in [KEY_PLACE, ENDS_PLACE, FAILURES_PLACE] {
             assert_eq!(PAGE.matches(place).count(), 1, "{place}");
         }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_and_styles_know_of_no_end_but_a_good_one() {
+    fn scripts_and_styles_name_no_failure_state() {
         let page = page();
         assert!(page.contains("name=\"ends\" content=\"COMPLETED,FAILED,CANCELLED,"), "{page}");
         assert!(page.contains("name=\"failures\" content=\"FAILED,TIMEOUT,"), "{page}");
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_is_named_is_there() {
+    fn every_imported_file_exists() {
         let names: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
         for (_, _, text) in FILES {
             for line in text.lines().filter(|line| line.starts_with("import ")) {

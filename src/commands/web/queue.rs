@@ -1,45 +1,38 @@
-//! The host and the queue as they are now, and the jobs that ended before.
+//! The queue and the history as JSON.
 
 use super::refused::{Refused, waiting};
-use super::rows::{Row, millis, progress};
+use super::rows::{Row, millis};
 use crate::args::origin::Origin;
 use crate::commands::output::{self, ctx};
-use crate::commands::{ask_for_jobs, ask_node, ask_usage, origin, sacct};
+use crate::commands::{ask_for_jobs, origin, sacct};
+use crate::live::{Picture, Place};
 use crate::model::query::JobQuery;
 use crate::model::tres::Usage;
 use crate::model::view::{JobView, NodeView};
-use crate::model::{JobId, JobRef, JobState, Progress};
-use crate::protocol::request::{Request, UsageAsk};
-use crate::render::seff;
+use crate::model::{JobId, JobRef, Progress};
+use crate::protocol::request::Request;
+use crate::render::{Ctx, seff};
 use actix_web::{HttpResponse, web};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
-/// Rows that are sent of what waits, and of what ended, unless more are asked for.
-const USUAL: usize = 200;
+/// The default number of pending rows and of rows in the history, and the number of ended rows in
+/// the queue.
+pub const USUAL: usize = 200;
 
-/// Rows that are sent at most.
-const MOST: usize = 20_000;
-
-#[derive(Debug, Deserialize)]
-pub struct Wanted {
-    /// How many rows of what waits.
-    rows: Option<usize>,
-}
+/// Maximum number of rows.
+pub const MOST: usize = 20_000;
 
 #[derive(Debug, Serialize)]
-struct Picture {
-    now: i64,
+struct Queue {
     host: Host,
-    running: Vec<Row>,
-    /// In the order of their turns.
-    waiting: Vec<Row>,
-    /// Records that wait, of which `waiting` may be the first.
+    /// The running jobs, the first pending jobs and the last ended jobs, by record number.
+    rows: BTreeMap<u32, Row>,
+    /// The number of all pending records.
     waiting_count: usize,
-    /// What ended in the last minutes, the last first.
-    ended: Vec<Row>,
     arrays: BTreeMap<u32, Progress>,
 }
 
@@ -47,16 +40,17 @@ struct Picture {
 struct Host {
     name: String,
     cpus: Given,
-    /// Which CPUs there are.
+    /// The IDs of all CPUs.
     cpu_ids: Vec<u32>,
     mem_mb: Given,
     gpus: Given,
     gpu_names: BTreeMap<u32, String>,
-    /// CPUs in use, by the load of the last minute, and by processes of no job.
+    /// The load average of the last minute.
     load: f64,
+    /// CPUs used by processes outside all jobs.
     elsewhere: Option<f64>,
     mem_used_mb: u64,
-    /// Why it takes no jobs, and what of it is out of use.
+    /// The reason why the node is drained, and the parts that are out of use.
     troubles: Vec<String>,
     partitions: Vec<Partition>,
 }
@@ -75,69 +69,69 @@ struct Partition {
     waiting: u64,
 }
 
-pub async fn now(wanted: web::Query<Wanted>) -> Result<HttpResponse, Refused> {
-    let rows = wanted.rows.unwrap_or(USUAL).min(MOST);
-    let picture = waiting(move || picture(rows)).await?;
-    Ok(HttpResponse::Ok().json(picture))
+/// Returns the records on the page. At most `rows` of them are pending.
+pub fn visible(picture: &Picture, rows: usize) -> impl Iterator<Item = &JobView> {
+    let waiting = picture.list(Place::Waiting).take(rows);
+    picture.running().chain(waiting).chain(picture.list(Place::Ended).take(USUAL))
 }
 
-fn picture(rows: usize) -> Result<Picture, Refused> {
-    let origin = origin();
-    let node = ask_node()?;
-    let query = JobQuery {
-        expected_starts: true,
-        without_paths: true,
-        without_steps: true,
-        ..JobQuery::default()
+/// Returns the queue as JSON, for [`patch`].
+pub fn view(
+    picture: &Picture,
+    node: &NodeView,
+    rows: usize,
+    ctx: &Ctx,
+) -> serde_json::Result<Value> {
+    let row = |job: &JobView| {
+        // Details with another state are outdated.
+        let details = picture.details.get(&job.id).filter(|it| it.run.state == job.run.state);
+        let job = details.unwrap_or(job);
+        let usage = if job.run.state.is_terminal() {
+            Some(seff::recorded_usage(job))
+        } else {
+            let steps = picture.usage.get(&job.id).map(|now| now.steps.values());
+            steps.map(|steps| steps.fold(Usage::default(), |sum, step| sum.merge(*step)))
+        };
+        (job.id.0, Row::of(job, usage.as_ref(), ctx))
     };
-    let mut jobs: Vec<JobView> = Vec::new();
-    ask_for_jobs(&Request::Jobs(query), |list| {
-        jobs.extend(list.jobs);
-        Ok(())
-    })?;
-    let arrays = progress(&jobs);
-    let (over, live): (Vec<_>, Vec<_>) =
-        jobs.into_iter().partition(|job| job.run.state.is_terminal());
-    let (pending, running): (Vec<_>, Vec<_>) =
-        live.into_iter().partition(|job| job.run.state == JobState::Pending);
-    let usage = usage_of(&running)?;
-    let mut ctx = ctx(&origin, node.now);
-    ctx.bitstr_len.get_or_insert(24);
-    let (mut pending, mut over, mut running) = (pending, over, running);
-    pending.sort_by_key(|job| {
-        (Reverse(job.priority), job.expected_start.is_none(), job.expected_start, job.id)
-    });
-    running.sort_by_key(|job| (job.run.start, job.id));
-    over.sort_by_key(|job| (Reverse(job.run.end), job.id));
-    let ended = |job: &JobView| Row::of(job, Some(&seff::recorded_usage(job)), &ctx);
-    Ok(Picture {
-        now: millis(node.now),
+    serde_json::to_value(Queue {
         host: host(node),
-        running: running.iter().map(|job| Row::of(job, usage.get(&job.id), &ctx)).collect(),
-        waiting_count: pending.len(),
-        waiting: pending.iter().take(rows).map(|job| Row::of(job, None, &ctx)).collect(),
-        ended: over.iter().take(USUAL).map(ended).collect(),
-        arrays,
+        rows: visible(picture, rows).map(row).collect(),
+        waiting_count: picture.list(Place::Waiting).len(),
+        arrays: unfinished(picture, visible(picture, rows)),
     })
 }
 
-/// What these use up to now.
-pub fn usage_of(running: &[JobView]) -> Result<HashMap<JobId, Usage>, Refused> {
-    let steps: Vec<JobRef> = running.iter().map(|job| JobRef::job(job.id)).collect();
-    if steps.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let list = ask_usage(&Request::Usage(UsageAsk { steps, all_steps: true }))?.0.jobs;
-    let sum =
-        |job: &JobView| job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage));
-    Ok(list.iter().map(|job| (job.id, sum(job))).collect())
+/// Returns the progress of the arrays of these records that have pending or running tasks.
+fn unfinished<'a>(
+    picture: &Picture,
+    jobs: impl Iterator<Item = &'a JobView>,
+) -> BTreeMap<u32, Progress> {
+    let arrays = jobs.filter_map(|job| job.array_job_id());
+    let all = arrays.map(|array| (array.0, picture.progress(array)));
+    all.filter(|(_, progress)| progress.waiting + progress.running > 0).collect()
 }
 
-fn host(node: NodeView) -> Host {
+/// Returns the JSON merge patch (RFC 7396) that turns one value into another: the changed fields,
+/// and null for the removed ones. `None` if the values are equal.
+pub fn patch(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(was), Value::Object(is)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let gone = was.keys().filter(|key| !is.contains_key(*key)).map(|key| (key, Value::Null));
+    let changed = is.iter().filter_map(|(key, new)| {
+        Some((key, was.get(key).map_or_else(|| Some(new.clone()), |old| patch(old, new))?))
+    });
+    let all: serde_json::Map<_, _> =
+        gone.chain(changed).map(|(key, value)| (key.clone(), value)).collect();
+    (!all.is_empty()).then_some(Value::Object(all))
+}
+
+fn host(node: &NodeView) -> Host {
     let host = &node.host;
     let given = |all: u64, given: u64| Given { all, given };
-    let drained = node.drained.as_ref().map(|why| format!("takes no jobs: {}", why.text));
-    let outages = node.outages.iter().map(|outage| outage.told().text);
+    let drained = node.drained.as_ref().map(|why| format!("drained: {}", why.text));
+    let outages = node.outages.iter().map(|outage| outage.with_parts_named().text);
     Host {
         name: host.name.clone(),
         cpus: given(host.cpu_ids.len() as u64, u64::from(node.allocated.cpus)),
@@ -169,7 +163,7 @@ fn host(node: NodeView) -> Host {
     }
 }
 
-/// What history is searched for, in the words of sacct's options. Empty ones say nothing.
+/// A search of the history, with the options of `sacct`. Empty fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Search {
@@ -186,11 +180,11 @@ pub struct Search {
 #[derive(Debug, Serialize)]
 struct Found {
     now: i64,
-    /// The last that ended first.
+    /// The matching jobs, latest first.
     jobs: Vec<Row>,
-    /// All that were found, of which `jobs` may be the last.
+    /// The number of matching jobs, which may exceed the length of `jobs`.
     count: usize,
-    /// How far the arrays among `jobs` are that still have tasks that wait or run.
+    /// The progress of the arrays of `jobs` that have pending or running tasks.
     arrays: BTreeMap<u32, Progress>,
 }
 
@@ -200,7 +194,7 @@ pub async fn history(search: web::Query<Search>) -> Result<HttpResponse, Refused
 }
 
 impl Search {
-    /// The command line of the same question.
+    /// Returns the equivalent command line.
     fn line(&self) -> Vec<OsString> {
         let options = [
             ("starttime", &self.starttime),
@@ -230,7 +224,7 @@ fn find(search: &Search) -> Result<Found, Refused> {
         count += list.jobs.len();
         now = list.now;
         found.extend(list.jobs);
-        // A long history is never in memory as a whole.
+        // A long history is never held in memory as a whole.
         if found.len() > rows.saturating_mul(2) {
             keep_latest(&mut found, rows);
         }
@@ -245,7 +239,8 @@ fn find(search: &Search) -> Result<Found, Refused> {
     Ok(Found { now: millis(now), jobs, count, arrays })
 }
 
-/// How far the arrays of these records are, whatever of them was searched for.
+/// Returns the progress of the unfinished arrays of these records, including the tasks that do not
+/// match the search.
 fn live_arrays(found: &[JobView]) -> Result<BTreeMap<u32, Progress>, Refused> {
     let arrays: BTreeSet<JobId> = found.iter().filter_map(|job| job.array_job_id()).collect();
     if arrays.is_empty() {
@@ -253,12 +248,12 @@ fn live_arrays(found: &[JobView]) -> Result<BTreeMap<u32, Progress>, Refused> {
     }
     let jobs = arrays.into_iter().map(JobRef::job).collect();
     let query = JobQuery { jobs, without_paths: true, without_steps: true, ..JobQuery::live() };
-    let mut live: Vec<JobView> = Vec::new();
+    let mut live = Picture::default();
     ask_for_jobs(&Request::Jobs(query), |list| {
-        live.extend(list.jobs);
+        live.take(list);
         Ok(())
     })?;
-    Ok(progress(&live))
+    Ok(unfinished(&live, found.iter()))
 }
 
 fn asked(search: &Search, origin: &Origin) -> Result<JobQuery, Refused> {
@@ -274,4 +269,29 @@ fn keep_latest(jobs: &mut Vec<JobView>, most: usize) {
         (Reverse(job.run.end.or(job.run.start).unwrap_or(job.submit)), Reverse(job.id))
     });
     jobs.truncate(most);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_holds_changed_fields_and_null_for_removed_ones() {
+        let old = json!({
+            "host": { "load": 1.0, "cpu_ids": [0, 1] },
+            "rows": { "1": { "name": "a", "end": null }, "2": { "name": "b" } },
+        });
+        let new = json!({
+            "host": { "load": 2.5, "cpu_ids": [0, 1] },
+            "rows": { "1": { "name": "a", "end": 7 }, "3": { "name": null } },
+        });
+        let expected = json!({
+            "host": { "load": 2.5 },
+            "rows": { "1": { "end": 7 }, "2": null, "3": { "name": null } },
+        });
+        assert_eq!(patch(&old, &new), Some(expected));
+        assert_eq!(patch(&new, &new), None);
+        assert_eq!(patch(&Value::Null, &new), Some(new));
+    }
 }

@@ -1,11 +1,11 @@
-//! Answers that refuse, and work that may wait.
+//! Error responses, and blocking work.
 
 use crate::args::error::CliError;
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, ResponseError, web};
 use serde_json::json;
 
-/// What a request cannot have, and why: the page shows the text.
+/// An error response. The page shows its text.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub(super) struct Refused {
@@ -14,12 +14,12 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Of a request that makes no sense.
+    /// Returns an error for an invalid request.
     pub fn bad(why: impl ToString) -> Refused {
         Refused { status: StatusCode::BAD_REQUEST, why: why.to_string() }
     }
 
-    /// Of something that is not there.
+    /// Returns an error for a missing resource.
     pub fn missing(why: impl ToString) -> Refused {
         Refused { status: StatusCode::NOT_FOUND, why: why.to_string() }
     }
@@ -32,7 +32,7 @@ impl ResponseError for Refused {
 
     fn error_response(&self) -> HttpResponse {
         let mut answer = HttpResponse::build(self.status);
-        // A connection that did not authenticate is not kept.
+        // Unauthenticated connections are closed.
         if matches!(
             self.status,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST
@@ -43,7 +43,7 @@ impl ResponseError for Refused {
     }
 }
 
-/// What a command says of its failure, without its name.
+/// Returns the message of a command without its prefix.
 impl From<CliError> for Refused {
     fn from(error: CliError) -> Self {
         let lines = error.lines.iter().map(|(_, line)| line.trim());
@@ -51,13 +51,15 @@ impl From<CliError> for Refused {
     }
 }
 
-/// Asks the daemon, or reads files, on a thread that may wait.
+/// Runs a request to the daemon, or file access, on a thread for blocking work.
 pub(super) async fn waiting<T, F>(ask: F) -> Result<T, Refused>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, Refused> + Send + 'static,
 {
-    let busy =
-        |_| Refused { status: StatusCode::SERVICE_UNAVAILABLE, why: "the server ends".to_owned() };
+    let busy = |_| Refused {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        why: "the server is shutting down".to_owned(),
+    };
     web::block(ask).await.map_err(busy)?
 }

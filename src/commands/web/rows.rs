@@ -1,33 +1,33 @@
-//! Jobs as the page shows them: one shape for what waits, runs and has ended. Times are
+//! Jobs as rows of the page, with the same fields for pending, running and ended jobs. Times are
 //! milliseconds since 1970.
 
+use crate::live::picture::waits_for_its_turn;
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{JobState, Progress, Reason, Timestamp};
+use crate::model::{JobState, Reason, Timestamp};
 use crate::render::array::Shown;
 use crate::render::{Ctx, job as facts};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// The number of the record.
-    pub id: u32,
-    /// As squeue writes it, cut where it is long.
+    /// The record number.
+    id: u32,
+    /// The ID in the format of `squeue`; long task lists are truncated.
     label: String,
-    /// What commands call it.
-    pub target: String,
-    pub array: Option<u32>,
-    /// How many jobs it stands for.
+    /// The ID to pass to commands.
+    target: String,
+    array: Option<u32>,
+    /// The number of jobs in the record.
     tasks: usize,
     name: String,
     user: String,
     partition: String,
-    pub state: &'static str,
+    state: &'static str,
     reason: &'static str,
-    /// The reason in a sentence.
+    /// The explanation of the reason.
     why: String,
-    pub priority: u32,
+    priority: u32,
     cpus: u32,
     mem_mb: u64,
     gpus: u32,
@@ -35,27 +35,32 @@ pub struct Row {
     gpu_ids: Vec<u32>,
     submit: i64,
     start: Option<i64>,
-    pub end: Option<i64>,
-    /// When the plan starts it.
+    end: Option<i64>,
+    /// The expected start time.
     expected: Option<i64>,
     limit_secs: Option<u64>,
-    elapsed_ms: u64,
+    /// The elapsed time; `None` while the job is running.
+    elapsed_ms: Option<u64>,
+    /// The start time of a running job, moved forward by the time it was suspended.
+    since: Option<i64>,
+    /// Whether it waits for something other than resources or other jobs.
+    later: bool,
     exit: String,
     restarts: u32,
-    pub used: Option<Used>,
+    used: Option<Used>,
 }
 
-/// What of its resources a job used.
+/// The usage of a job.
 #[derive(Debug, Serialize)]
 pub struct Used {
     cpu_secs: f64,
     mem_mb: u64,
-    /// Of all its GPUs together, percent of one.
+    /// The load of all its GPUs together, in percent of one GPU.
     gpu_percent: Option<u64>,
 }
 
 impl Used {
-    /// `None` where nothing was measured.
+    /// Returns `None` if nothing was measured.
     pub fn of(usage: &Usage) -> Option<Used> {
         let cpu_us = usage.user_us.saturating_add(usage.system_us);
         (cpu_us > 0 || usage.max_rss_kb > 0).then(|| Used {
@@ -76,6 +81,8 @@ impl Row {
         let shown = Shown::of(view.id, &view.role);
         let has = facts::allocated_or_asked(view);
         let alloc = run.alloc.as_deref();
+        let elapsed = view.elapsed(ctx.now);
+        let is_running = run.start.is_some() && run.end.is_none() && run.suspended_at.is_none();
         Row {
             id: view.id.0,
             label: shown.id(ctx),
@@ -99,7 +106,10 @@ impl Row {
             end: if run.state.is_terminal() { run.end.map(millis) } else { None },
             expected: view.expected_start.map(millis),
             limit_secs: request.time_limit_secs,
-            elapsed_ms: u64::try_from(view.elapsed(ctx.now).as_millis()).unwrap_or(u64::MAX),
+            elapsed_ms: (!is_running).then(|| u64::try_from(elapsed.as_millis()).unwrap_or(0)),
+            since: is_running
+                .then(|| millis(ctx.now.plus_us(-i64::try_from(elapsed.as_micros()).unwrap_or(0)))),
+            later: !waits_for_its_turn(view),
             exit: run.exit.to_string(),
             restarts: run.restarts,
             used: usage.and_then(Used::of),
@@ -107,7 +117,7 @@ impl Row {
     }
 }
 
-/// `12`, `12_3`, `12_[3-9]`, in full.
+/// Returns the full ID: `12`, `12_3`, `12_[3-9]`.
 fn target(shown: &Shown<'_>) -> String {
     match shown {
         Shown::Plain(id) => id.to_string(),
@@ -116,32 +126,18 @@ fn target(shown: &Shown<'_>) -> String {
     }
 }
 
-/// The scheduler's own words, if it has any; what is left of a dependency; else what the reason
-/// means.
+/// Returns the scheduler's comment if there is one, else the unfulfilled dependency, else the name
+/// of the reason.
 fn why(view: &JobView) -> String {
     let run = &view.run;
     if let Some(words) = &run.system_comment {
         return words.clone();
     }
     if run.reason == Reason::Dependency && !view.dependency.is_empty() {
-        return format!("waits for {}", view.dependency);
+        return format!("waiting for {}", view.dependency);
     }
     match run.reason {
         Reason::None | Reason::NonZeroExitCode if run.state != JobState::Pending => String::new(),
         reason => reason.name().to_owned(),
     }
-}
-
-/// Of each array that has tasks that wait or run.
-pub fn progress(live: &[JobView]) -> BTreeMap<u32, Progress> {
-    let mut arrays: BTreeMap<u32, Progress> = BTreeMap::new();
-    for view in live {
-        let Some(array) = view.array_job_id() else { continue };
-        let progress = arrays.entry(array.0).or_default();
-        progress.total =
-            view.request.array.as_ref().map_or(progress.total, |spec| spec.tasks.len());
-        *progress += Progress::of(view);
-    }
-    arrays.retain(|_, progress| progress.waiting + progress.running > 0);
-    arrays
 }

@@ -1,7 +1,8 @@
-//! What a job, and the host, used over time: the figures of plots.
+//! The usage of a job and of the host over time, for plots.
 
 use super::job::{named, record, records};
 use super::refused::{Refused, waiting};
+use super::rows::millis;
 use crate::commands::ask_node;
 use crate::commands::report::host;
 use crate::commands::sstat::series_of;
@@ -13,27 +14,27 @@ use crate::render::job::allocated_or_asked;
 use actix_web::{HttpResponse, web};
 use serde::{Deserialize, Serialize};
 
-/// Bars of a plot.
+/// Number of bars in a plot.
 const BINS: usize = 120;
 
-/// How far back the plots of the host go at most, minutes.
+/// Maximum length of the host plots, minutes.
 const MOST_MINUTES: u32 = 30 * 24 * 60;
 
-/// Times are milliseconds since 1970, memory is in bytes.
+/// The plots of a job. Times are milliseconds since 1970, memory is in bytes.
 #[derive(Debug, Default, Serialize)]
 struct Plots {
     from: i64,
     to: i64,
-    /// What the job has.
+    /// The resources of the job.
     all_cpus: u32,
     all_memory: u64,
     all_gpus: usize,
     cpus: Vec<f64>,
     memory: Vec<f64>,
-    /// Bytes in a second.
+    /// Bytes per second.
     read: Vec<f64>,
     written: Vec<f64>,
-    /// GPUs that were busy, and their memory. Empty where nothing is known of them.
+    /// Busy GPUs and GPU memory in use. Both are empty if there are no GPU samples.
     gpus: Vec<f64>,
     gpu_memory: Vec<f64>,
 }
@@ -57,10 +58,6 @@ impl Plots {
     }
 }
 
-fn millis(at: Timestamp) -> i64 {
-    at.0.div_euclid(1000)
-}
-
 pub async fn job(name: web::Path<String>) -> Result<HttpResponse, Refused> {
     let job = named(&name)?;
     let look = move || {
@@ -82,11 +79,11 @@ pub async fn job(name: web::Path<String>) -> Result<HttpResponse, Refused> {
 
 #[derive(Debug, Deserialize)]
 pub struct Window {
-    /// Up to now.
+    /// The length of the window, which ends now.
     minutes: u32,
 }
 
-/// What is plotted as it is, with its words. Where no job ran a value is `null`.
+/// The charts of the host with their titles. A value is `null` if no job was running.
 #[derive(Debug, Serialize)]
 struct Charts {
     from: i64,
@@ -94,11 +91,11 @@ struct Charts {
     charts: Vec<Chart>,
 }
 
-/// The whole host, by whomsoever.
+/// Sends the usage of the whole host, including processes outside jobs.
 pub async fn of_host(window: web::Query<Window>) -> Result<HttpResponse, Refused> {
     let minutes = window.minutes;
     if !(1..=MOST_MINUTES).contains(&minutes) {
-        return Err(Refused::bad(format!("name from 1 to {MOST_MINUTES} minutes")));
+        return Err(Refused::bad(format!("minutes must be between 1 and {MOST_MINUTES}")));
     }
     let look = move || {
         let from = |now: Timestamp| now.plus_us(-60_000_000 * i64::from(minutes));

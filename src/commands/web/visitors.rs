@@ -1,10 +1,10 @@
-//! Connections that have not authenticated. Any user of this host can open connections to a port of
-//! loopback, so they must not take the places that the owner's browser needs.
+//! The limit on unauthenticated connections. Any user of this host can connect to a loopback port,
+//! so these connections must not exhaust the limit that the owner's browser shares.
 //!
-//! A connection authenticates with its first request that shows the session or the token. Until
-//! then it counts towards [`MOST_UNKNOWN`]; one connection more closes another: the oldest of those
-//! that other users opened, or the oldest of all. A browser sends its request as soon as it has
-//! connected, so the owner's connections are rarely among the oldest.
+//! A connection authenticates with its first request that has the session or the token. Until then
+//! it counts towards [`MOST_UNKNOWN`]. One connection more closes the oldest one of another user,
+//! or the oldest of all. A browser sends its request as soon as it has connected, so the owner's
+//! connections are rarely among the oldest.
 
 use crate::sys::tcp_peer;
 use actix_web::HttpRequest;
@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections at once that have not authenticated.
+/// Maximum number of unauthenticated connections.
 const MOST_UNKNOWN: usize = 16;
 
-/// The connections that have not authenticated, the oldest first.
+/// The unauthenticated connections, oldest first.
 #[derive(Debug, Default, Clone)]
 pub struct Visitors(Arc<Mutex<Waiting>>);
 
@@ -32,13 +32,13 @@ struct Waiting {
 #[derive(Debug)]
 struct Unknown {
     id: u64,
-    /// Another descriptor of the connection, to end it.
+    /// A duplicate descriptor, to shut the connection down.
     socket: OwnedFd,
-    /// This user opened it.
+    /// Whether this user opened it.
     is_own: bool,
 }
 
-/// A connection's place among those that have not authenticated. It ends with the connection.
+/// The entry of an unauthenticated connection. It is removed when the connection ends.
 struct Visit {
     id: u64,
     visitors: Visitors,
@@ -54,8 +54,8 @@ impl Visitors {
     /// Counts a connection that has just been accepted.
     pub fn connected(&self, io: &dyn Any, of_connection: &mut Extensions) {
         let Some(stream) = io.downcast_ref::<TcpStream>() else { return };
-        // Without another descriptor it cannot be closed from here. The time limits of the server
-        // end it.
+        // Without a duplicate descriptor it cannot be closed here, and ends by the server's time
+        // limits.
         let Ok(socket) = stream.as_fd().try_clone_to_owned() else { return };
         let ends = stream.local_addr().and_then(|own| Ok((own, stream.peer_addr()?)));
         let owner = ends.ok().and_then(|(own, peer)| tcp_peer::owner(own, peer));
@@ -71,7 +71,7 @@ impl Visitors {
         if waiting.list.len() > MOST_UNKNOWN {
             let place = waiting.list.iter().position(|one| !one.is_own).unwrap_or(0);
             if let Some(one) = waiting.list.remove(place) {
-                // It may have ended meanwhile.
+                // It may have ended in the meantime.
                 let _ = shutdown(one.socket.as_raw_fd(), Shutdown::Both);
             }
         }
@@ -84,7 +84,7 @@ impl Visitors {
     }
 }
 
-/// The connection of this request has authenticated.
+/// Marks the connection of this request as authenticated.
 pub fn authenticated(request: &HttpRequest) {
     if let Some(Visit { id, visitors }) = request.conn_data() {
         visitors.forget(*id);
@@ -97,14 +97,14 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    /// Whether the other end was closed.
+    /// Returns whether the other end was closed.
     fn is_closed(mut end: &UnixStream) -> bool {
         end.set_nonblocking(true).unwrap();
         matches!(end.read(&mut [0]), Ok(0))
     }
 
     #[test]
-    fn one_connection_too_many_closes_the_oldest_of_another_user() {
+    fn a_connection_over_the_limit_closes_the_oldest_of_another_user() {
         let visitors = Visitors::default();
         let connect = |is_own: bool| {
             let (server, client) = UnixStream::pair().unwrap();
@@ -115,7 +115,7 @@ mod tests {
         assert!(own.iter().all(|(_, client)| !is_closed(client)));
         let open: Vec<usize> = (0..others.len()).filter(|i| !is_closed(&others[*i].1)).collect();
         assert_eq!(open, (200 - (MOST_UNKNOWN - 3)..200).collect::<Vec<_>>());
-        // Those that have authenticated no longer count.
+        // Authenticated connections no longer count.
         own.iter().for_each(|(id, _)| visitors.forget(*id));
         let more: Vec<_> = (0..3).map(|_| connect(true)).collect();
         assert!(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn if_all_are_of_this_user_the_oldest_goes_and_another_user_gets_no_place() {
+    fn another_user_cannot_displace_connections_of_this_user() {
         let visitors = Visitors::default();
         let connect = |is_own: bool| {
             let (server, client) = UnixStream::pair().unwrap();

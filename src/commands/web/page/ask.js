@@ -1,10 +1,10 @@
-// Asking the server, and being told by it.
+// Requests to the server, and its events.
 
 import { by, el, say } from "./dom.js";
 
 const KEY = "slotd-key";
 
-// The address with its token is used up: it is not to be kept, and a reload is to find the page.
+// Stores the key and removes the used token from the URL, so that it stays out of the history and a reload works.
 export function enter() {
   const fresh = document.querySelector("meta[name=key]").content;
   if (fresh) localStorage.setItem(KEY, fresh);
@@ -19,7 +19,7 @@ async function answer(response) {
   try {
     why = (await response.json()).error;
   } catch {
-    // It has no words for it.
+    // The response has no JSON message.
   }
   throw new Error(why);
 }
@@ -32,7 +32,7 @@ export async function post(path, body) {
   return (await answer(await fetch(path, options))).json();
 }
 
-// Some bytes of a file: { from, size, bytes }. An empty part tells the size alone.
+// Fetches a part of a file as { from, size, bytes }. Past the end of the file, `bytes` is empty.
 export async function bytes(path, range) {
   const response = await fetch(path, { headers: headers({ Range: `bytes=${range}` }) });
   if (response.status !== 416) await answer(response);
@@ -41,25 +41,60 @@ export async function bytes(path, range) {
   return { from: Number(from ?? size), size: Number(size), bytes: some };
 }
 
-// What is told goes to `hear`. There is one stream: a job whose outputs are followed is part of it.
+// The delay before reconnecting to the event stream, in milliseconds.
+const BETWEEN_TRIES = 3000;
+
+// Yields the lines of a response until the connection ends.
+async function* lines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch(() => ({ done: true }));
+    if (done) return;
+    const all = (rest + value).split("\n");
+    rest = all.pop();
+    yield* all;
+  }
+}
+
+// Calls `hear` for each event of `path` and reconnects when the connection is lost. EventSource cannot send the key.
+async function follow(path, hear, signal) {
+  for (;;) {
+    const response = await fetch(path, { headers: headers(), signal }).catch(() => undefined);
+    if (response?.ok) {
+      say(by("behind"), "");
+      for await (const line of lines(response)) if (line.startsWith("data: ") && !signal.aborted) hear(JSON.parse(line.slice(6)));
+    }
+    if (signal.aborted) return;
+    hear({ event: "daemon", up: false, lost: true });
+    if (response && !response.ok) {
+      // A retry would be refused too.
+      stream = undefined;
+      return void renew(() => answer(response));
+    }
+    await new Promise((done) => setTimeout(done, BETWEEN_TRIES));
+    if (signal.aborted) return;
+  }
+}
+
+// Only one stream is open at a time. `stream` is undefined if the server refused it.
 let stream;
 let followed;
 
-export function listen(job, hear) {
-  if (stream && stream.readyState !== EventSource.CLOSED && followed === job) return;
-  stream?.close();
-  followed = job;
-  stream = new EventSource(job ? `/api/events?job=${encodeURIComponent(job)}` : "/api/events");
-  stream.onmessage = (message) => hear(JSON.parse(message.data));
-  stream.onerror = () => hear({ event: "daemon", up: false, lost: true });
+export function listen(path, hear) {
+  if (stream && followed === path) return;
+  stream?.abort();
+  stream = new AbortController();
+  followed = path;
+  follow(path, hear, stream.signal);
 }
 
 export const told = (words) => say(by("said"), words);
 
-// Does what the user asked for, and says what went wrong until the next thing that is asked for.
+// Performs a request of the user. An error stays on the page until the next request of the user.
 export const attempt = (work) => attemptAt("failed", work);
 
-// Looks again on its own account: that this went well is no answer to the user.
+// Performs an automatic refresh. Its success does not clear an error of a user's request.
 export const renew = (work) => attemptAt("behind", work);
 
 async function attemptAt(place, work) {
@@ -68,19 +103,19 @@ async function attemptAt(place, work) {
     say(by(place), "");
     return result;
   } catch (error) {
-    say(by(place), error.message === "Failed to fetch" ? "The server does not answer: is slotd web still running?" : error.message);
+    say(by(place), error.message === "Failed to fetch" ? "The server does not answer. Is slotd web still running?" : error.message);
     return undefined;
   }
 }
 
-// Asks before anything is done that cannot be taken back.
+// Asks the user for confirmation.
 export function confirmed(question) {
   const dialog = by("confirm");
   say(by("confirm-question"), question);
   dialog.returnValue = "no";
   dialog.showModal();
-  // The browser tells that a dialog closed in a task of its own, which may come after the next question is open: that
-  // is no answer to it. A question that another one takes the place of is never answered.
+  // The browser sends the close event in a separate task, perhaps after the next dialog has opened. It must not answer
+  // the next question. The promise of a replaced question never resolves.
   return new Promise((resolve) => {
     dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
   });
@@ -90,20 +125,22 @@ const QUESTIONS = {
   cancel: "Cancel",
   hold: "Hold",
   release: "Release",
-  top: "Put to the top of your jobs:",
-  requeue: "Stop and queue again:",
+  top: "Move to the top of your jobs:",
+  requeue: "Stop and requeue",
   suspend: "Suspend",
   resume: "Resume",
-  retry: "Submit once more:",
+  retry: "Resubmit",
 };
 
-// The states in which a job is over, and those that are failures, as the server names them.
+// The end states and the failure states, as listed by the server.
 const named = (name) => document.querySelector(`meta[name=${name}]`).content.split(",");
 export const ENDS = named("ends");
 const FAILURES = new Set(named("failures"));
+const OVER = new Set(ENDS);
+export const isOver = (row) => OVER.has(row.state);
 export const hasFailed = (row) => FAILURES.has(row.state);
 
-// A button for each thing that can be done to a job in its state.
+// The actions that a job's state allows. Each one gets a button.
 export const ACTIONS = {
   PENDING: (row) => [row.reason.startsWith("JobHeld") ? "release" : "hold", "top", "cancel"],
   RUNNING: () => ["suspend", "requeue", "cancel"],

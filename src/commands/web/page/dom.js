@@ -1,4 +1,4 @@
-// Making elements. Whatever comes from the queue becomes text and never markup.
+// Helpers that create elements. Data from the queue always becomes text, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ export const el = (tag, attributes = {}, ...children) => fill(document.createEle
 export const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 export const by = (id) => document.getElementById(id);
 
-// Sets what differs, so that a reader of the screen is not told the same again and a selection stays.
+// Sets the text only if it differs, so that screen readers do not repeat it and selections are kept.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -26,8 +26,8 @@ export function attribute(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-// Makes the children of `parent` those of `items`, in order. An element stays what it is as long as its item is there: what has
-// the focus keeps it.
+// Updates the children of `parent` to match `items`, in order. The element of an item is reused while the item exists, so it
+// keeps the focus.
 export function keyed(parent, items, keyOf, make, update) {
   const known = parent.known ?? (parent.known = new Map());
   const wanted = new Set(items.map(keyOf));
@@ -62,7 +62,17 @@ export function duration(ms) {
   return hours ? `${hours}:${tail}` : `${minutes}:${two(secs % 60)}`;
 }
 
-// The time of day, and the day where it is another one.
+// The difference between the server's clock and ours, as of the last event.
+let ahead = 0;
+export const clock = () => Date.now() + ahead;
+export function setClock(now) {
+  ahead = now - Date.now();
+}
+
+// Returns the elapsed time of a job, in milliseconds.
+export const elapsed = (row, now) => row.elapsed_ms ?? Math.max(0, now - row.since);
+
+// Formats a time, with its date unless it is today.
 export function moment(ms) {
   if (ms === null || ms === undefined) return "";
   const at = new Date(ms);
@@ -76,7 +86,7 @@ export function memory(mb) {
   return mb >= 1024 ? `${(mb / 1024).toFixed(1)} GB` : `${mb} MB`;
 }
 
-// What a job has, or asks for.
+// Formats the resources that a job has or requests.
 export function size(row) {
   const gpus = row.gpus ? `, ${row.gpus} GPU${row.gpus > 1 ? "s" : ""}` : "";
   return `${row.cpus} CPU${row.cpus > 1 ? "s" : ""}, ${memory(row.mem_mb)}${gpus}`;

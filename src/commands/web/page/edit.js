@@ -1,4 +1,4 @@
-// The options and the script of a job that waits, as one text that is changed at once or not at all.
+// Edits the options and the script of a pending job as one text. All changes are applied, or none.
 
 import { attempt, confirmed, get, post, told } from "./ask.js";
 import { el } from "./dom.js";
@@ -10,12 +10,12 @@ export class Edit {
     this.text = el("textarea", { rows: "20", spellcheck: "false", "aria-label": "Options and script" });
     this.form = el("form", { onsubmit: (event) => { event.preventDefault(); this.save(); }, hidden: true },
       this.text,
-      el("p", { class: "buttons" }, el("button", {}, "Change the job"), el("button", { type: "button", onclick: () => this.close() }, "Leave it as it is")));
+      el("p", { class: "buttons" }, el("button", {}, "Save changes"), el("button", { type: "button", onclick: () => this.close() }, "Discard changes")));
     this.open = el("button", { type: "button", onclick: () => this.begin() }, "Edit options and script");
     this.element = el("div", { hidden: true }, el("p", {}, this.open), this.form);
   }
 
-  // Only a job that waits is edited; what somebody is writing stays to be copied.
+  // Only pending jobs can be edited. An open form stays visible, so that its text can be copied.
   show(waits) {
     this.element.hidden = !waits && this.form.hidden;
     this.open.hidden = !waits || !this.form.hidden;
@@ -33,7 +33,7 @@ export class Edit {
 
   async save() {
     if (!(await confirmed(`Change job ${this.name}?`))) return;
-    // A browser has its own ends of lines.
+    // Browsers may use CRLF line endings.
     const text = this.text.value.replaceAll("\r\n", "\n");
     const done = await attempt(() => post(this.path, { before: this.before, text }));
     if (!done) return;

@@ -1,4 +1,4 @@
-// Jobs of the past, by sacct's query.
+// The job history, searched with the options of sacct.
 
 import { attempt, get } from "./ask.js";
 import { by, say } from "./dom.js";
@@ -17,7 +17,7 @@ async function look() {
   if (!answer) return;
   found = answer.jobs;
   arrays = answer.arrays;
-  say(by("found"), answer.count > found.length ? `${answer.count} jobs, of which the last ${found.length} are shown` : `${answer.count} jobs`);
+  say(by("found"), answer.count > found.length ? `${answer.count} jobs, showing the last ${found.length}` : `${answer.count} ${answer.count === 1 ? "job" : "jobs"}`);
   again();
 }
 
@@ -28,7 +28,7 @@ export function start() {
   });
 }
 
-// The first look at it searches for what the form says.
+// Runs the search of the form when the view is first opened.
 export function enter() {
   if (!by("history").firstChild) look();
 }

@@ -1,25 +1,25 @@
-// The host: what there is, what is given out, what is really used.
+// The resources of the host: total, allocated and in use.
 
 import { by, el, keyed, memory, say } from "./dom.js";
 
 const share = (part, whole) => (whole ? Math.min(1, part / whole) : 0);
 
 function rows(host) {
-  const cpus = { name: "CPUs", text: `${host.cpus.given} of ${host.cpus.all} given out, load ${host.load.toFixed(1)}`, given: share(host.cpus.given, host.cpus.all), used: share(host.load, host.cpus.all) };
-  if (host.elsewhere) cpus.text += `, ${host.elsewhere.toFixed(1)} used by no job`;
+  const cpus = { name: "CPUs", text: `${host.cpus.given} of ${host.cpus.all} allocated, load ${host.load.toFixed(1)}`, given: share(host.cpus.given, host.cpus.all), used: share(host.load, host.cpus.all) };
+  if (host.elsewhere) cpus.text += `, ${host.elsewhere.toFixed(1)} used outside jobs`;
   const all = [
     cpus,
-    { name: "Memory", text: `${memory(host.mem_mb.given)} of ${memory(host.mem_mb.all)} given out, ${memory(host.mem_used_mb)} in use`, given: share(host.mem_mb.given, host.mem_mb.all), used: share(host.mem_used_mb, host.mem_mb.all) },
+    { name: "Memory", text: `${memory(host.mem_mb.given)} of ${memory(host.mem_mb.all)} allocated, ${memory(host.mem_used_mb)} in use`, given: share(host.mem_mb.given, host.mem_mb.all), used: share(host.mem_used_mb, host.mem_mb.all) },
   ];
-  if (host.gpus.all) all.push({ name: "GPUs", text: `${host.gpus.given} of ${host.gpus.all} given out`, given: share(host.gpus.given, host.gpus.all) });
+  if (host.gpus.all) all.push({ name: "GPUs", text: `${host.gpus.given} of ${host.gpus.all} allocated`, given: share(host.gpus.given, host.gpus.all) });
   return all;
 }
 
 function make(row) {
   const box = el("div", { class: "meter" }, el("h3", {}, row.name));
   box.text = el("p");
-  box.given = el("meter", { min: 0, max: 1, "aria-label": `${row.name} given out` });
-  box.append(box.text, el("label", {}, "given out ", box.given));
+  box.given = el("meter", { min: 0, max: 1, "aria-label": `${row.name} allocated` });
+  box.append(box.text, el("label", {}, "allocated ", box.given));
   if (row.used !== undefined) {
     box.used = el("meter", { min: 0, max: 1, "aria-label": `${row.name} in use` });
     box.append(el("label", {}, "in use ", box.used));

@@ -1,7 +1,7 @@
-// One job: why it waits or how it ended, what it has, its script and its outputs.
+// One job: its state and the reason for it, its resources, its script and its outputs.
 
 import { attempt, get, renew, text } from "./ask.js";
-import { by, duration, el, keyed, link, memory, moment, say, size } from "./dom.js";
+import { by, duration, el, elapsed, keyed, link, memory, moment, say, size } from "./dom.js";
 import { Edit } from "./edit.js";
 import { Log } from "./log.js";
 import * as plot from "./plot.js";
@@ -13,13 +13,14 @@ let told;
 let asked = 0;
 let runs = false;
 
-// A job that runs is asked so often what it used.
+// The interval between requests for the usage of a running job, in milliseconds.
 const BETWEEN_PLOTS = 5000;
 
 function facts(details) {
   const row = details.job;
   const used = row.used;
-  const share = used && row.elapsed_ms > 0 ? ` (${Math.round((used.cpu_secs * 100000) / (row.elapsed_ms * row.cpus))} % of its CPUs)` : "";
+  const ran = elapsed(row, details.now);
+  const share = used && ran > 0 ? ` (${Math.round((used.cpu_secs * 100000) / (ran * row.cpus))} % of its CPUs)` : "";
   return [
     ["State", row.state + (row.reason === "None" ? "" : `, ${row.reason}`)],
     ["Name", row.name],
@@ -32,11 +33,11 @@ function facts(details) {
     ["Expected start", moment(row.expected)],
     ["Started", moment(row.start)],
     ["Ended", moment(row.end)],
-    ["Elapsed", row.start ? duration(row.elapsed_ms) : ""],
+    ["Elapsed", row.start ? duration(ran) : ""],
     ["Time limit", row.limit_secs ? duration(row.limit_secs * 1000) : "none"],
     ["CPU time", used ? `${used.cpu_secs.toFixed(1)} s${share}` : ""],
     ["Memory", used ? `${memory(used.mem_mb)} of ${memory(row.mem_mb)}` : ""],
-    ["GPU use", used?.gpu_percent !== undefined && used?.gpu_percent !== null ? `${used.gpu_percent} %` : ""],
+    ["GPU usage", used?.gpu_percent !== undefined && used?.gpu_percent !== null ? `${used.gpu_percent} %` : ""],
     ["Exit code", row.end ? row.exit : ""],
     ["Restarts", row.restarts ? String(row.restarts) : ""],
     ["Output", details.std_out],
@@ -44,20 +45,20 @@ function facts(details) {
   ].filter(([, value]) => value !== "");
 }
 
-// What slotd why tells: of a job that waits, what keeps it, and what would change that.
+// Formats the output of `slotd why`: for a pending job, also its blockers and their remedies.
 function reasons(why) {
   const lines = why.sentences.map((text, at) => ({ key: `says ${at}`, text }));
   why.blockers.forEach((one, at) => {
     lines.push({ key: `keeps ${at}`, text: `${one.reason}: ${one.text}` });
-    if (one.remedy) lines.push({ key: `change ${at}`, text: `To change that: ${one.remedy}` });
+    if (one.remedy) lines.push({ key: `change ${at}`, text: `To change this: ${one.remedy}` });
   });
   for (const [at, text] of (why.stderr?.last_lines ?? []).entries()) lines.push({ key: `error ${at}`, text: `standard error: ${text}` });
   return lines;
 }
 
-// What stays while the job changes: outputs and script are not made anew.
+// Creates the elements that stay while the job changes, such as its outputs and script.
 function frame(details) {
-  const parts = { why: el("ul", { class: "why", "aria-label": "Why" }), facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div"), plots: el("div", { class: "plots", role: "group", "aria-label": "Use over time" }) };
+  const parts = { why: el("ul", { class: "why", "aria-label": "Why" }), facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div"), plots: el("div", { class: "plots", role: "group", "aria-label": "Usage over time" }) };
   parts.all = el("pre", { tabindex: "0", role: "region", "aria-label": "All fields" });
   const script = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Script" });
   const name = shown;
@@ -107,7 +108,7 @@ function fill(details) {
   say(parts.all, details.text);
 }
 
-// Shows a job; the same again when something has changed.
+// Shows a job, or updates it after a change.
 export async function show(name) {
   const is_new = shown !== name;
   if (is_new) {
@@ -132,12 +133,12 @@ async function plots(name) {
   if (used && shown === name && by("job").parts) plot.show(by("job").parts.plots, used);
 }
 
-// Time has passed: a job that runs has used more.
+// Refreshes the plots of a running job.
 export function tick() {
   if (runs && Date.now() - asked >= BETWEEN_PLOTS) plots(shown);
 }
 
-// How long its outputs are.
+// Updates the sizes of the outputs.
 export function grown(sizes) {
   told = sizes;
   logs?.out.grown(sizes.out);

@@ -1,21 +1,21 @@
-// One output of a job: its end at first, what is added as it is added, and what is before on demand.
+// One output of a job: first its end, then new output as it is written. Earlier output is loaded on demand.
 
 import { attempt, bytes, renew } from "./ask.js";
 import { el, say } from "./dom.js";
 
 const FIRST = 64 * 1024;
 const STEP = 256 * 1024;
-// Characters that are kept: a page that follows for days holds no more.
+// Maximum number of characters to keep, even if a page follows the file for days.
 const KEPT = 4 * 1024 * 1024;
 
-// Colours and movements of a terminal say nothing here.
+// Removes terminal colors and cursor movements.
 const plain = (text) => text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g, "").replace(/\r\n/g, "\n");
 
 export class Log {
   constructor(job, stream, title) {
     this.path = `/api/job/${encodeURIComponent(job)}/log/${stream}`;
     this.follows = el("input", { type: "checkbox", checked: true });
-    this.earlier = el("button", { type: "button", hidden: true, onclick: () => this.before() }, "Show what is before");
+    this.earlier = el("button", { type: "button", hidden: true, onclick: () => this.before() }, "Show earlier output");
     this.place = el("span", { class: "count" });
     this.text = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": title });
     this.element = el("div", { class: "output" },
@@ -28,14 +28,14 @@ export class Log {
     this.busy = false;
   }
 
-  // The file is this long now; null where there is none.
+  // Handles a new file size; null if the file does not exist.
   async grown(size) {
     this.wanted = size;
     if (this.busy) return;
     this.busy = true;
     while (this.wanted !== this.size) {
       const wanted = this.wanted;
-      if (wanted === null) this.clear("nothing was written yet");
+      if (wanted === null) this.clear("no output yet");
       else await renew(() => this.catchUp(wanted));
       this.size = wanted;
     }
@@ -51,7 +51,7 @@ export class Log {
   }
 
   async catchUp(size) {
-    // Another file, or one that was emptied.
+    // The file was replaced or truncated, or has grown too far.
     if (this.size === undefined || this.size === null || size < this.end || size - this.end > KEPT) {
       this.clear("");
       const part = await bytes(this.path, `-${FIRST}`);

@@ -1,4 +1,4 @@
-// Plots over time: bars as an SVG that is drawn here, with what it shows in words beside it.
+// Plots over time: bars in an SVG, with a caption in words.
 
 import { attribute, el, keyed, moment, say, svg } from "./dom.js";
 
@@ -15,7 +15,7 @@ export function bytes(amount) {
 const most = (values) => values.reduce((a, b) => Math.max(a, b), 0);
 const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
 
-// One path of all bars: a hundred elements would be slow to keep.
+// Returns one path for all bars, because a hundred elements would be slow to update.
 function path(values, top) {
   const step = WIDTH / Math.max(1, values.length);
   const bar = (value, i) => {
@@ -44,7 +44,7 @@ function fill(figure, row) {
   say(figure.times.lastChild, moment(row.to));
 }
 
-// Bars where something is known. What is nothing is seen as a little, so that it is told from what is not known.
+// Returns bars for the known values. Zero gets a bar of one pixel, to differ from an unknown value.
 function pathOf(chart) {
   const step = WIDTH / Math.max(1, chart.values.length);
   const bar = (value, i) => {
@@ -55,31 +55,31 @@ function pathOf(chart) {
   return chart.values.map(bar).join("");
 }
 
-// Shows what the host used over time, in the words of the server.
+// Plots the host usage over time, with the titles from the server.
 export function charts(parent, told) {
   const rows = told.charts.map((chart) => ({ name: chart.name, text: chart.title, path: pathOf(chart), from: told.from, to: told.to }));
   keyed(parent, rows, (one) => one.name, make, fill);
-  if (!rows.length) say(parent.none ??= el("p", { class: "none" }), "No job ran in this time.");
+  if (!rows.length) say(parent.none ??= el("p", { class: "none" }), "No jobs ran in this period.");
   if (rows.length) parent.none?.remove();
   else parent.append(parent.none);
 }
 
-// Shows what was used over time, of what there is.
+// Plots the usage of a job over time, next to its resources.
 export function show(parent, plots) {
   const rows = [];
   const row = (name, values, top, text) => rows.push({ name, path: path(values, top), text, from: plots.from, to: plots.to });
   if (plots.cpus.length) {
     const [cpus, memory] = [most(plots.cpus), most(plots.memory)];
     const of = (text) => (text ? ` of ${text}` : "");
-    row("CPUs", plots.cpus, Math.max(cpus, plots.all_cpus), `CPUs in use: ${mean(plots.cpus).toFixed(2)}${of(plots.all_cpus)}, at most ${cpus.toFixed(2)}`);
-    row("Memory", plots.memory, Math.max(memory, plots.all_memory), `Memory: at most ${bytes(memory)}${of(plots.all_memory ? bytes(plots.all_memory) : 0)}`);
+    row("CPUs", plots.cpus, Math.max(cpus, plots.all_cpus), `CPUs in use: ${mean(plots.cpus).toFixed(2)}${of(plots.all_cpus)}, peak ${cpus.toFixed(2)}`);
+    row("Memory", plots.memory, Math.max(memory, plots.all_memory), `Memory: peak ${bytes(memory)}${of(plots.all_memory ? bytes(plots.all_memory) : 0)}`);
     if (plots.gpus.length) {
       const [gpus, used] = [most(plots.gpus), most(plots.gpu_memory)];
-      row("GPUs", plots.gpus, Math.max(gpus, plots.all_gpus), `GPUs in use: ${mean(plots.gpus).toFixed(2)}${of(plots.all_gpus)}, at most ${gpus.toFixed(2)}`);
-      row("GPU memory", plots.gpu_memory, used, `GPU memory: at most ${bytes(used)}`);
+      row("GPUs", plots.gpus, Math.max(gpus, plots.all_gpus), `GPUs in use: ${mean(plots.gpus).toFixed(2)}${of(plots.all_gpus)}, peak ${gpus.toFixed(2)}`);
+      row("GPU memory", plots.gpu_memory, used, `GPU memory: peak ${bytes(used)}`);
     }
     for (const [name, values] of [["Read", plots.read], ["Written", plots.written]]) {
-      if (most(values) >= 1 << 20) row(name, values, most(values), `${name}: at most ${bytes(most(values))} in a second`);
+      if (most(values) >= 1 << 20) row(name, values, most(values), `${name}: peak ${bytes(most(values))}/s`);
     }
   }
   keyed(parent, rows, (one) => one.name, make, fill);

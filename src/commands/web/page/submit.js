@@ -1,12 +1,12 @@
-// Submitting: a form that shows the command line that it stands for.
+// The submit form, which also shows the equivalent command line.
 
 import { attempt, post, told } from "./ask.js";
 import { by, el, keyed, say } from "./dom.js";
 
-// Options of sbatch that have a field of their own.
+// The sbatch options with their own field.
 const FIELDS = ["job-name", "partition", "cpus-per-task", "ntasks", "mem", "gpus", "time", "array", "dependency", "chdir", "output"];
 
-// Words as a shell takes them apart.
+// Splits a line into words like a shell.
 function words(line) {
   const found = [];
   let word;
@@ -26,7 +26,7 @@ function words(line) {
       word = undefined;
     } else word = (word ?? "") + letter;
   }
-  if (quote) throw new Error(`More options: the quote ${quote} has no end`);
+  if (quote) throw new Error(`More options: unclosed quote ${quote}`);
   if (word !== undefined) found.push(word);
   return found;
 }
@@ -41,7 +41,7 @@ function asked() {
   return { options: [...options, ...words(field("more"))], script };
 }
 
-// A line that ends the script and is not in it.
+// Returns a here-document delimiter that is not a line of the script.
 function ending(script) {
   let word = "EOF";
   while (script.split("\n").includes(word)) word += "_";
@@ -62,7 +62,7 @@ async function submit() {
   const answer = await attempt(() => post("/api/submit", asked()));
   if (!answer) return;
   told(`Submitted job ${answer.job}`);
-  by("said").append(" ", el("a", { href: `#/job/${encodeURIComponent(answer.job)}` }, "show it"));
+  by("said").append(" ", el("a", { href: `#/job/${encodeURIComponent(answer.job)}` }, "show job"));
 }
 
 export function start() {

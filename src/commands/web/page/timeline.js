@@ -1,4 +1,4 @@
-// Who ran where when, who runs, and what is planned next: a line for each CPU and GPU.
+// A timeline of past, running and planned jobs, with a line for each CPU and GPU.
 
 import { hasFailed, renew } from "./ask.js";
 import { by, moment, svg } from "./dom.js";
@@ -7,21 +7,21 @@ import { find } from "./history.js";
 const LEFT = 64;
 const TOP = 22;
 const HEIGHT = 14;
-// Lines of jobs that wait.
+// Maximum number of lines for pending jobs.
 const MOST_PLANNED = 40;
 
 let past = { span: 0, jobs: [] };
 
 export const minutes = () => Number(by("span").value);
 
-// Jobs that had CPUs in the window and have ended.
+// Loads the ended jobs that ran within the window.
 async function load() {
   const span = minutes();
   const answer = await renew(() => find({ starttime: `now-${span}minutes`, rows: 2000 }));
   if (answer) past = { span, jobs: answer.jobs };
 }
 
-// The lines: first CPUs, then GPUs, then the plan.
+// Returns the lines: CPUs, then GPUs, then planned jobs.
 function lanes(picture, jobs, planned) {
   const { cpu_ids: cpus, gpu_names: gpus } = picture.host;
   const named = [...cpus.map((id) => ({ key: `cpu ${id}`, text: `CPU ${id}` })), ...Object.keys(gpus).map((id) => ({ key: `gpu ${id}`, text: `GPU ${id}` }))];
@@ -40,7 +40,7 @@ function lanes(picture, jobs, planned) {
 
 function title(bar) {
   const { job } = bar;
-  const when = bar.planned ? `planned for ${moment(bar.from)}` : `from ${moment(bar.from)}${job.end ? ` to ${moment(job.end)}` : ", runs"}`;
+  const when = bar.planned ? `planned for ${moment(bar.from)}` : `from ${moment(bar.from)}${job.end ? ` to ${moment(job.end)}` : ", running"}`;
   return `job ${job.label} ${job.name}, ${job.state}, ${when}`;
 }
 
@@ -66,12 +66,12 @@ function draw(picture) {
   const { named, bars } = lanes(picture, [...ended.values(), ...picture.running], planned);
   const y = new Map(named.map((lane, at) => [lane.key, TOP + at * HEIGHT]));
   const height = TOP + named.length * HEIGHT + 4;
-  const words = `${picture.running.length} jobs run, ${ended.size} ended in this time, ${planned.length} are planned.`;
+  const words = `Jobs: ${picture.running.length} running, ${ended.size} ended in this period, ${planned.length} planned.`;
   const labels = named.map((lane) => svg("text", { x: LEFT - 4, y: y.get(lane.key) + HEIGHT - 3, "text-anchor": "end" }, lane.text));
   const named_bars = new Set();
   const shown = bars.filter((bar) => y.has(bar.key) && bar.from < until).map((bar) => {
     const [left, right] = [x(bar.from), x(bar.to ?? (bar.planned ? until : now))];
-    // One bar of a job is in the order of the keys; the others are the same job.
+    // Only the first bar of a job is in the tab order.
     const is_first = !named_bars.has(bar.job.id);
     named_bars.add(bar.job.id);
     const rect = svg("rect", { class: bar.planned ? "bar planned" : "bar", "data-state": bar.job.state, "data-failed": hasFailed(bar.job), x: left, y: y.get(bar.key) + 1, width: Math.max(2, right - left), height: HEIGHT - 2, rx: 2 }, svg("title", {}, title(bar)));
@@ -80,13 +80,13 @@ function draw(picture) {
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words }, ...grid(now, from, until, x, height), ...labels, ...shown);
 }
 
-// Draws it anew, unless somebody is in it with the keyboard.
+// Redraws the timeline, unless it has the keyboard focus.
 export async function show(picture) {
   if (past.span !== minutes()) await load();
   if (!by("timeline").contains(document.activeElement)) by("timeline").replaceChildren(draw(picture));
 }
 
-// `again` is called for another size of the window, `further` for another time.
+// `again` is called when the window is resized, `further` when another period is selected.
 export function start(again, further) {
   by("span").addEventListener("change", further);
   window.addEventListener("resize", again);
