@@ -1,8 +1,8 @@
-//! What can be changed of a job, as users write it: a row for each property, with its options in
-//! `slotd edit` and its keys in `scontrol update`.
+//! The properties of a job that can be changed. Each has a row with its options in `slotd edit` and
+//! its keys in `scontrol update`.
 //!
-//! In which states of a job a change is done, and what comes of it, is the business of
-//! [`Update`]. The texts that are only kept are not among the rows: [`kept::OPTIONS`] has them.
+//! [`Update`] decides in which states of a job a change is allowed, and applies it. Texts that are
+//! only stored have no rows here, see [`kept::OPTIONS`].
 
 use crate::args::job_values::{MAX_NICE, nice_forms};
 use crate::args::kept;
@@ -18,29 +18,29 @@ use std::fmt::Display;
 
 /// A property that has options.
 struct Property {
-    /// Their long names, of which the first stands in messages.
+    /// The long names of the options. Messages use the first.
     options: &'static [&'static str],
-    /// The options as words of a command line. None: the job has no such option.
+    /// Returns the options as words of a command line; empty if the job has no such option.
     words: fn(&JobRequest, &Origin) -> Vec<String>,
-    /// The update to what an edited request has; or why there is none.
+    /// Returns the update for an edited request, or the reason why it is not allowed.
     update: fn(&Edited) -> Result<Update, &'static str>,
     keys: &'static [Key],
 }
 
-/// A request before and after it was edited.
+/// A request before and after editing.
 struct Edited<'a> {
     old: &'a JobRequest,
     new: &'a JobRequest,
     now: Timestamp,
 }
 
-/// A key by its names, as Slurm spells them, and how its value is read: by the first name, the text
-/// and where it was written. Case makes no difference.
+/// The names of a key in Slurm's spelling (case is ignored), and its parser, which receives the
+/// first name, the value and its origin.
 struct Key(&'static [&'static str], fn(&str, &str, &Origin) -> Result<Update, SpecError>);
 
-const STAYS: &str = "it cannot be taken away: name another value";
+const STAYS: &str = "cannot be removed: specify another value";
 
-/// An option that cannot become what it was changed into.
+/// An option whose new value is not allowed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("--{option}: {why}")]
 pub struct Unchangeable {
@@ -48,13 +48,13 @@ pub struct Unchangeable {
     why: &'static str,
 }
 
-/// In the order in which `slotd edit` shows the options.
+/// `slotd edit` shows the options in this order.
 static PROPERTIES: &[Property] = &[
     Property {
         options: &["job-name"],
         words: |r, _| word("job-name", Some(&r.name)),
         update: |e| Ok(Update::JobName(e.new.name.clone())),
-        // `scontrol update` may also look jobs up by their name.
+        // `scontrol update` handles `JobName` itself, since it may also select jobs.
         keys: &[],
     },
     Property {
@@ -168,9 +168,9 @@ static PROPERTIES: &[Property] = &[
             (Some(old), Some(new)) if old.tasks == new.tasks => {
                 Ok(Update::ArrayTaskThrottle(new.limit))
             }
-            _ => Err("its tasks stay: only %N, how many run at once, can be changed"),
+            _ => Err("only %N, the number of tasks that run at once, can be changed"),
         },
-        // 0 is no limit.
+        // 0 means no limit.
         keys: &[Key(&["ArrayTaskThrottle"], |key, value, _| {
             let limit = parse::count::parse_or_zero(value, key)?;
             Ok(Update::ArrayTaskThrottle(Some(limit).filter(|limit| *limit > 0)))
@@ -219,7 +219,7 @@ static PROPERTIES: &[Property] = &[
             (false, false) => Vec::new(),
         },
         update: |e| match (e.new.requeue, e.new.no_requeue) {
-            (false, false) => Err("it cannot be taken away: --requeue or --no-requeue"),
+            (false, false) => Err("cannot be removed: specify --requeue or --no-requeue"),
             (yes, _) => Ok(Update::Requeue(yes)),
         },
         keys: &[Key(&["Requeue"], |key, value, _| yes_or_no(key, value).map(Update::Requeue))],
@@ -250,7 +250,7 @@ static PROPERTIES: &[Property] = &[
     },
 ];
 
-/// Keys of what `slotd edit` does not show.
+/// Keys of properties that `slotd edit` does not show.
 static OTHER_KEYS: &[Key] = &[
     Key(&["NumNodes", "ReqNodes"], |_, value, _| {
         parse::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))
@@ -269,8 +269,7 @@ fn keys() -> impl Iterator<Item = &'static Key> {
     PROPERTIES.iter().flat_map(|property| property.keys).chain(OTHER_KEYS)
 }
 
-/// The update that a value of a key of `scontrol update` comes to; `None` for a key that is not
-/// known.
+/// Returns the update for a key and value of `scontrol update`, or `None` if the key is unknown.
 pub fn read(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, SpecError>> {
     let is_it = |Key(names, _): &&Key| names.iter().any(|name| name.eq_ignore_ascii_case(key));
     match keys().find(is_it) {
@@ -279,35 +278,35 @@ pub fn read(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, Sp
     }
 }
 
-/// The keys, each by its first name.
+/// Returns the first name of each key.
 pub fn key_names() -> impl Iterator<Item = &'static str> {
     let first = keys().map(|Key(names, _)| names[0]).filter(|name| !name.ends_with(['+', '-']));
     KeptText::ALL.map(KeptText::name).into_iter().chain(first)
 }
 
-/// Every spelling of the keys.
+/// Returns all spellings of all keys.
 pub fn key_spellings() -> impl Iterator<Item = &'static str> {
     let spellings = keys().flat_map(|Key(names, _)| names.iter().copied());
     KeptText::ALL.map(KeptText::name).into_iter().chain(spellings)
 }
 
-/// The options of a job that can be changed, as words of a command line.
+/// Returns the job's changeable options as words of a command line.
 pub fn option_words(request: &JobRequest, origin: &Origin) -> Vec<String> {
     let typed = PROPERTIES.iter().flat_map(|property| (property.words)(request, origin));
     let kept = kept::OPTIONS.iter().flat_map(|row| word(row.long, row.text.of(request)));
     typed.chain(kept).collect()
 }
 
-/// The long names of those options.
+/// Returns the long names of the options that can be changed.
 pub fn option_names() -> impl Iterator<Item = &'static str> {
     let typed = PROPERTIES.iter().flat_map(|property| property.options.iter().copied());
     typed.chain(kept::OPTIONS.iter().map(|row| row.long))
 }
 
-/// The updates that lead from one request to the other: those of the options whose words differ.
+/// Returns the updates that turn `old` into `new`: one for each option whose words differ.
 ///
 /// # Errors
-/// An option was changed into what the job cannot become.
+/// Fails if an option has a value that the job cannot be changed to.
 pub fn updates(
     old: &JobRequest,
     new: &JobRequest,
@@ -349,7 +348,7 @@ fn gpu_words(gpu: &GpuRequest) -> Vec<String> {
     .concat()
 }
 
-/// A limit, or with a sign what is added to it or taken off.
+/// Parses a time limit. With a sign, it is added to the current limit or subtracted from it.
 fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
     let invalid = |hint: Option<String>| {
         let text = format!("Invalid TimeLimit value: {}", shown(written));
@@ -364,7 +363,7 @@ fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
                 .map_err(|error| invalid(error.hint));
         }
     };
-    let endless = || invalid(Some("a difference has an end".to_owned()));
+    let endless = || invalid(Some("a relative limit must be finite".to_owned()));
     let secs =
         parse::time::parse_limit(text).map_err(|error| invalid(error.hint))?.ok_or_else(endless)?;
     let secs = i64::try_from(secs).map_err(|_| endless())?;
@@ -372,12 +371,13 @@ fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
 }
 
 fn priority(key: &str, value: &str, _: &Origin) -> Result<Update, SpecError> {
-    // Slurm takes the two largest numbers for "no value" and "no limit".
+    // Slurm reserves the two largest numbers for "no value" and "no limit".
     let most = u32::MAX - 2;
     let read = value.parse().ok().filter(|priority| *priority <= most);
     read.map(Update::Priority).ok_or_else(|| {
-        invalid(key, value)
-            .with_hint(format!("a whole number from 0 to {most}; `scontrol release` ends a hold"))
+        invalid(key, value).with_hint(format!(
+            "a whole number from 0 to {most}; `scontrol release` releases a held job"
+        ))
     })
 }
 
@@ -398,7 +398,7 @@ fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<Update, SpecE
             gpu.model = ask.model;
         }
         None if gpu.mem_mb.is_some() || gpu.shards.is_some() => {}
-        // A GPU partition gives one where nothing is said, so none is said too.
+        // An explicit 0, since GPU partitions allocate one GPU by default.
         None => put(&mut gpu, 0),
     }
     Ok(Update::Gpus(gpu))
@@ -424,7 +424,7 @@ mod tests {
     use clap::Arg;
 
     #[test]
-    fn each_row_has_options_of_sbatch_and_no_key_stands_twice() {
+    fn rows_name_options_of_sbatch_and_keys_are_unique() {
         let entry = COMMANDS.into_iter().find(|entry| entry.name() == "sbatch").expect("sbatch");
         let definition = entry.definition();
         let known: Vec<&str> = definition.get_arguments().filter_map(Arg::get_long).collect();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_each_option_ask_for_what_the_job_has() {
+    fn option_words_parse_back_to_the_same_request() {
         let origin = lab(&[]);
         let request = |words: &[String]| {
             let argv = [&["sbatch".to_owned(), "--wrap=x".to_owned()], words].concat();
@@ -462,7 +462,7 @@ mod tests {
         let again = request(&shown);
         assert_eq!(option_words(&again, &origin), shown);
         assert_eq!(updates(&asked, &again, &origin), Ok(Vec::new()));
-        // All of it is changed at once.
+        // Changes every option at once.
         let none = request(&["-a1-9".to_owned(), "--requeue".to_owned()]);
         let mut changed = none.clone();
         for update in updates(&none, &asked, &origin).expect("each can be changed") {
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(option_words(&changed, &origin), shown);
         assert_eq!(
             updates(&asked, &none, &origin).unwrap_err().to_string(),
-            "--partition: it cannot be taken away: name another value"
+            "--partition: cannot be removed: specify another value"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! `slotd clean`: deletes old jobs, through the daemon if one runs, else by itself.
+//! `slotd clean`: deletes old jobs, through the daemon if it runs, otherwise directly.
 
 use crate::args::error::CliError;
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::output::{print, says_yes};
 use crate::commands::{Done, now, paths, unexpected};
 use crate::daemon;
-use crate::model::{JobId, Timestamp};
+use crate::model::Timestamp;
 use crate::parse::age::parse;
 use crate::parse::error::SpecError;
 use crate::protocol::answer::{Answer, Cleaned};
@@ -13,27 +13,28 @@ use crate::protocol::request::{Clean, Request};
 use crate::render::size::{Units, kib};
 use crate::render::time::iso;
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  slotd clean --older-than 30d --dry-run   what it would delete, and how much that frees\n  slotd clean --older-than 30d             the same, then ask, and delete\n  slotd clean --older-than 30d --yes       delete without asking (scripts)"
+    after_help = "Examples:\n  slotd clean --older-than 30d --dry-run   print what would be deleted and how much space that frees\n  slotd clean --older-than 30d             the same, then ask for confirmation and delete\n  slotd clean --older-than 30d --yes       delete without asking (scripts)"
 )]
 pub struct CleanArgs {
-    /// Jobs that ended longer ago than this: 30d, 12h, 2w, or as Slurm writes a time (2-12,
-    /// 1:30:00)
+    /// Delete jobs that ended longer ago than this: 30d, 12h, 2w, or a time in Slurm's format
+    /// (2-12, 1:30:00)
     #[arg(long, value_name = "AGE")]
     older_than: String,
-    /// Print what would be deleted, and delete nothing
+    /// Print what would be deleted, but delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Delete without asking. Required if standard input or output is no terminal
+    /// Delete without asking for confirmation. Required if standard input or output is not a
+    /// terminal
     #[arg(short, long)]
     yes: bool,
 }
 
 pub fn run(args: &CleanArgs) -> Done {
-    let age = parse(&args.older_than, "--older-than")
-        .map_err(|e| CliError::error(2, e.to_string()).maybe_hint(e.hint))?;
+    let age = older_than(&args.older_than)?;
     let before = i64::try_from(age.as_micros())
         .ok()
         .and_then(|age| now().0.checked_sub(age))
@@ -48,17 +49,13 @@ pub fn run(args: &CleanArgs) -> Done {
     }
     let mut what = all(false);
     if !args.yes {
-        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-            return Err(CliError::error(2, "nothing was deleted: there is no terminal to ask on")
-                .hint("--yes deletes without asking, --dry-run prints what would be deleted"));
-        }
+        can_ask()?;
         let planned = clean(&all(true))?;
         print(&text(&planned, true))?;
         if (planned.jobs, planned.bytes) == (0, 0) {
             return Ok(0);
         }
-        if !says_yes("Delete them [y/n]? ") {
-            print("nothing was deleted\n")?;
+        if !confirms()? {
             return Ok(1);
         }
         what.except = [planned.recent, planned.needed].concat();
@@ -66,7 +63,40 @@ pub fn run(args: &CleanArgs) -> Done {
     print(&text(&clean(&what)?, false))
 }
 
-/// Cleans through the daemon, or directly if none runs.
+/// Parses the value of `--older-than`.
+///
+/// # Errors
+/// Fails if it is not an age.
+pub fn older_than(text: &str) -> Result<Duration, CliError> {
+    parse(text, "--older-than").map_err(|e| CliError::error(2, e.to_string()).maybe_hint(e.hint))
+}
+
+/// Refuses to ask for confirmation without a terminal.
+///
+/// # Errors
+/// Fails if standard input or output is not a terminal.
+pub fn can_ask() -> Result<(), CliError> {
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        return Ok(());
+    }
+    let text = "nothing was deleted: cannot ask for confirmation without a terminal";
+    Err(CliError::error(2, text)
+        .hint("--yes deletes without asking, --dry-run prints what would be deleted"))
+}
+
+/// Asks whether to delete what was listed.
+///
+/// # Errors
+/// Fails if standard output cannot be written.
+pub fn confirms() -> Result<bool, CliError> {
+    if says_yes("Delete them [y/n]? ") {
+        return Ok(true);
+    }
+    print("nothing was deleted\n")?;
+    Ok(false)
+}
+
+/// Cleans through the daemon, or directly if it does not run.
 fn clean(what: &Clean) -> Result<Cleaned, CliError> {
     match Connection::open(&paths()?) {
         Ok(daemon) => by_daemon(daemon, what.clone()),
@@ -86,41 +116,58 @@ fn by_daemon(mut daemon: Connection, what: Clean) -> Result<Cleaned, CliError> {
 
 fn text(cleaned: &Cleaned, dry_run: bool) -> String {
     let zone = crate::sys::zone::local();
-    let (verb, would) =
-        if dry_run { ("would be removed", "would free") } else { ("were removed", "freed") };
+    let is_one = cleaned.jobs == 1;
+    let (verb, would) = match (dry_run, is_one) {
+        (true, _) => ("would be deleted", "would free"),
+        (false, true) => ("was deleted", "freed"),
+        (false, false) => ("were deleted", "freed"),
+    };
     let done = format!(
-        "{} jobs that ended before {} {verb}; their directories {would} {}\n",
-        cleaned.jobs,
+        "{} that ended before {} {verb}; {} {would} {}\n",
+        count(cleaned.jobs),
         iso(cleaned.before, &zone),
+        if is_one { "its directory" } else { "their directories" },
         kib(cleaned.bytes.div_ceil(1024), Units::Exact)
     );
     let ends = cleaned.ends.filter(|_| dry_run).map(|(first, last)| {
-        format!(
-            "the first of them ended at {}, the last at {}\n",
-            iso(first, &zone),
-            iso(last, &zone)
-        )
+        format!("the first ended at {}, the last at {}\n", iso(first, &zone), iso(last, &zone))
     });
-    let recent = left(&cleaned.recent, "squeue still shows them (SLOTD_MIN_JOB_AGE)");
-    let needed = left(
-        &cleaned.needed,
-        "a pending job depends on them, or their array has tasks that have not ended",
-    );
+    let recent = left("job", &cleaned.recent, |them, _| {
+        format!("squeue still shows {them} (SLOTD_MIN_JOB_AGE)")
+    });
+    let needed = left("job", &cleaned.needed, |them, their| {
+        format!("a pending job depends on {them} or {their} array has unfinished tasks")
+    });
     done + &ends.unwrap_or_default() + &recent + &needed
 }
 
-/// The numbers that one line names at most.
+fn count(jobs: u64) -> String {
+    counted(jobs, "job")
+}
+
+/// Returns a number with its noun: `2 jobs`.
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Maximum number of job IDs listed on a line.
 const NAMED: usize = 20;
 
-/// The line about those that are not removed; empty where there are none.
-fn left(jobs: &[JobId], why: &str) -> String {
-    if jobs.is_empty() {
+/// Returns the line about jobs, or other things with this noun, that are not deleted, or an empty
+/// string. `why` gets the pronouns for them.
+pub fn left(noun: &str, kept: &[impl ToString], why: impl Fn(&str, &str) -> String) -> String {
+    if kept.is_empty() {
         return String::new();
     }
-    let named: Vec<String> = jobs.iter().take(NAMED).map(JobId::to_string).collect();
-    let more = match jobs.len().saturating_sub(NAMED) {
+    let named: Vec<String> = kept.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = match kept.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{} jobs are left, since {why}: {}{more}\n", jobs.len(), named.join(" "))
+    let (are, why) = match kept.len() {
+        1 => ("is", why("it", "its")),
+        _ => ("are", why("them", "their")),
+    };
+    let count = counted(kept.len() as u64, noun);
+    format!("{count} {are} kept, because {why}: {}{more}\n", named.join(" "))
 }

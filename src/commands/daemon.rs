@@ -1,54 +1,63 @@
-//! `slotd daemon`: serves in the foreground, or starts, stops and finds a daemon beside its caller.
+//! `slotd daemon`: runs the daemon in the foreground, or starts, stops and queries a detached
+//! daemon.
 //!
-//! The root is the one that every command uses: `SLOTD_ROOT`, else the one that the environment
-//! file names. All other settings of a daemon that is started here come from that file, so that it
-//! is the same whoever starts it.
+//! The root is that of all commands: `SLOTD_ROOT`, or else the one in the environment file. A
+//! daemon that is started here takes all its other settings from that file, so that they do not
+//! depend on who starts it.
 
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::Done;
 use crate::daemon::detached::{self, DetachedError};
-use crate::daemon::{self, SETTINGS, Sources, VERSION_KEY};
+use crate::daemon::{self, Environment, SETTINGS, Sources, VERSION_KEY, check_settings};
 use crate::parse::env_file::EnvFile;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::files;
 use crate::sys::paths::Paths;
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct DaemonArgs {
-    /// What to do with a daemon beside this shell; without it the daemon serves in the foreground
+    /// Control a detached daemon. Without an action, run the daemon in the foreground
     action: Option<Action>,
-    /// Its settings, as systemd reads them [default: ~/.config/slotd/slotd.env]. In the foreground
-    /// there is no default, and the variables of the environment go before it
+    /// Read the settings from this file, in systemd's format [default: ~/.config/slotd/slotd.env].
+    /// In the foreground there is no default, and environment variables override the file
     #[arg(long, value_name = "PATH")]
     env_file: Option<PathBuf>,
-    /// The daemon leaves its caller's session
+    /// Detach from the caller's session
     #[arg(long = detached::DETACHED_OPTION, hide = true, conflicts_with = "action")]
     is_detached: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Action {
-    /// Start it where none serves the root, and wait until it does; its log is run/slotd.log below
-    /// the root
+    /// Start the daemon if none is running, and wait until it accepts requests. It logs to
+    /// run/slotd.log below the root
     Start,
-    /// Stop it; running jobs go on, and the next daemon takes them over
+    /// Stop the daemon. Running jobs continue, and the next daemon adopts them
     Stop,
-    /// Stop it where one runs, and start it
+    /// Stop the daemon if it is running, then start it, by default with the file that it read
     Restart,
-    /// Tell whether one serves the root: exit code 0; 3 where none does, 4 where one does not
-    /// answer
+    /// Show whether the daemon is running. The exit code is 0 if it is, 3 if not, and 4 if it does
+    /// not answer
     Status,
 }
 
 pub fn run(args: &DaemonArgs) -> Done {
     let Some(action) = args.action else { return serve(args) };
-    let file = settings_file(args.env_file.as_deref())?;
+    let file = match settings_file(args.env_file.as_deref()) {
+        Err(fault) if matches!(action, Action::Status | Action::Stop) => {
+            without_file(fault)?;
+            None
+        }
+        file => file?,
+    };
     let paths = match (
         variable("SLOTD_ROOT"),
         file.as_ref().and_then(|file| file.settings.get("SLOTD_ROOT")),
@@ -60,34 +69,75 @@ pub fn run(args: &DaemonArgs) -> Done {
         detached::check_own(&paths)?;
     }
     let running = detached::pid_of(&paths);
+    let of_running = match (action, running) {
+        (Action::Restart, Some(pid)) if args.env_file.is_none() => file_of(pid),
+        _ => None,
+    };
+    let file = match of_running {
+        Some(path) if file.as_ref().is_none_or(|file| Path::new(&file.path) != path) => {
+            println!("the settings are those of {}, as before", path.display());
+            settings_file(Some(&path))?
+        }
+        _ => file,
+    };
     match (action, running) {
         (Action::Status, _) => status(&paths, running),
-        (Action::Stop, None) => say(0, &format!("no daemon serves {}", paths.root().display())),
+        (Action::Stop, None) => {
+            say(0, &format!("no daemon is running for {}", paths.root().display()))
+        }
         (Action::Stop, Some(pid)) => {
             detached::stop(&paths, pid)?;
-            say(0, "stopped; running jobs go on")
+            say(0, "stopped; running jobs continue")
         }
         (Action::Start, Some(pid)) if configuration(&paths).is_some() => runs_already(&paths, pid),
-        // One that has the lock and does not answer starts or ends: the new one waits for the lock,
-        // and who has it then is known.
+        // A daemon that holds the lock but does not answer is starting or exiting. The new one
+        // waits for the lock, which then decides which of them runs.
         (Action::Start, _) | (Action::Restart, None) => start(&paths, file.as_ref()),
         (Action::Restart, Some(pid)) => {
-            // Before one is stopped that could not be started again.
+            // Checked first, so that no daemon is stopped that could not be started again.
             detached::check_outside(&paths).map_err(DetachedError::from)?;
+            check(file.as_ref())?;
             detached::stop(&paths, pid)?;
             start(&paths, file.as_ref())
         }
     }
 }
 
-/// How long a daemon that serves may take to say so.
+/// Warns of an invalid environment file, of which only the root is needed.
+///
+/// # Errors
+/// Fails with its fault if `SLOTD_ROOT` is not set.
+fn without_file(fault: CliError) -> Result<(), CliError> {
+    if variable("SLOTD_ROOT").is_none() {
+        return Err(fault.hint("with SLOTD_ROOT, status and stop work without this file"));
+    }
+    for (_, line) in &fault.lines {
+        eprintln!("slotd: warning: {line}");
+    }
+    Ok(())
+}
+
+/// Checks the settings with which [`start`] starts a daemon.
+///
+/// # Errors
+/// Fails if a setting or `slotd.toml` is invalid.
+fn check(file: Option<&SettingsFile>) -> Result<(), CliError> {
+    let given = file.into_iter().flat_map(|file| file.settings.iter());
+    let mut env: Environment =
+        std::env::vars_os().filter(|(name, _)| detached::is_inherited(name)).collect();
+    env.extend(given.map(|(name, value)| (name.into(), value.into())));
+    check_settings(&env)
+        .map_err(|e| CliError::error(1, format!("{e}: the running daemon was not stopped")))
+}
+
+/// Maximum time for a running daemon to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The configuration of the daemon; `None` where it does not answer in time.
+/// Returns the configuration of the daemon, or `None` if it does not answer in time.
 pub fn configuration(paths: &Paths) -> Option<Vec<(String, String)>> {
     let (answer, news) = mpsc::channel();
     let paths = paths.clone();
-    // Of one that hangs not even the connection may come.
+    // In a thread, since even connecting to a hung daemon may block.
     std::thread::spawn(move || {
         let mut daemon = Connection::open(&paths).ok()?;
         daemon.send(&Request::Config, &[]).ok()?;
@@ -100,7 +150,7 @@ pub fn configuration(paths: &Paths) -> Option<Vec<(String, String)>> {
 }
 
 fn runs_already(paths: &Paths, pid: i32) -> Done {
-    say(0, &format!("the daemon of {} runs already (process {pid})", paths.root().display()))
+    say(0, &format!("the daemon for {} is already running (process {pid})", paths.root().display()))
 }
 
 fn serve(args: &DaemonArgs) -> Done {
@@ -118,9 +168,10 @@ fn serve(args: &DaemonArgs) -> Done {
 }
 
 fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::error(1, format!("cannot find this program: {e}")))?;
     warn_of_ignored(file);
+    let has_lost_database = warn_of_lost_database(paths);
     let settings = file
         .map(|file| detached::Given { file: &file.path, settings: file.settings.iter().collect() });
     let pid = match detached::start(
@@ -130,25 +181,48 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
         std::env::vars_os(),
     ) {
         Ok(pid) => pid,
-        // Another start was quicker.
+        // Another `slotd daemon start` was faster.
         Err(DetachedError::Ended { .. }) if configuration(paths).is_some() => {
             return runs_already(paths, detached::pid_of(paths).unwrap_or_default());
         }
         Err(error) => return Err(error.into()),
     };
+    if has_lost_database {
+        // The daemon has given it a name that the next backup does not take.
+        eprintln!(
+            "  hint: stop the daemon and run `slotd db restore {}` to restore the last backup",
+            daemon::kept_backup(paths).display()
+        );
+    }
     say(
         0,
         &format!(
-            "the daemon of {} runs (process {pid}, log {})",
+            "the daemon for {} is running (process {pid}, log {})",
             paths.root().display(),
             paths.log().display()
         ),
     )
 }
 
-/// Variables of the caller that would be settings if the caller were the daemon.
+/// Warns if the database is missing although there was one: the queue is then recovered from the
+/// directories of the jobs. Returns whether there is a backup of it.
+fn warn_of_lost_database(paths: &Paths) -> bool {
+    let has_jobs = || fs::read_dir(paths.jobs_dir()).is_ok_and(|mut jobs| jobs.next().is_some());
+    let is_missing = |path: &Path| path.symlink_metadata().is_err();
+    let (db, backup) = (paths.db(), paths.db_backup());
+    if !is_missing(&db) || is_missing(&backup) && !has_jobs() {
+        return false;
+    }
+    eprintln!(
+        "slotd: warning: the database {} is missing: the new one has only jobs that still have a directory",
+        db.display()
+    );
+    !is_missing(&backup)
+}
+
+/// Warns of variables of the caller that look like settings but do not reach the detached daemon.
 fn warn_of_ignored(file: Option<&SettingsFile>) {
-    // The first has its say; the second is also one of sbatch.
+    // SLOTD_ROOT takes effect, and SLOTD_BATCH_TASKS also applies to sbatch.
     let both = ["SLOTD_ROOT", "SLOTD_BATCH_TASKS"];
     let names = SETTINGS.iter().map(|setting| setting.variable);
     for name in names.filter(|name| !both.contains(name)) {
@@ -157,7 +231,7 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
             let place = file
                 .map_or_else(|| "~/.config/slotd/slotd.env".to_owned(), |file| file.path.clone());
             eprintln!(
-                "slotd: warning: {name} of this shell has no effect on the daemon: write it to {place}"
+                "slotd: warning: {name} in this shell has no effect on the daemon: set it in {place}"
             );
         }
     }
@@ -165,12 +239,12 @@ fn warn_of_ignored(file: Option<&SettingsFile>) {
 
 fn status(paths: &Paths, running: Option<i32>) -> Done {
     let root = paths.root().display();
-    let Some(pid) = running else { return say(3, &format!("no daemon serves {root}")) };
+    let Some(pid) = running else { return say(3, &format!("no daemon is running for {root}")) };
     let Some(config) = configuration(paths) else {
         return say(
             4,
             &format!(
-                "the daemon of {root} (process {pid}) does not answer: it starts or ends, or hangs"
+                "the daemon for {root} (process {pid}) does not answer: it is starting, exiting or hung"
             ),
         );
     };
@@ -179,7 +253,7 @@ fn status(paths: &Paths, running: Option<i32>) -> Done {
     say(
         0,
         &format!(
-            "the daemon of {root} runs (process {pid})\nversion {version}\nsocket {}",
+            "the daemon for {root} is running (process {pid})\nversion {version}\nsocket {}",
             paths.socket().display()
         ),
     )
@@ -199,7 +273,25 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The environment file that is named, else the one of the user where there is one.
+/// Returns the environment file of a running daemon, from its command line. A relative path is
+/// unknown.
+fn file_of(pid: i32) -> Option<PathBuf> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|byte| *byte == 0);
+    let named = loop {
+        match words.next()? {
+            b"--env-file" => break words.next()?,
+            word => {
+                if let Some(named) = word.strip_prefix(b"--env-file=") {
+                    break named;
+                }
+            }
+        }
+    };
+    Some(PathBuf::from(OsStr::from_bytes(named))).filter(|path| path.is_absolute())
+}
+
+/// Reads the given environment file, or else the user's default one if it exists.
 fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError> {
     let default = || {
         variable("HOME")
@@ -212,11 +304,14 @@ fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError>
     Ok(Some(SettingsFile { path: path.display().to_string(), settings }))
 }
 
+/// Reads an environment file.
+///
 /// # Errors
-/// The file cannot be read, or a line makes no sense.
+/// Fails if the file cannot be read or a line is invalid.
 pub fn read_settings(path: &Path) -> Result<EnvFile, CliError> {
-    let text = files::read_text(path, files::MOST_SETTINGS)
-        .map_err(|e| CliError::error(1, format!("{}: {e}", path.display())))?;
+    let text = files::read_text(path, files::MOST_SETTINGS).map_err(|e| {
+        CliError::error(1, format!("{}: {e}: replace it or remove it", path.display()))
+    })?;
     EnvFile::parse(&text).map_err(|e| {
         CliError::error(1, format!("{}:{e}: correct or remove the line", path.display()))
     })

@@ -1,4 +1,4 @@
-//! `slotd db`: looks after the database of the daemon.
+//! `slotd db`: checks, copies, restores and compacts the daemon's database.
 
 use crate::args::error::CliError;
 use crate::commands::{Done, paths};
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum DbVerb {
-    /// Read all of it and tell what is wrong: exit code 0; 1 where something is
+    /// Check the whole database and list its errors. The exit code is 1 if there are any, else 0
     Check,
-    /// Write a copy to a file, also while the daemon runs
+    /// Write a copy to a file. The daemon may be running
     Backup {
         #[arg(value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Put a copy in its place; the old one stays beside it. No daemon may run
+    /// Replace the database with a copy and keep the old file. The daemon must not be running
     Restore {
         #[arg(value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Write it anew, as small as it can be. No daemon may run
+    /// Compact the database file. The daemon must not be running
     Vacuum,
 }
 
@@ -42,25 +42,26 @@ pub fn run(verb: &DbVerb) -> Done {
                 return Err(CliError::error(1, why));
             }
             println!(
-                "{} is sound: {} jobs, {}",
+                "{} is valid: {} job{}, {}",
                 paths.db().display(),
                 contents.jobs,
+                if contents.jobs == 1 { "" } else { "s" },
                 size(contents.bytes)
             );
         }
         DbVerb::Backup { file } => {
             database::backup(&paths, file).map_err(failed)?;
-            println!("{} is a copy of {}", file.display(), paths.db().display());
+            println!("wrote {}, a copy of {}", file.display(), paths.db().display());
         }
         DbVerb::Restore { file } => match database::restore(&paths, file).map_err(failed)? {
             Some(old) => {
-                println!("{} is restored; the old one is {}", paths.db().display(), old.display())
+                println!("restored {}; the old file is {}", paths.db().display(), old.display())
             }
-            None => println!("{} is restored; there was none", paths.db().display()),
+            None => println!("restored {}; there was no old file", paths.db().display()),
         },
         DbVerb::Vacuum => {
             let (before, after) = database::vacuum(&paths).map_err(failed)?;
-            println!("{}: {}, before {}", paths.db().display(), size(after), size(before));
+            println!("{}: {}, previously {}", paths.db().display(), size(after), size(before));
         }
     }
     Ok(0)

@@ -1,4 +1,4 @@
-//! `slotd doctor`: looks for the troubles that the README lists, and says the mend of each.
+//! `slotd doctor`: checks for the common problems of an installation and suggests a fix for each.
 
 use super::daemon::{configuration, read_settings};
 use super::{Done, ask, ask_job_list, ask_node, enforces_memory, origin, unexpected};
@@ -20,22 +20,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a look found: what is well, or what is wrong and what to do.
+/// The result of a check: a description of what works, or a problem and its fix.
 enum Finding {
-    Well(String),
-    Trouble { what: String, mend: String },
+    Good(String),
+    Problem { what: String, fix: String },
 }
 
-use Finding::Well;
+use Finding::Good;
 
-fn trouble(what: impl Into<String>, mend: impl Into<String>) -> Finding {
-    Finding::Trouble { what: what.into(), mend: mend.into() }
+fn problem(what: impl Into<String>, fix: impl Into<String>) -> Finding {
+    Finding::Problem { what: what.into(), fix: fix.into() }
 }
 
-/// Less free space than this, and the next job may fail for the lack of it.
+/// Below this much free space, the next job may fail for lack of it.
 const LOW_MB: u64 = 100;
 
-/// Looks at everything, and prints it. 1 where there is a trouble.
+/// Runs all checks and prints the results. Returns 1 if there is a problem.
 pub fn run() -> Done {
     let paths = super::paths()?;
     let settings = settings_file();
@@ -44,30 +44,31 @@ pub fn run() -> Done {
     findings.extend(settings_make_sense(&settings));
     findings.extend(shells());
     let daemon = daemon(&paths);
-    let serves = matches!(daemon, Well(_));
+    let serves = matches!(daemon, Good(_));
     findings.push(daemon);
     if serves {
         findings.extend(disks()?);
         findings.extend(mail()?);
-        findings.push(memory());
-        findings.extend(node()?);
+        let node = ask_node()?;
+        findings.push(memory(&node));
+        findings.extend(self::node(&node));
         findings.extend(held_jobs()?);
     }
     findings.extend(linger());
-    let mut troubles = 0;
+    let mut problems = 0;
     for finding in findings {
         match finding {
-            Well(what) => println!("ok       {what}"),
-            Finding::Trouble { what, mend } => {
-                troubles += 1;
-                println!("TROUBLE  {what}\n    mend: {mend}");
+            Good(what) => println!("ok       {what}"),
+            Finding::Problem { what, fix } => {
+                problems += 1;
+                println!("PROBLEM  {what}\n    fix: {fix}");
             }
         }
     }
-    Ok(u8::from(troubles > 0))
+    Ok(u8::from(problems > 0))
 }
 
-/// The environment file of the user, which need not be there.
+/// The user's environment file, if there is one.
 struct SettingsFile {
     path: PathBuf,
     settings: Option<EnvFile>,
@@ -84,29 +85,29 @@ fn settings_file() -> Result<SettingsFile, CliError> {
     Ok(SettingsFile { path, settings })
 }
 
-/// Commands and daemon must agree on the root.
+/// Checks the runtime root, which must be the same for commands and daemon.
 fn root(paths: &Paths, file: Option<&SettingsFile>) -> Finding {
     let root = paths.root().display().to_string();
     let installed = file
         .and_then(|file| file.settings.as_ref()?.get("SLOTD_ROOT").map(|root| (&file.path, root)));
     match installed {
-        Some((path, other)) if !other.is_empty() && Path::new(other) != paths.root() => trouble(
-            format!("this shell's commands use {root}, and {} names {other}", path.display()),
-            "unset SLOTD_ROOT, and use the commands that were installed",
+        Some((path, other)) if !other.is_empty() && Path::new(other) != paths.root() => problem(
+            format!("the commands in this shell use {root}, but {} sets {other}", path.display()),
+            "run slotd install --runtime-root DIR: it sets one root for the commands and the daemon",
         ),
         _ => match ownership::check_dir(paths.root()) {
-            Ok(()) => Well(format!("the runtime root is {root}")),
+            Ok(()) => Good(format!("the runtime root is {root}")),
             Err(e) if paths.root().exists() => {
-                trouble(format!("{root}: {e}"), mend_root(paths.root()))
+                problem(format!("{root}: {e}"), fix_root(paths.root()))
             }
-            // The daemon makes it.
-            Err(_) => Well(format!("the runtime root is {root}, which is not there yet")),
+            // The daemon creates it.
+            Err(_) => Good(format!("the runtime root is {root}, which does not exist yet")),
         },
     }
 }
 
-/// Nobody takes over the directory of another user, who may be another slotd's.
-fn mend_root(root: &Path) -> String {
+/// Suggests no change of ownership: another user's directory may belong to another slotd.
+fn fix_root(root: &Path) -> String {
     let Some(found) = foreign(root) else { return format!("chmod 700 {}", root.display()) };
     let owner = user::user_name(found);
     format!(
@@ -114,33 +115,37 @@ fn mend_root(root: &Path) -> String {
     )
 }
 
-/// The owner of a directory that belongs to another user.
+/// Returns the owner of a directory if it is not this user.
 fn foreign(dir: &Path) -> Option<u32> {
     let owner = std::fs::metadata(dir).ok()?.uid();
     (owner != nix::unistd::getuid().as_raw()).then_some(owner)
 }
 
-/// A disk that is nearly full drains the node and keeps the database from being written.
+/// Checks for free disk space. On a full disk, the node is drained and the database cannot be
+/// written.
 fn disk(paths: &Paths) -> Finding {
     let there = paths.root().ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let free =
         statvfs(there).map(|disk| disk.blocks_available() * disk.fragment_size() / (1 << 20));
     match free {
-        Ok(mb) if mb < LOW_MB => trouble(
-            format!("the disk of {} has {mb} MB left", there.display()),
-            "make room: slotd clean removes old jobs, and SLOTD_KEEP_DAYS keeps fewer",
+        Ok(mb) if mb < LOW_MB => problem(
+            format!("the disk of {} has only {mb} MB free", there.display()),
+            "free space: run slotd clean to delete old jobs, or lower SLOTD_KEEP_DAYS",
         ),
-        Ok(mb) => Well(format!("the disk of {} has {mb} MB left", there.display())),
-        Err(e) => trouble(format!("the disk of {}: {e}", there.display()), "check the file system"),
+        Ok(mb) => Good(format!("the disk of {} has {mb} MB free", there.display())),
+        Err(e) => problem(
+            format!("cannot read the free space of {}: {e}", there.display()),
+            "check the file system",
+        ),
     }
 }
 
-/// The environment file: each line has a meaning, and each value one for the daemon.
+/// Checks that each line of the environment file is valid, and that the daemon accepts each value.
 fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
     let SettingsFile { path, settings: Some(file) } = (match file {
         Ok(file) => file,
         Err(error) => {
-            return vec![trouble(
+            return vec![problem(
                 error.text("slotd").trim_end(),
                 "correct the file, then: scontrol reconfigure",
             )];
@@ -152,48 +157,49 @@ fn settings_make_sense(file: &Result<SettingsFile, CliError>) -> Vec<Finding> {
     let unknown = unknown_settings(env.keys()).into_iter();
     let mut found: Vec<Finding> = unknown
         .map(|name| {
-            trouble(
-                format!("{name} in {} is no setting of slotd and has no effect", path.display()),
-                "look for its name in the table of settings (man slotd)",
+            problem(
+                format!("{name} in {} is not a slotd setting and has no effect", path.display()),
+                "check its spelling against the table of settings (man slotd.env)",
             )
         })
         .collect();
     if let Err(error) = check_settings(&env) {
-        found.push(trouble(
+        found.push(problem(
             format!("{}: {error}", path.display()),
-            "correct the value, then: scontrol reconfigure",
+            "correct the value, then: slotd daemon restart",
         ));
     }
     if let Some(base) = file.get("SLOTD_CGROUP_BASE").filter(|base| base.starts_with('/')) {
         found.extend(cgroup_base(Path::new(base)));
     }
     if found.is_empty() {
-        found.push(Well(format!("{} makes sense", path.display())));
+        found.push(Good(format!("{} is valid", path.display())));
     }
     found
 }
 
-/// A subtree in which the daemon may make directories, with the controllers that limits need.
+/// Checks that the daemon can create cgroups below `base` with the controllers that limits need.
 fn cgroup_base(base: &Path) -> Option<Finding> {
-    let mend = "name a subtree of cgroup v2 that is delegated to you, or auto (README: \"Limits by cgroups\")";
+    let fix =
+        "set it to a cgroup v2 subtree that is delegated to you, or to auto (see slotd.env(5))";
     let wrong = match std::fs::read_to_string(base.join("cgroup.controllers")) {
-        Err(e) => format!("it is no cgroup: {e}"),
+        Err(e) => format!("not a cgroup: {e}"),
         Ok(has) => {
             let missing = ["cpu", "memory"]
                 .into_iter()
                 .find(|wanted| !has.split_whitespace().any(|one| one == *wanted));
             let writes = nix::unistd::access(base, nix::unistd::AccessFlags::W_OK);
             match (missing, writes) {
-                (Some(missing), _) => format!("the {missing} controller is not there"),
-                (None, Err(e)) => format!("it cannot be written: {}", e.desc()),
+                (Some(missing), _) => format!("the {missing} controller is missing"),
+                (None, Err(e)) => format!("not writable: {}", e.desc()),
                 (None, Ok(())) => return None,
             }
         }
     };
-    Some(trouble(format!("SLOTD_CGROUP_BASE {}: {wrong}", base.display()), mend))
+    Some(problem(format!("SLOTD_CGROUP_BASE {}: {wrong}", base.display()), fix))
 }
 
-/// This shell and a fresh login shell find the commands, and find these.
+/// Checks that this shell and a new login shell find the commands of this installation.
 fn shells() -> Vec<Finding> {
     let own = std::env::current_exe().ok();
     let is_ours = |found: &Path| {
@@ -205,26 +211,29 @@ fn shells() -> Vec<Finding> {
     let link =
         "install with --link-dir /usr/local/bin, or add their directory to PATH in ~/.profile";
     let mut findings = vec![match found {
-        None => trouble("this shell finds no sbatch", "add the directory of the commands to PATH"),
-        Some(path) if !is_ours(&path) => trouble(
-            format!("{} is another program, and comes before slotd's", path.display()),
-            "put the directory of slotd's commands before it in PATH",
+        None => {
+            problem("this shell does not find sbatch", "add the directory of the commands to PATH")
+        }
+        Some(path) if !is_ours(&path) => problem(
+            format!("{} is another program that comes before slotd's in PATH", path.display()),
+            "put the directory of slotd's commands first in PATH",
         ),
-        Some(path) => Well(format!("this shell finds {}", path.display())),
+        Some(path) => Good(format!("this shell finds {}", path.display())),
     }];
     findings.push(match login_finds() {
-        Some(path) if is_ours(&path) => Well(format!("a login shell finds {}", path.display())),
+        Some(path) if is_ours(&path) => Good(format!("a login shell finds {}", path.display())),
         Some(path) => {
-            trouble(format!("a login shell finds {}, which is not slotd's", path.display()), link)
+            problem(format!("a login shell finds {}, which is not slotd's", path.display()), link)
         }
-        None => {
-            trouble("a login shell (bash -l, as schedulers and ssh start it) finds no sbatch", link)
-        }
+        None => problem(
+            "a login shell (bash -l, as started by schedulers and ssh) does not find sbatch",
+            link,
+        ),
     });
     findings
 }
 
-/// Where a shell that has nothing of this one's environment finds sbatch.
+/// Returns the sbatch that a login shell without this environment finds.
 fn login_finds() -> Option<PathBuf> {
     let origin = origin();
     let home = home();
@@ -243,8 +252,8 @@ fn login_finds() -> Option<PathBuf> {
     (out.status.success() && !text.is_empty()).then(|| PathBuf::from(text))
 }
 
-/// The program that a name stands for: links are followed, and so is a script that calls a program
-/// beside it.
+/// Resolves a command to its program: follows links, and wrapper scripts that call `slotd.bin`
+/// beside them.
 fn ends_at(path: &Path) -> PathBuf {
     let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = end.with_file_name("slotd.bin");
@@ -252,17 +261,18 @@ fn ends_at(path: &Path) -> PathBuf {
     if is_script && beside.exists() { beside.canonicalize().unwrap_or(beside) } else { end }
 }
 
-/// Whether it serves, and is this version.
+/// Checks that the daemon answers and has the version of this command.
 fn daemon(paths: &Paths) -> Finding {
     let root = paths.root().display();
     let Some(pid) = detached::pid_of(paths) else {
-        let start = "slotd daemon start, or systemctl --user start slotd.service; run/slotd.log and journalctl --user -u \
-                     slotd.service say why it does not start";
-        return trouble(format!("no daemon serves {root}"), start);
+        let start = "slotd daemon start, or systemctl --user start slotd.service; if it does not start, see run/slotd.log or \
+                     journalctl --user -u slotd.service";
+        return problem(format!("no daemon is running for {root}"), start);
     };
     let Some(config) = configuration(paths) else {
-        let mend = format!("if it stays so: kill -9 {pid}, slotd daemon start; running jobs go on");
-        return trouble(format!("the daemon of {root} (process {pid}) does not answer"), mend);
+        let fix =
+            format!("if this persists: kill -9 {pid}, slotd daemon start; running jobs continue");
+        return problem(format!("the daemon for {root} (process {pid}) does not answer"), fix);
     };
     let version = config
         .iter()
@@ -270,37 +280,43 @@ fn daemon(paths: &Paths) -> Finding {
         .map_or("", |(_, version)| version.as_str());
     let own = env!("CARGO_PKG_VERSION");
     if version != own {
-        let mend =
-            "slotd daemon restart, or systemctl --user restart slotd.service; running jobs go on";
-        return trouble(format!("the daemon is version {version}, and this command {own}"), mend);
+        let fix = "slotd daemon restart, or systemctl --user restart slotd.service; running jobs continue";
+        return problem(
+            format!("the daemon has version {version}, but this command has version {own}"),
+            fix,
+        );
     }
-    Well(format!("the daemon of {root} answers (process {pid}, version {version})"))
+    Good(format!("the daemon for {root} answers (process {pid}, version {version})"))
 }
 
-/// Who sends the mail that jobs ask for. That there is nobody is no trouble for the queue.
+/// Reports which program sends the jobs' mail. The queue works without one, so its absence is not a
+/// problem.
 fn mail() -> Result<Option<Finding>, CliError> {
     let Answer::Config(config) = ask(&Request::Config, &[])?.0 else { return Ok(None) };
     let sendmail = config.into_iter().find(|(key, _)| key == SENDMAIL_KEY).map(|(_, value)| value);
     Ok(sendmail.map(|sendmail| match sendmail.as_str() {
         "(null)" => {
-            Well("no mail is sent: there is no sendmail, or SLOTD_SENDMAIL is off".to_owned())
+            Good("no mail is sent: there is no sendmail, or SLOTD_SENDMAIL is off".to_owned())
         }
-        program => Well(format!("mail is sent by {program}")),
+        program => Good(format!("mail is sent by {program}")),
     }))
 }
 
-/// Whether jobs are held to their memory. Most hosts leave that to the jobs.
-fn memory() -> Finding {
-    Well(if enforces_memory() {
-        "jobs are held to the memory that they ask for".to_owned()
+/// Reports whether memory limits are enforced. On most hosts they are not. A daemon whose cgroups
+/// do not work drains the node.
+fn memory(node: &NodeView) -> Finding {
+    Good(if enforces_memory() && node.drained.is_some() {
+        "memory limits of jobs are enforced once the node accepts jobs".to_owned()
+    } else if enforces_memory() {
+        "memory limits of jobs are enforced".to_owned()
     } else {
         format!(
-            "memory is reserved and not enforced: a job can use more than its --mem; {ENFORCES}"
+            "memory is reserved but not enforced: a job can use more than its --mem; {ENFORCES}"
         )
     })
 }
 
-/// Whether commits reach the disk, and whether disks and programs answer the daemon.
+/// Checks that the database can be written, and that disks and programs respond to the daemon.
 fn disks() -> Result<Vec<Finding>, CliError> {
     let answer = match ask(&Request::Diagnostics { reset: false }, &[])?.0 {
         Answer::Diagnostics(answer) => answer,
@@ -308,33 +324,34 @@ fn disks() -> Result<Vec<Finding>, CliError> {
     };
     let mut found = Vec::new();
     if let Some(why) = answer.trouble {
-        let mend = format!(
-            "{}: the daemon tries again by itself, and running jobs go on",
+        let fix = format!(
+            "{}: the daemon retries automatically, and running jobs continue",
             why.fault.remedy().trim_end_matches(',')
         );
-        found.push(trouble(
+        found.push(problem(
             format!("the database cannot be written: {} ({})", why.fault, why.message),
-            mend,
+            fix,
         ));
     }
     for hung in answer.hung {
-        let mend = "look for a disk or a network file system that does not answer: until it does, the daemon refuses this work";
-        found.push(trouble(hung, mend));
+        let fix = "look for a disk or a network file system that does not respond: until it does, the daemon refuses this work";
+        found.push(problem(hung, fix));
     }
     for tree in answer.slow_trees {
-        let what =
-            format!("git took too long in {tree}: the changes of jobs from there are not recorded");
-        let mend = "run `git status` there, and look for a FIFO, for huge files, or for a disk that does not answer";
-        found.push(trouble(what, mend));
+        let what = format!(
+            "git took too long in {tree}: uncommitted changes of jobs submitted there are not recorded"
+        );
+        let fix = "run `git status` there, and look for a FIFO, huge files, or a disk that does not respond";
+        found.push(problem(what, fix));
     }
     Ok(found)
 }
 
-/// Links and strangers' directories where slotd keeps its own.
+/// Checks that slotd's directories are not links and belong to this user.
 fn own_dirs(paths: &Paths) -> Vec<Finding> {
-    let mend = "put the directory itself there: slotd deletes nothing through a link, and a daemon does not start with one";
+    let fix = "replace it with a directory of your own: slotd deletes nothing through links, and the daemon does not start";
     if foreign(paths.root()).is_some() {
-        // All of it is, and that is said of the root.
+        // Already reported by the check of the root.
         return Vec::new();
     }
     let mut wrong = root_dirs::faults(paths);
@@ -344,44 +361,42 @@ fn own_dirs(paths: &Paths) -> Vec<Finding> {
             .map(|link| format!("{}: it is a link", link.display()))
             .collect();
     }
-    wrong.into_iter().map(|wrong| trouble(wrong, mend)).collect()
+    wrong.into_iter().map(|wrong| problem(wrong, fix)).collect()
 }
 
-/// Whether the node takes jobs, with all that the machine has.
-fn node() -> Result<Vec<Finding>, CliError> {
-    let node = ask_node()?;
+/// Checks that the node accepts jobs and that no part of it is out of use.
+fn node(node: &NodeView) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(why) = &node.drained {
-        let mend = "mend what it names; a node that the daemon drained goes on by itself, any other by scontrol update \
-                    NodeName=NAME State=RESUME";
-        found.push(trouble(format!("the node takes no jobs: {}", why.text), mend));
+        let fix = "remove the cause; a node that the daemon drained resumes automatically, any other with slotd resume";
+        found.push(problem(format!("the node accepts no jobs: {}", why.text), fix));
     }
     for outage in &node.outages {
-        found.push(trouble(format!("out of use: {}", outage.reason.text), "sinfo -R tells of it"));
+        found.push(problem(format!("out of use: {}", outage.reason.text), "see sinfo -R"));
     }
-    found.extend(unseen_gpus(&node));
+    found.extend(unseen_gpus(node));
     if found.is_empty() {
-        found.push(Well(format!("the node {} takes jobs", node.host.name)));
+        found.push(Good(format!("the node {} accepts jobs", node.host.name)));
     }
-    Ok(found)
+    found
 }
 
-/// Devices of a GPU, and no GPU in the queue.
+/// Checks for GPUs that the daemon does not detect, or that are in no partition.
 fn unseen_gpus(node: &NodeView) -> Option<Finding> {
     let device =
         ["/dev/nvidia0", "/dev/kfd"].into_iter().find(|device| Path::new(device).exists())?;
-    let none = "see that nvidia-smi works where the daemon runs, and what SLOTD_GPU_COUNT says; then scontrol reconfigure";
-    let partition = "see what SLOTD_GPU_PARTITIONS says, then scontrol reconfigure";
+    let none = "check that nvidia-smi works where the daemon runs, and the value of SLOTD_GPU_COUNT; then scontrol reconfigure";
+    let partition = "check the value of SLOTD_GPU_PARTITIONS, then scontrol reconfigure";
     match (node.host.has_gpus(), node.partitions.iter().any(|p| p.partition.is_gpu)) {
         (false, _) => {
-            Some(trouble(format!("there is {device}, and the daemon knows of no GPU"), none))
+            Some(problem(format!("{device} exists, but the daemon detects no GPU"), none))
         }
-        (true, false) => Some(trouble("there are GPUs, and no GPU partition", partition)),
+        (true, false) => Some(problem("there are GPUs, but no GPU partition", partition)),
         (true, true) => None,
     }
 }
 
-/// Jobs that the daemon itself holds.
+/// Checks for jobs that the daemon itself holds.
 fn held_jobs() -> Result<Option<Finding>, CliError> {
     let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::live() };
     let list = ask_job_list(&Request::Jobs(query))?;
@@ -392,12 +407,13 @@ fn held_jobs() -> Result<Option<Finding>, CliError> {
         .map(|job| job.id.to_string())
         .collect();
     Ok((!held.is_empty()).then(|| {
-        let mend = "scontrol show job tells why (SystemComment), scontrol release tries again";
-        trouble(format!("held after failed launches (JobHeldAdmin): {}", held.join(", ")), mend)
+        let fix =
+            "see the reason in scontrol show job (SystemComment), then retry with scontrol release";
+        problem(format!("held after failed launches (JobHeldAdmin): {}", held.join(", ")), fix)
     }))
 }
 
-/// Under a user manager that ends with the session, so do the jobs.
+/// Checks for lingering: without it, the user manager and all jobs end at logout.
 fn linger() -> Option<Finding> {
     let says = |program: &str, args: &[&str]| {
         let out = Command::new(program)
@@ -414,6 +430,6 @@ fn linger() -> Option<Finding> {
     }
     let user = nix::unistd::getuid().to_string();
     (says("loginctl", &["show-user", &user, "--property=Linger", "--value"])? == "no").then(|| {
-        trouble(format!("{unit} and its jobs end when you log out"), "loginctl enable-linger")
+        problem(format!("{unit} and its jobs end when you log out"), "loginctl enable-linger")
     })
 }

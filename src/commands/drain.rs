@@ -1,5 +1,5 @@
-//! `slotd drain` and `slotd resume`: the node, or some of its CPUs and GPUs, out of use and back,
-//! in fewer words than `scontrol update NodeName=…` takes.
+//! `slotd drain` and `slotd resume`: take the node, or some of its CPUs and GPUs, out of use and
+//! back, as a short form of `scontrol update NodeName=…`.
 
 use super::{Done, ask, origin, output, unexpected};
 use crate::args::error::CliError;
@@ -14,7 +14,7 @@ use crate::protocol::request::Request;
     after_help = "Examples:\n  slotd drain a new fan      the whole host\n  slotd drain gpu:1 too hot  one GPU"
 )]
 pub struct DrainArgs {
-    /// What goes out of use, if not all of the host (gpu:0,2 or cpu:4-7), and why
+    /// The CPUs or GPUs (gpu:0,2 or cpu:4-7) instead of the whole host, and the reason
     #[arg(value_name = "[gpu:LIST] [cpu:LIST] REASON")]
     words: Vec<String>,
 }
@@ -22,7 +22,7 @@ pub struct DrainArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  slotd resume\n  slotd resume gpu:1")]
 pub struct ResumeArgs {
-    /// What is used again, if not the host as a whole: gpu:0,2 or cpu:4-7
+    /// The CPUs or GPUs (gpu:0,2 or cpu:4-7) instead of the whole host
     #[arg(value_name = "[gpu:LIST] [cpu:LIST]")]
     words: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub fn drain(args: &DrainArgs) -> Done {
     let (parts, reason) = parts(&args.words, &host)?;
     if !reason.is_empty() && reason.concat().trim().is_empty() {
         return Err(CliError::error(2, "the reason is empty")
-            .hint("`slotd drain` alone takes the host out of use"));
+            .hint("`slotd drain` without arguments takes the host out of use"));
     }
     let reason =
         if reason.is_empty() { format!("drained by {}", *origin().user) } else { reason.join(" ") };
@@ -42,13 +42,13 @@ pub fn drain(args: &DrainArgs) -> Done {
 pub fn resume(args: &ResumeArgs) -> Done {
     let (parts, others) = parts(&args.words, &origin().host)?;
     match others.first() {
-        Some(word) => Err(CliError::error(2, format!("no part of the node: {}", shown(word)))
-            .hint("`slotd resume` for the host as a whole, gpu:0,2 for GPUs, cpu:4-7 for CPUs")),
+        Some(word) => Err(CliError::error(2, format!("not a part of the node: {}", shown(word)))
+            .hint("`slotd resume` for the whole host, gpu:0,2 for GPUs, cpu:4-7 for CPUs")),
         None => carry_out(NodeOrder::Resume { parts }),
     }
 }
 
-/// Gives the order, and prints what it did and what no job gets after it.
+/// Sends the order, then prints its effect and everything that is out of use now.
 fn carry_out(order: NodeOrder) -> Done {
     match ask(&Request::UpdateNode(order.clone()), &[])?.0 {
         Answer::SiteChanged(remarks) => {
@@ -63,7 +63,7 @@ fn carry_out(order: NodeOrder) -> Done {
     }
 }
 
-/// What an order did, and what is out of use after it.
+/// Describes the effect of an order, and everything that is out of use now.
 fn report(order: &NodeOrder, drained: Option<&NodeReason>, outages: &[Outage]) -> String {
     let what = |parts: &NodeParts| {
         if parts.is_empty() { "the host".to_owned() } else { parts.to_string() }
@@ -79,12 +79,12 @@ fn report(order: &NodeOrder, drained: Option<&NodeReason>, outages: &[Outage]) -
         text += &format!("out of use: the whole host ({})\n", reason.text);
     }
     for outage in outages {
-        let told = if outage.parts.is_empty() {
+        let shown = if outage.parts.is_empty() {
             outage.reason.text.clone()
         } else {
             format!("{} ({})", outage.parts, outage.reason.text)
         };
-        text += &format!("out of use: {told}\n");
+        text += &format!("out of use: {shown}\n");
     }
     if drained.is_none() && outages.is_empty() {
         text += "nothing is out of use\n";
@@ -92,11 +92,11 @@ fn report(order: &NodeOrder, drained: Option<&NodeReason>, outages: &[Outage]) -
     text
 }
 
-/// The parts that come first, and the words after them, which are a reason.
+/// Splits the words into the parts of the node, which come first, and the reason.
 ///
 /// # Errors
-/// A word that looks like a part of the node and is not spelled like one: as a reason it would take
-/// the whole host out of use. A reason of several words in quotes is never taken for one.
+/// Fails if a word looks like a part of the node but is misspelled: as a reason, it would take the
+/// whole host out of use. A quoted reason of several words is never mistaken for a part.
 fn parts<'a>(words: &'a [String], host: &str) -> Result<(NodeParts, &'a [String]), CliError> {
     let mut parts = NodeParts::default();
     let mut rest = words;
@@ -112,7 +112,7 @@ fn parts<'a>(words: &'a [String], host: &str) -> Result<(NodeParts, &'a [String]
         };
         if found.is_none() {
             return Err(
-                CliError::error(2, format!("no part of the node: {}", shown(word))).hint(forms)
+                CliError::error(2, format!("not a part of the node: {}", shown(word))).hint(forms)
             );
         }
         rest = others;
@@ -124,15 +124,14 @@ fn parts<'a>(words: &'a [String], host: &str) -> Result<(NodeParts, &'a [String]
                 2,
                 format!("a part of the node, or a reason? {}", shown(word)),
             )
-            .hint(format!(
-                "{meant}; a reason with such a word goes in quotes with the others: 'see {word}'"
-            )));
+            .hint(format!("{meant}; quote a reason that contains this word: 'see {word}'")));
         }
     }
     Ok((parts, rest))
 }
 
-/// How a word that looks like a target is spelled; `None` for a word of a reason.
+/// Returns how a word that looks like a target should be spelled, or `None` if it belongs to a
+/// reason.
 fn target(word: &str, before: &str, is_first: bool, host: &str) -> Option<String> {
     const CPUS: [&str; 4] = ["cpu", "cpus", "core", "cores"];
     const GPUS: [&str; 3] = ["gpu", "gpus", "gres"];
@@ -152,7 +151,7 @@ fn target(word: &str, before: &str, is_first: bool, host: &str) -> Option<String
             |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c));
         let is_pair = lower[name.len()..].starts_with('=') && is_word(name);
         let host_or_part = || {
-            "`slotd drain REASON` is about the whole host, cpu:4-7 and gpu:0 are parts of it"
+            "`slotd drain REASON` takes the whole host; write its parts as cpu:4-7 and gpu:0"
                 .to_owned()
         };
         return spelled(name.trim_start_matches("gres/"), list)
@@ -204,7 +203,7 @@ mod tests {
         }
         for wrong in ["gpu:x", "cpu:", "cpu:3-1"] {
             let error = read(wrong).expect_err(wrong);
-            assert_eq!(error.lines[0].1, format!("no part of the node: {wrong}"));
+            assert_eq!(error.lines[0].1, format!("not a part of the node: {wrong}"));
         }
     }
 
@@ -234,11 +233,11 @@ mod tests {
             ("localhost new fan", "localhost", "this host"),
         ] {
             let error = parts(&words(text), "lab").expect_err(text);
-            let told = error.text("slotd");
+            let printed = error.text("slotd");
             let first = format!("slotd: error: a part of the node, or a reason? {word}\n");
-            assert!(told.starts_with(&first) && told.contains(meant), "{text}: {told}");
+            assert!(printed.starts_with(&first) && printed.contains(meant), "{text}: {printed}");
         }
-        // A quoted reason is one word with blanks.
+        // A quoted reason is a single word that contains blanks.
         let quoted = ["see CPUs=0-1 and gpu:1".to_owned()];
         assert!(
             parts(&quoted, "lab").is_ok_and(|(found, rest)| found.is_empty() && rest == quoted)
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_and_what_stays_out_of_use_is_printed() {
+    fn report_names_the_change_and_all_outages() {
         let by = |text: &str| NodeReason {
             text: text.to_owned(),
             since: Default::default(),

@@ -1,6 +1,6 @@
-//! `slotd edit`: the options and the script of a job that waits, as one text in the user's editor.
+//! `slotd edit`: edits the options and the script of a pending job as one text.
 //!
-//! What was changed in the text is one request of the daemon: all of it is done, or none.
+//! All changes are sent as one request, so that either all take effect or none.
 
 use super::launch::tell;
 use super::output::{print, tell as tell_error};
@@ -29,25 +29,22 @@ use std::process::Command;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  EDITOR=nano slotd edit 12")]
 pub struct EditArgs {
-    /// A job that waits: 12, 12_3
+    /// The pending job: 12 or 12_3
     #[arg(value_name = "JOB")]
     job: String,
 }
 
-/// The most that is read of the edited text, bytes. The daemon accepts scripts of up to 4 MB.
+/// Maximum size of the edited text, in bytes. The daemon accepts scripts of up to 4 MB.
 const MOST_TEXT: u64 = 8 << 20;
 
-/// Between the options and the script.
+/// Separates the options from the script.
 const RULE: &str = "# ---- the script ----";
 
 pub fn run(args: &EditArgs) -> Done {
     let named = match refs(std::slice::from_ref(&args.job))?.as_slice() {
         [one] if one.step.is_none() => one.clone(),
         _ => {
-            return Err(CliError::error(
-                2,
-                "one job is edited at a time: 12, or 12_3 for an array task",
-            ));
+            return Err(CliError::error(2, "specify a single job: 12, or 12_3 for an array task"));
         }
     };
     let view = waiting(&named)?;
@@ -60,9 +57,9 @@ pub fn run(args: &EditArgs) -> Done {
         draft.open()?;
         let done = draft.read().and_then(|text| carry_out(&text, &named, &view, &before, &origin));
         match done {
-            Ok(told) => {
+            Ok(message) => {
                 draft.remove();
-                return print(&told);
+                return print(&message);
             }
             Err(error) if may_ask() => {
                 tell_error("slotd", &error);
@@ -75,36 +72,37 @@ pub fn run(args: &EditArgs) -> Done {
     }
 }
 
-/// What is edited of a job that waits: its options and its script.
+/// Returns the editable text of a pending job: its options and its script.
 ///
 /// # Errors
-/// It is not there, or does not wait.
+/// Fails if the job does not exist or is not pending.
 pub fn editable(named: &JobRef) -> Result<String, CliError> {
     let view = waiting(named)?;
     Ok(text(named, &view, script_of(&view)?.as_deref(), &bare_origin()))
 }
 
-/// Makes a job that waits what a text says that was made of `before`. What there is to tell of it.
+/// Changes a pending job to match `text_now`, which was edited from `before`. Returns the message
+/// to print.
 ///
 /// # Errors
-/// As [`editable`], it is not as it was shown any more, or what the text says cannot be done:
-/// nothing is changed.
+/// Fails as [`editable`] does, if the job was changed since `before`, or if the changes are
+/// invalid. The job is then unchanged.
 pub fn change(named: &JobRef, before: &str, text_now: &str) -> Result<String, CliError> {
     let (view, origin) = (waiting(named)?, bare_origin());
     let shown = text(named, &view, script_of(&view)?.as_deref(), &origin);
     if shown != before {
-        let why = format!("job {named} has been changed meanwhile: nothing was done");
+        let why = format!("job {named} was changed in the meantime: nothing was done");
         return Err(CliError::error(1, why).hint("open it again"));
     }
     carry_out(text_now, named, &view, &understood(&shown, &view, &origin)?, &origin)
 }
 
-/// Where a text is read: variables of the environment say nothing in it.
+/// Returns the origin of an edited text, in which environment variables have no effect.
 fn bare_origin() -> Origin {
     Origin { env: Vec::new(), ..origin() }
 }
 
-/// The job, if it waits.
+/// Returns the job if it is pending.
 fn waiting(named: &JobRef) -> Result<JobView, CliError> {
     let found = views(std::slice::from_ref(named))?;
     let Some(first) = found.first() else {
@@ -116,13 +114,13 @@ fn waiting(named: &JobRef) -> Result<JobView, CliError> {
         Some(view) => Ok(view.clone()),
         None => {
             let why =
-                format!("job {named} is {}: only a job that waits can be edited", first.run.state);
-            Err(CliError::error(1, why).hint("`slotd retry` submits one again that is over"))
+                format!("job {named} is {}: only pending jobs can be edited", first.run.state);
+            Err(CliError::error(1, why).hint("`slotd retry` resubmits ended jobs"))
         }
     }
 }
 
-/// The script of a batch job.
+/// Fetches the script of a batch job.
 fn script_of(view: &JobView) -> Result<Option<String>, CliError> {
     if view.request.kind != JobKind::Batch {
         return Ok(None);
@@ -133,22 +131,20 @@ fn script_of(view: &JobView) -> Result<Option<String>, CliError> {
         (other, _) => return Err(unexpected(&other)),
     };
     String::from_utf8(bytes).map(Some).map_err(|_| {
-        let why = format!(
-            "the script of job {} is no text in UTF-8, which an editor could show",
-            view.label()
-        );
-        CliError::error(1, why).hint("change its options by scontrol update")
+        let why =
+            format!("the script of job {} is not valid UTF-8 and cannot be edited", view.label());
+        CliError::error(1, why).hint("change its options with scontrol update")
     })
 }
 
-/// What the editor shows.
+/// Returns the text for the editor.
 fn text(named: &JobRef, view: &JobView, script: Option<&str>, origin: &Origin) -> String {
     let mut text = format!(
-        "# Job {named} waits. Change its options (the lines with #SBATCH){}, save, and leave the editor.\n\
-         # Nothing is changed if you leave it as it is.\n",
+        "# Job {named} is pending. Edit its options (the #SBATCH lines){}, save, and close the editor.\n\
+         # To change nothing, close it without saving.\n",
         if script.is_some() { " and its script" } else { "" }
     );
-    // An option with a value that fits in no line is not shown, and stays as it is.
+    // An option whose value cannot be written on a line is left out and does not change.
     let words = changes::option_words(&view.request, origin);
     for line in words.iter().filter_map(|word| line_of(word)) {
         text += &line;
@@ -160,33 +156,36 @@ fn text(named: &JobRef, view: &JobView, script: Option<&str>, origin: &Origin) -
     text
 }
 
-/// What a text asks for.
+/// The contents of an edited text.
 #[derive(Debug, PartialEq)]
 struct Understood {
     request: JobRequest,
     script: Option<String>,
 }
 
+/// Parses an edited text.
+///
 /// # Errors
-/// Options that do not exist, that cannot be changed, or have a value that makes no sense.
+/// Fails if an option is unknown, cannot be changed, or has an invalid value.
 fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood, CliError> {
     let has_script = view.request.kind == JobKind::Batch;
     let (head, script) = match text.split_once(&format!("{RULE}\n")) {
         Some((head, script)) if has_script => (head, Some(script.to_owned())),
         None if !has_script => (text, None),
         _ => {
-            let why =
-                format!("the line `{RULE}` parts the options from the script, and stands no more");
-            return Err(CliError::error(1, why).hint("put it back, with nothing else in it"));
+            let why = format!(
+                "the line `{RULE}`, which separates the options from the script, is missing"
+            );
+            return Err(CliError::error(1, why).hint("put it back on a line of its own"));
         }
     };
     let refuse =
         |error: parse::SpecError| CliError::error(1, error.to_string()).maybe_hint(error.hint);
     let is_other = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     if let Some(line) = head.lines().find(is_other) {
-        let why = format!("no option: {}", parse::error::shown(line));
+        let why = format!("not an option: {}", parse::error::shown(line));
         return Err(
-            CliError::error(1, why).hint("options stand on lines such as #SBATCH --time=1:00:00")
+            CliError::error(1, why).hint("write options on lines such as #SBATCH --time=1:00:00")
         );
     }
     let words = directives(head).map_err(refuse)?.into_iter().flat_map(|directive| directive.words);
@@ -201,8 +200,9 @@ fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood,
     let names: Vec<&str> = changes::option_names().collect();
     let is_known = |name: &String| name == "wrap" || names.contains(&name.as_str());
     if let Some((name, _)) = parsed.defined.iter().find(|(name, _)| !is_known(name)) {
-        let why = format!("--{name} cannot be changed while a job waits");
-        return Err(CliError::error(1, why).hint(format!("options that can: {}", names.join(", "))));
+        let why = format!("--{name} of a pending job cannot be changed");
+        return Err(CliError::error(1, why)
+            .hint(format!("options that can be changed: {}", names.join(", "))));
     }
     if let Some(script) = &script {
         parse::script::check(script.as_bytes()).map_err(refuse)?;
@@ -210,10 +210,10 @@ fn understood(text: &str, view: &JobView, origin: &Origin) -> Result<Understood,
     Ok(Understood { request: parsed.request, script })
 }
 
-/// The updates that lead from one text to the other.
+/// Returns the updates that turn one text into the other.
 ///
 /// # Errors
-/// An option was changed into what the job cannot become.
+/// Fails if an option has a value that the job cannot be changed to.
 fn updates(
     before: &Understood,
     after: &Understood,
@@ -228,8 +228,7 @@ fn updates(
             directives(script).map(|found| found.into_iter().map(|d| d.words).collect::<Vec<_>>())
         };
         if words(old).ok() != words(new).ok() {
-            let why =
-                "the #SBATCH lines of the script counted when it was submitted, and do no more";
+            let why = "the #SBATCH lines of the script are read only at submission: changing them has no effect";
             return Err(
                 CliError::error(1, why).hint(format!("change the options above the line `{RULE}`"))
             );
@@ -239,7 +238,7 @@ fn updates(
     Ok(updates)
 }
 
-/// Does what the text says. What there is to tell of it.
+/// Applies the edited text. Returns the message to print.
 fn carry_out(
     text: &str,
     named: &JobRef,
@@ -249,7 +248,7 @@ fn carry_out(
 ) -> Result<String, CliError> {
     let updates = updates(before, &understood(text, view, origin)?, origin)?;
     if updates.is_empty() {
-        return Ok(format!("job {named} is as it was: nothing was changed\n"));
+        return Ok(format!("job {named} is unchanged\n"));
     }
     let action = ControlAction::Update(updates);
     let outcomes = ask_outcomes(&Request::Control { jobs: vec![named.clone()], action })?;
@@ -257,28 +256,28 @@ fn carry_out(
         Some(why) => {
             let cause = why.cause();
             let words = cause.detail().unwrap_or_else(|| cause.to_string());
-            Err(CliError::error(1, format!("nothing of job {named} was changed: {words}"))
+            Err(CliError::error(1, format!("job {named} was not changed: {words}"))
                 .maybe_hint(known_names(cause)))
         }
-        None => Ok(format!("job {named} is changed\n")),
+        None => Ok(format!("changed job {named}\n")),
     }
 }
 
-/// Whether there is somebody to ask.
+/// Returns whether the user can be asked.
 fn may_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Whether the editor is to be opened once more.
+/// Asks whether to open the editor again.
 fn wants_again(named: &JobRef) -> Result<bool, CliError> {
-    tell(&format!("slotd: edit job {named} again (Enter), or leave it as it is (q)? "));
+    tell(&format!("slotd: edit job {named} again (Enter) or leave it unchanged (q)? "));
     let mut line = String::new();
     let read =
         io::stdin().read_line(&mut line).map_err(|error| CliError::error(1, error.to_string()))?;
     Ok(read > 0 && line.trim().is_empty())
 }
 
-/// The text in a directory of its own, which nobody else may read.
+/// The text, in a directory of its own that other users cannot read.
 struct Draft {
     dir: PathBuf,
     path: PathBuf,
@@ -287,7 +286,7 @@ struct Draft {
 impl Draft {
     fn new(named: &JobRef, text: &str) -> Result<Draft, CliError> {
         let failed = |error: io::Error| {
-            CliError::error(1, format!("no file for the editor can be made: {error}"))
+            CliError::error(1, format!("cannot create a file for the editor: {error}"))
         };
         let dir = nix::unistd::mkdtemp(&std::env::temp_dir().join("slotd-edit-XXXXXX"))
             .map_err(|e| failed(e.into()))?;
@@ -296,7 +295,7 @@ impl Draft {
         Ok(Draft { dir, path })
     }
 
-    /// Opens the editor, and waits for its end.
+    /// Opens the editor and waits until it exits.
     fn open(&self) -> Result<(), CliError> {
         let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let editor = of("VISUAL").or_else(|| of("EDITOR")).unwrap_or_else(|| "vi".into());
@@ -312,12 +311,10 @@ impl Draft {
                     1,
                     format!("the editor ({shown}) failed, {status}: nothing was changed"),
                 );
-                Err(self.kept(error.hint("VISUAL or EDITOR names another one")))
+                Err(self.kept(error.hint("set VISUAL or EDITOR to use another one")))
             }
-            Err(error) => Err(self.kept(CliError::error(
-                1,
-                format!("the editor ({shown}) cannot be started: {error}"),
-            ))),
+            Err(error) => Err(self
+                .kept(CliError::error(1, format!("cannot start the editor ({shown}): {error}")))),
         }
     }
 
@@ -330,11 +327,11 @@ impl Draft {
         });
         text.map_err(|error| {
             let why = format!("cannot read the edited text {}: {error}", self.path.display());
-            CliError::error(1, why).hint("the editor must leave a regular text file there")
+            CliError::error(1, why).hint("the editor must save a regular text file there")
         })
     }
 
-    /// Tells where the text is.
+    /// Adds the path of the kept text to an error.
     fn kept(&self, error: CliError) -> CliError {
         error.and(
             crate::args::error::Mark::Bare,
@@ -343,7 +340,7 @@ impl Draft {
     }
 
     fn remove(&self) {
-        // What stays is in the directory for temporary files, and no harm.
+        // Harmless if it fails: the text lies in the directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

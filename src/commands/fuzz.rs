@@ -1,5 +1,5 @@
-//! What a fuzzer may throw bytes at: everything that reads text or frames that others wrote. A
-//! target panics where a value does not read back as it was printed.
+//! Fuzz targets for all parsers of untrusted text and frames. A target panics if a value that was
+//! parsed and printed does not parse to the same value again.
 //!
 //! `tests/fuzz/run` builds and runs them.
 
@@ -15,12 +15,12 @@ use crate::protocol::request::Request;
 use jiff::tz::TimeZone;
 use std::fmt::Display;
 
-/// The first byte chooses how the rest is used.
+/// Splits off the first byte, which selects how the rest is used.
 fn split(data: &[u8]) -> Option<(u8, &[u8])> {
     data.split_first().map(|(first, rest)| (*first, rest))
 }
 
-/// The decoders of the frames, fed in pieces, the messages in the frames, and the records in files.
+/// Decodes frames in pieces, the messages in frames, and records in files.
 pub fn frames(data: &[u8]) {
     let Some((cut, bytes)) = split(data) else { return };
     for header in [Header::REQUEST, Header::ANSWER, Header::Bare] {
@@ -55,7 +55,7 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// What was understood is understood again when it is printed.
+/// Checks that a parsed value, when printed, parses to the same value.
 #[track_caller]
 fn reads_back<T: Display + PartialEq + std::fmt::Debug>(
     text: &str,
@@ -67,7 +67,7 @@ fn reads_back<T: Display + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// Every grammar of an option's value.
+/// Parses an option value with one of the grammars.
 pub fn grammars(data: &[u8]) {
     let Some((which, bytes)) = split(data) else { return };
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -103,7 +103,7 @@ pub fn grammars(data: &[u8]) {
     }
 }
 
-/// A script: its directives, and who starts its tasks.
+/// Reads a script's directives and whether it starts its own tasks.
 pub fn scripts(data: &[u8]) {
     let _ = script::check(data);
     let text = String::from_utf8_lossy(data);
@@ -111,7 +111,7 @@ pub fn scripts(data: &[u8]) {
     script_tasks::script_tasks(&text);
 }
 
-/// The environment file: a value that was set is read back.
+/// Parses the environment file, and checks that a value that was set reads back.
 pub fn env_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(file) = EnvFile::parse(text) else { return };
@@ -134,7 +134,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn what_fuzzers_found_worth_keeping_still_holds() {
+    fn fuzzing_corpus_passes() {
         type Target = fn(&[u8]);
         let targets: BTreeMap<&str, Target> = [
             ("frames", frames as Target),
@@ -155,7 +155,7 @@ mod tests {
             }
             let (name, target) = targets
                 .get_key_value(folder.unwrap())
-                .unwrap_or_else(|| panic!("{path:?} is of no target"));
+                .unwrap_or_else(|| panic!("{path:?} belongs to no target"));
             let mut input = Vec::new();
             entry.read_to_end(&mut input).unwrap();
             target(&input);

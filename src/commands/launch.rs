@@ -1,5 +1,5 @@
-//! What sbatch, srun and salloc have in common: handing a job in, launching a step, and what is
-//! said of them.
+//! Code that sbatch, srun and salloc share: submitting a job, running a step, and reporting on
+//! both.
 
 use super::sbatch::Sbatch;
 use super::{paths, refused, unexpected};
@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// This process as the one that submits, and that its allocation lives and dies with or not.
+/// Returns this process as the submitter. `holds`: the allocation ends with the process.
 pub fn client(holds: bool) -> Client {
     let pid = std::process::id();
     let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
@@ -36,29 +36,29 @@ pub fn client(holds: bool) -> Client {
     }
 }
 
-/// This process, for the daemon.
+/// Returns the identity of this process for the daemon.
 pub fn caller(paths: Paths) -> Caller {
     Caller { paths, allocation: None, client: client(false).process }
 }
 
-/// What becomes of a job that waits, whose client ends while no daemon is there.
+/// Returns the message for a client that gives up on its pending job while the daemon is down.
 pub fn stays_until_back(job: JobId) -> String {
     format!(
-        "the daemon is away: job {job} stays in the queue until it is back, and is cancelled then"
+        "the daemon is down: job {job} stays in the queue until the daemon is back, and is then cancelled"
     )
 }
 
-/// Says something in one write, so that several commands at one terminal do not tear each other's
-/// lines.
+/// Prints to standard error in a single write, so that commands that share a terminal do not
+/// interleave their lines.
 pub fn tell(text: &str) {
-    // Where standard error is gone there is nobody to tell that.
+    // An error on standard error cannot be reported anywhere.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Hands a submission to the daemon. The connection is the one on which it was answered.
+/// Submits a job and returns the answer with the connection it arrived on.
 ///
 /// # Errors
-/// No daemon is there; or it went away before it answered, and did not come back.
+/// Fails if no daemon is running, or if it stopped before it answered and did not come back.
 pub fn hand_in(
     paths: &Paths,
     mut submission: Submit,
@@ -70,69 +70,69 @@ pub fn hand_in(
     let mut lost = || {
         was_lost = true;
         tell(&format!(
-            "{command}: the daemon went away before it answered: waiting for it to come back\n"
+            "{command}: the daemon stopped before it answered: waiting for it to come back\n"
         ));
     };
     submit(paths, submission, raw, &mut lost).map_err(|error| match error {
         error @ ClientError::NoDaemon { .. } if was_lost => CliError::from(error).and(
             Mark::Error,
-            "the job may be in the queue or not: look with `squeue` or `sacct` before you submit it again",
+            "the job may or may not be in the queue: check with `squeue` or `sacct` before you submit it again",
         ),
         error => error.into(),
     })
 }
 
-/// Notes the commit of the work tree that the job works in: HEAD may be another one a moment later.
-/// It costs a few reads of small files. `SLOTD_GIT=off` in the environment of the command keeps it
-/// from looking.
+/// Records the commit of the work tree that the job runs in, since HEAD may move right after. This
+/// reads a few small files. `SLOTD_GIT=off` in the command's environment disables it.
 pub fn note_tree(request: &mut JobRequest) {
-    // That of a copy was noted when it was made.
+    // A copy recorded its commit when it was made.
     if request.snapshot.is_none() {
-        // For another user, root would read what that user may not.
+        // Root, submitting for another user, would read files that the user may not.
         let is_own = request.uid == nix::unistd::geteuid().as_raw();
         let is_off = !is_own || std::env::var_os("SLOTD_GIT").is_some_and(|word| word == "off");
         request.tree = if is_off { None } else { work_tree::probe(Path::new(&request.work_dir)) };
     }
 }
 
-/// A copy that takes longer is announced: a work tree may be huge, or have a FIFO where git reads a
-/// file.
-const SLOW_COPY: Duration = Duration::from_secs(5);
+/// The time after which a message reports that the copy is not finished. A work tree may be huge,
+/// or contain a FIFO that blocks git.
+pub const SLOW_COPY: Duration = Duration::from_secs(5);
 
-/// A copy of a work tree that no job runs in yet. If this process ends before one does, the daemon
-/// deletes it.
+/// A copy of a work tree that no job uses yet. The daemon deletes it if this process ends before a
+/// job does.
 pub struct Copied {
     held: Held,
-    /// The daemon watches its end.
+    /// The daemon deletes the copy when this connection ends.
     _daemon: Connection,
 }
 
 impl Copied {
-    /// Deletes it: no job is going to run in it.
+    /// Deletes the copy, because no job will run in it.
     pub fn discard(self) {
         self.held.discard();
     }
 }
 
-/// `--snapshot`: copies the work tree that the job is to run in, and lets the job run in the copy.
-/// What is returned holds it until the submission is answered; a refused one discards it.
+/// Copies the work tree of the job and makes the job run in the copy (`--snapshot`). The returned
+/// value keeps the copy until the submission is answered. If it is refused, discard the copy.
 ///
 /// # Errors
-/// The working directory is in no work tree, no daemon is there, or the copy cannot be made:
-/// nothing of it is left.
+/// Fails if the working directory is not in a work tree, if no daemon is running, or if the copy
+/// cannot be made, in which case nothing of it remains.
 pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Copied, CliError> {
     let tree = work_tree_of(request)?;
     let failed = |why: SnapshotError| {
-        CliError::error(1, format!("the work tree {} cannot be copied for --snapshot: {why}", tree.root)).hint(
-            "all files are copied that git knows or does not ignore: .gitignore can name large ones that no job needs",
+        CliError::error(1, format!("cannot copy the work tree {} for --snapshot: {why}", tree.root)).hint(
+            "--snapshot copies all files that git tracks or does not ignore: list large files that jobs do not need in .gitignore",
         )
     };
-    // Before anything is written: whoever owns that directory can replace what is made there.
+    // Checked before anything is written, because the owner of that directory could replace the
+    // files.
     let mut daemon = Connection::open(paths)?;
     if daemon.owner() != nix::unistd::geteuid().as_raw() {
         let (owner, place) = (user::user_name(daemon.owner()), paths.snapshots_dir());
         let why = format!(
-            "--snapshot copies into {}, and the daemon there runs as user {owner}",
+            "--snapshot copies into {}, but the daemon there runs as user {owner}",
             place.display()
         );
         return Err(CliError::error(1, why).hint("submit as that user, or without --snapshot"));
@@ -141,8 +141,8 @@ pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Copied, 
     let made = announce(&mut daemon, &held).and_then(|()| {
         let root = tree.root.clone();
         let note = move || {
-            let what = format!("copying the work tree {root} takes long");
-            tell(&format!("sbatch: {what}; Ctrl-C ends it, and nothing is submitted\n"));
+            let what = format!("copying the work tree {root} is taking a while");
+            tell(&format!("sbatch: {what}; press Ctrl-C to stop without submitting the job\n"));
         };
         noted_if_slow(SLOW_COPY, note, || held.fill(paths.root())).map_err(failed)?;
         run_in_copy(request, &held)
@@ -156,8 +156,8 @@ pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Copied, 
     }
 }
 
-/// Does something, and calls `note` on another thread if that takes longer.
-fn noted_if_slow<T>(
+/// Runs `work`, and calls `note` on another thread if it takes longer than `patience`.
+pub fn noted_if_slow<T>(
     patience: Duration,
     note: impl FnOnce() + Send + 'static,
     work: impl FnOnce() -> T,
@@ -174,7 +174,7 @@ fn noted_if_slow<T>(
     result
 }
 
-/// Has the daemon hold the copy too, until the connection ends.
+/// Makes the daemon hold the copy too, until the connection ends.
 fn announce(daemon: &mut Connection, held: &Held) -> Result<(), CliError> {
     let request = Request::HoldCopy { name: held.name.clone() };
     daemon.send_with_fds(&request, &[], &[held.as_fd().as_raw_fd()])?;
@@ -185,16 +185,16 @@ fn announce(daemon: &mut Connection, held: &Held) -> Result<(), CliError> {
     }
 }
 
-/// Has the job run in the matching directory of the copy.
+/// Makes the job run in the matching directory of the copy.
 fn run_in_copy(request: &mut JobRequest, held: &Held) -> Result<(), CliError> {
     let work_dir = Path::new(&request.work_dir);
     let own = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let below = own.strip_prefix(&held.tree.root).unwrap_or(Path::new(""));
     let there = held.files().join(below);
-    // git knows no empty directories.
+    // git does not track empty directories.
     held.make_dir(below)
         .map_err(|why| CliError::error(1, format!("{}: {why}", there.display())))?;
-    // An input that is ignored by git is where it was.
+    // An input file that git ignores is not in the copy, so the job reads the original.
     if let Some(input) = request.std_in.as_mut().filter(|input| !input.contains(['%', '\\']))
         && !there.join(&*input).exists()
         && own.join(&*input).exists()
@@ -207,19 +207,19 @@ fn run_in_copy(request: &mut JobRequest, held: &Held) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The work tree that a job with `--snapshot` works in.
+/// Returns the work tree that a job with `--snapshot` runs in.
 ///
 /// # Errors
-/// There is none, or the job works in git's own files of one.
+/// Fails if the working directory is not in a work tree, or if it is inside a `.git` directory.
 pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
     let work_dir = Path::new(&request.work_dir);
     let tree = work_tree::probe(work_dir).ok_or_else(|| {
         let none =
-            format!("--snapshot copies a git work tree, and {} is in none", request.work_dir);
+            format!("--snapshot copies a git work tree, but {} is not in one", request.work_dir);
         let error = CliError::error(1, none);
         match work_tree::of_another_user(work_dir) {
             Some((dot_git, owner)) => error.hint(format!(
-                "{} belongs to user {owner}: only your own repositories count",
+                "{} belongs to user {owner}: only your own repositories can be copied",
                 dot_git.display()
             )),
             None => error,
@@ -229,20 +229,20 @@ pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
         Some(git_dir) => Err(CliError::error(
             1,
             format!(
-                "--snapshot copies a git work tree, and {} is in git's own directory {}",
+                "--snapshot copies a git work tree, but {} is in git's own directory {}",
                 request.work_dir,
                 git_dir.display()
             ),
         )
-        .hint(format!("submit from the work tree, such as {}", tree.root))),
+        .hint(format!("submit from the work tree, for example from {}", tree.root))),
         None => Ok(tree),
     }
 }
 
-/// Submits what a command line of sbatch says, for a command that waits for nothing here.
+/// Submits the job of a parsed sbatch command line without waiting for its end.
 ///
 /// # Errors
-/// As of [`hand_in`], or it is refused.
+/// Fails like [`hand_in`], or if the job is refused.
 pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
     let Sbatch { mut request, texts, snapshot, .. } = sbatch;
     let copy = snapshot.then(|| take_snapshot(&mut request, &paths()?)).transpose()?;
@@ -266,11 +266,11 @@ pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
     }
 }
 
-/// Looks for the working directory of a job. One that waits for other jobs or for a time may get it
-/// from them: then a warning is enough.
+/// Checks that the working directory of a job exists. If the job has a dependency or a begin time,
+/// another job may still create it, so only a warning is printed.
 ///
 /// # Errors
-/// It is not there, no directory, or may not be entered.
+/// Fails if the path does not exist, is not a directory, or may not be entered.
 pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliError> {
     let dir = &request.work_dir;
     let entered =
@@ -284,8 +284,8 @@ pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliErro
         !request.dependency.is_empty() || request.begin.is_some_and(|begin| begin > super::now());
     if !waits {
         let hint = match errno {
-            Errno::ENOENT => "make it, or name another one with --chdir",
-            _ => "name another one with --chdir",
+            Errno::ENOENT => "create it, or choose another one with --chdir",
+            _ => "choose another one with --chdir",
         };
         return Err(CliError::error(
             1,
@@ -294,12 +294,12 @@ pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliErro
         .hint(hint));
     }
     tell(&format!(
-        "{command}: warning: the working directory {dir} must be there when the job starts: {why}\n"
+        "{command}: warning: the working directory {dir} must exist when the job starts: {why}\n"
     ));
     Ok(())
 }
 
-/// `--test-only`: when the job would start.
+/// Prints when the job would start (`--test-only`).
 pub fn print_start(
     command: &str,
     job: JobId,
@@ -316,7 +316,7 @@ pub fn print_start(
     Ok(0)
 }
 
-/// `-v`: the options that were given.
+/// Prints the options that were given (`-v`).
 pub fn print_defined(command: &str, defined: &[(String, String)]) {
     const RULE: &str = "-------------------- --------------------";
     eprintln!("{command}: defined options\n{command}: {RULE}");
@@ -326,46 +326,45 @@ pub fn print_defined(command: &str, defined: &[(String, String)]) {
     eprintln!("{command}: {RULE}\n{command}: end of defined options");
 }
 
-/// The kernel's word for a signal: `Killed`, `Segmentation fault`.
+/// Returns the C library's name for a signal, such as `Killed` or `Segmentation fault`.
 pub fn signal_text(signal: i32) -> String {
-    // SAFETY: strsignal returns a string that lives until the next call in this thread.
+    // SAFETY: strsignal returns a string that stays valid until the next call in this thread.
     let text = unsafe { libc::strsignal(signal) };
     if text.is_null() {
         return format!("signal {signal}");
     }
-    // SAFETY: not null, ended by a zero byte.
+    // SAFETY: the pointer is not null, and the string ends with a zero byte.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Slurm's lines about tasks that failed, those of one fate together:
-/// `vm: tasks 0-1: Exited with exit code 7`.
+/// Returns Slurm's lines about failed tasks, one for each outcome: `vm: task 3: Killed`.
 pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
-    let mut fates: Vec<(ExitCode, Vec<u32>)> = Vec::new();
+    let mut outcomes: Vec<(ExitCode, Vec<u32>)> = Vec::new();
     for (task, exit) in (0..).zip(tasks) {
         if exit.is_success() {
             continue;
         }
-        match fates.iter_mut().find(|(fate, _)| fate == exit) {
+        match outcomes.iter_mut().find(|(outcome, _)| outcome == exit) {
             Some((_, list)) => list.push(task),
-            None => fates.push((*exit, vec![task])),
+            None => outcomes.push((*exit, vec![task])),
         }
     }
-    fates
+    outcomes
         .into_iter()
         .map(|(exit, list)| {
             let plural = if list.len() > 1 { "tasks" } else { "task" };
             let which = crate::model::TaskSet::from_sorted(&list);
-            let fate = match exit.signal {
+            let outcome = match exit.signal {
                 0 => format!("Exited with exit code {}", exit.status),
                 _ if exit == ExitCode::OUT_OF_MEMORY => "Out Of Memory".to_owned(),
                 signal => signal_text(signal),
             };
-            format!("{node}: {plural} {which}: {fate}")
+            format!("{node}: {plural} {which}: {outcome}")
         })
         .collect()
 }
 
-/// Tells the user what happens while a step runs.
+/// Reports to the user while a step runs.
 pub struct Reporter {
     command: &'static str,
     quiet: bool,
@@ -378,12 +377,12 @@ impl Reporter {
         Reporter { command, quiet, raw: false, interrupted: false }
     }
 
-    /// Whether Ctrl-C ended what ended so: then this process ends by it too.
+    /// Whether Ctrl-C caused this exit, in which case this process also ends with SIGINT.
     pub fn was_interrupted(&self, exit: ExitCode) -> bool {
         self.interrupted && exit == ExitCode::signal(libc::SIGINT)
     }
 
-    fn news(&mut self, line: &str) {
+    fn info(&mut self, line: &str) {
         if !self.quiet {
             self.say(line);
         }
@@ -392,18 +391,18 @@ impl Reporter {
 
 impl StepObserver for Reporter {
     fn waits(&mut self, job: JobId) {
-        self.news(&format!(
+        self.info(&format!(
             "Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"
         ));
     }
 
     fn started(&mut self, job: JobId) {
-        self.news(&format!("Step created for job {job}"));
+        self.info(&format!("Step created for job {job}"));
     }
 
     fn aborted(&mut self, wait_secs: u64) {
-        // The command of salloc is no step for the user: what is said of it is what became of the
-        // allocation.
+        // Users of salloc do not see its command as a step. They get a message about the allocation
+        // instead.
         if self.command == "srun" {
             self.say(&format!(
                 "Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."
@@ -425,7 +424,7 @@ impl StepObserver for Reporter {
     }
 }
 
-/// Options for a plain run: all tasks at this client's streams.
+/// Returns the options for a plain run: this client serves the streams of all tasks.
 pub fn all_streams() -> StepOptions {
     StepOptions {
         stdin: StreamTasks::All,
@@ -435,7 +434,7 @@ pub fn all_streams() -> StepOptions {
     }
 }
 
-/// The exit code of a step as a shell's, and the lines that srun says about it.
+/// Returns a step's exit code as a shell reports it, and the lines that srun prints about it.
 pub fn verdict(
     node: &str,
     job: JobId,
@@ -452,7 +451,7 @@ pub fn verdict(
             }
             let mut lines: Vec<String> =
                 failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
-            // Of a step that was told to end srun has said so already.
+            // If srun ended the step itself, it has already printed this.
             if !stopped && matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
                 lines.push(format!(
                     "Force Terminated StepId={job}.{}",
@@ -472,7 +471,10 @@ pub fn verdict(
             };
             Ok((
                 code,
-                vec![format!("error: Job {job} is over: {} ({})", view.run.state, view.run.reason)],
+                vec![format!(
+                    "error: Job {job} has ended: {} ({})",
+                    view.run.state, view.run.reason
+                )],
             ))
         }
     }
@@ -483,20 +485,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_takes_longer_is_noted() {
+    fn note_is_called_only_for_slow_work() {
         let (noted, notes) = mpsc::channel();
         let note = || {
             let noted = noted.clone();
             move || noted.send(()).unwrap()
         };
-        // It ends when it has been noted.
+        // This work ends once the note is sent.
         assert!(noted_if_slow(Duration::from_millis(1), note(), || notes.recv().is_ok()));
         assert_eq!(noted_if_slow(Duration::from_secs(3600), note(), || 7), 7);
         assert!(notes.try_recv().is_err());
     }
 
     #[test]
-    fn tasks_of_one_fate_share_a_line() {
+    fn tasks_with_the_same_outcome_share_a_line() {
         let tasks = [
             ExitCode::status(7),
             ExitCode::status(7),

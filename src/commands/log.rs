@@ -1,6 +1,7 @@
-//! `slotd log`: the output of jobs by their numbers, followed until they end. `slotd run` follows
-//! its job by it.
+//! `slotd log`: prints the output of jobs by ID, and follows it until they end. `slotd run` uses it
+//! to follow its job.
 
+use super::clusters::jobs;
 use super::launch::tell;
 use super::why::refs;
 use super::{Done, ask_daemon, paths, unexpected};
@@ -24,41 +25,45 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  slotd log -f 12        follow it to its end, and exit with its code\n  slotd log -n 20 12_3   the last lines of an array task"
+    after_help = "Examples:\n  slotd log -f 12        follow the job until it ends, and exit with its exit code\n  slotd log -n 20 12_3   print the last 20 lines of an array task"
 )]
 pub struct LogArgs {
-    /// Go on until the jobs have ended, and exit with the worst of their exit codes
+    /// Follow the output until the jobs end, and exit with the highest of their exit codes
     #[arg(short, long)]
     follow: bool,
-    /// Standard error alone
+    /// Print only standard error
     #[arg(short, long)]
     error: bool,
-    /// Of what is there, only so many lines of each file
+    /// Start with the last LINES lines of each file
     #[arg(short = 'n', long, value_name = "LINES")]
     lines: Option<u64>,
-    /// Jobs: 12, 12_3, 12.batch
+    /// The jobs: 12, 12_3, 12.batch, or 17@hpc on another cluster
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
 }
 
-/// What is shown of jobs, and how.
+/// The selection and format of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Showing {
     pub error_only: bool,
     pub lines: Option<u64>,
-    /// Lines begin with the job's name.
+    /// Start each line with the job's label.
     pub labelled: bool,
-    /// What was written before the job started is of another one.
+    /// Skip output from before the start of the job, which belongs to another one.
     pub is_new: bool,
 }
 
 pub fn run(args: &LogArgs) -> Done {
+    if args.jobs.iter().any(|job| jobs::is_there(job)) {
+        let LogArgs { follow, error, lines, .. } = *args;
+        return jobs::log(&args.jobs, &jobs::Log { follow, error, lines });
+    }
     let named = refs(&args.jobs)?;
     if let Some(step) =
         named.iter().find(|named| named.step.is_some_and(|step| step != StepId::Batch))
     {
         let why = format!(
-            "the output of step {step} goes to its srun, and from there to the output of the job"
+            "the output of step {step} goes to its srun, which writes it to the output of the job"
         );
         return Err(CliError::error(1, why)
             .hint(format!("`slotd log {}`, or `sattach {step}` while it runs", step.job)));
@@ -74,7 +79,7 @@ pub fn run(args: &LogArgs) -> Done {
         }
     }
     for view in views.iter().filter(|view| !args.follow && view.run.state == JobState::Pending) {
-        tell(&format!("slotd: job {} is PENDING: it has no output yet\n", view.label()));
+        tell(&format!("slotd: job {} is PENDING and has no output yet\n", view.label()));
     }
     let is_array = |view: &JobView| view.array_job_id().is_some();
     let labelled = views.len() > 1
@@ -89,19 +94,19 @@ pub fn run(args: &LogArgs) -> Done {
     Ok(logs.known.worst())
 }
 
-/// The jobs as they are now.
+/// Fetches the jobs from the daemon.
 ///
 /// # Errors
-/// The daemon cannot be asked.
+/// Fails if the daemon cannot be reached.
 pub fn views(named: &[JobRef]) -> Result<Vec<JobView>, CliError> {
     Ok(fetch(named)??)
 }
 
-/// The same for who follows: none while the daemon is away, since the next one tells to look at
-/// everything again.
+/// Like [`views`], but returns nothing while the daemon is down: the next one notifies followers to
+/// read everything again.
 ///
 /// # Errors
-/// The daemon refuses.
+/// Fails if the daemon refuses the request.
 pub fn views_if_there(named: &[JobRef]) -> Result<Vec<JobView>, CliError> {
     fetch(named)?.or_else(|error| if error.is_away() { Ok(Vec::new()) } else { Err(error.into()) })
 }
@@ -119,20 +124,20 @@ fn failed(error: io::Error) -> CliError {
     CliError::error(1, error.to_string())
 }
 
-/// The output of jobs.
+/// The output of jobs, which may be followed.
 pub struct Logs {
     named: Vec<JobRef>,
     showing: Showing,
-    /// The files of the jobs that have begun and are not over.
+    /// The output files of jobs that have started but not ended.
     open: BTreeMap<JobId, Vec<Log>>,
     pub known: Known,
     watch: FileWatch,
-    /// Some of the names are of arrays: their tasks become records of their own as they start.
+    /// Some of the names are arrays, whose tasks get their own records when they start.
     has_arrays: bool,
-    tells_ends: bool,
+    prints_ends: bool,
 }
 
-/// What the user does meanwhile. An error ends it.
+/// Handles signals from the user while following. An error ends the following.
 type OnSignal<'a> = &'a mut dyn FnMut() -> Result<(), CliError>;
 
 impl Logs {
@@ -140,7 +145,7 @@ impl Logs {
         named: Vec<JobRef>,
         showing: Showing,
         has_arrays: bool,
-        tells_ends: bool,
+        prints_ends: bool,
     ) -> Result<Logs, CliError> {
         let watch = FileWatch::new().map_err(failed)?;
         Ok(Logs {
@@ -150,24 +155,24 @@ impl Logs {
             known: Known::default(),
             watch,
             has_arrays,
-            tells_ends,
+            prints_ends,
         })
     }
 
-    /// Of one job, which has just been submitted.
+    /// Creates the output of one job that has just been submitted.
     ///
     /// # Errors
-    /// The daemon cannot be asked.
-    pub fn of_new(job: JobId, is_array: bool, tells_ends: bool) -> Result<Logs, CliError> {
+    /// Fails if the daemon cannot be reached.
+    pub fn of_new(job: JobId, is_array: bool, prints_ends: bool) -> Result<Logs, CliError> {
         let showing = Showing { labelled: is_array, is_new: true, ..Showing::default() };
-        let mut logs = Logs::new(vec![JobRef::job(job)], showing, is_array, tells_ends)?;
+        let mut logs = Logs::new(vec![JobRef::job(job)], showing, is_array, prints_ends)?;
         logs.take(views(&logs.named)?)?;
         Ok(logs)
     }
 
-    /// Takes note of jobs as they are, and shows what they have written.
+    /// Records the state of jobs and shows their new output.
     fn take(&mut self, mut views: Vec<JobView>) -> Result<(), CliError> {
-        // Records of an array are not in the order of its tasks.
+        // The records of an array are in no useful order, so sort by start.
         views.sort_by_key(|view| (view.run.start.is_none(), view.run.start));
         for view in views {
             let (state, now) = (view.run.state, Standing::of(&view));
@@ -182,14 +187,14 @@ impl Logs {
             }
             self.show(view.id)?;
             if state == JobState::Pending && before.is_some_and(JobState::is_active) {
-                tell(&format!("slotd: job {} is in the queue again\n", view.label()));
+                tell(&format!("slotd: job {} was requeued\n", view.label()));
             }
             if state.is_terminal() {
                 self.close(view.id)?;
                 if before != Some(state) {
-                    tell_failed_launch(&view);
+                    report_failed_launch(&view);
                 }
-                if self.tells_ends && before != Some(state) {
+                if self.prints_ends && before != Some(state) {
                     tell(&format!("slotd: {}\n", how_it_ended(&view)));
                 }
             }
@@ -236,11 +241,11 @@ impl Logs {
             .map_err(failed)
     }
 
-    /// Shows what is written until the jobs have ended. `signals` is readable when `on_signal` has
-    /// something to do.
+    /// Shows new output until the jobs have ended. `signals` is readable when there is something
+    /// for `on_signal`.
     ///
     /// # Errors
-    /// The daemon, a file or standard output fails, or `on_signal` ends it.
+    /// Fails on an error of the daemon, a file, standard output or `on_signal`.
     pub fn follow(
         &mut self,
         mut follower: Follower,
@@ -268,7 +273,7 @@ impl Logs {
             if news {
                 follower.read()?;
                 while let Some(heard) = follower.next() {
-                    self.hear(heard)?;
+                    self.receive(heard)?;
                 }
             }
             if signal {
@@ -278,11 +283,11 @@ impl Logs {
         self.finish()
     }
 
-    fn hear(&mut self, heard: Heard) -> Result<(), CliError> {
+    fn receive(&mut self, heard: Heard) -> Result<(), CliError> {
         let changed = match heard {
             Heard::Answer(_) => return Ok(()),
             Heard::Away => {
-                tell("slotd: the daemon is away: jobs go on, and it is waited for\n");
+                tell("slotd: the daemon is down; jobs continue, waiting for it\n");
                 return Ok(());
             }
             Heard::Changed(changed) if changed.all => {
@@ -290,7 +295,7 @@ impl Logs {
             }
             Heard::Changed(changed) => changed,
         };
-        // New records may be tasks of an array that is followed.
+        // New records may be tasks of a followed array.
         let is_meant = |id: &&JobId| self.known.has(**id) || self.has_arrays;
         let ids: Vec<JobRef> =
             changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect();
@@ -304,8 +309,8 @@ impl Logs {
     }
 }
 
-/// A job that was never launched has written nothing that says why.
-fn tell_failed_launch(view: &JobView) {
+/// Prints why a job could not be launched, since its output files do not contain the reason.
+fn report_failed_launch(view: &JobView) {
     let Some(why) =
         view.run.system_comment.as_ref().filter(|_| view.run.reason == Reason::JobLaunchFailure)
     else {
@@ -316,12 +321,12 @@ fn tell_failed_launch(view: &JobView) {
     if why.ends_with(Errno::EACCES.desc()) {
         let user = &request.user;
         tell(&format!(
-            "  hint: it runs as user {user}: with -D, name a directory that {user} may enter and write\n"
+            "  hint: it runs as user {user}: use -D with a directory that {user} can enter and write to\n"
         ));
     }
 }
 
-/// `job 12 (fit) is FAILED, exit code 3`
+/// Returns a line such as `job 12 (fit) is FAILED, exit code 3`.
 fn how_it_ended(view: &JobView) -> String {
     let (label, name, exit) = (view.label(), &view.request.name, view.run.exit);
     let how = match exit.signal {

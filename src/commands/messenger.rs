@@ -1,9 +1,9 @@
-//! The messengers of the daemon: processes of this program that send mail and post events. Nobody
-//! calls them by hand.
+//! The daemon's messengers: processes of this program that send mail and post events. Users do not
+//! run them.
 
 use crate::client::tail;
 use crate::exec::messenger::{GRACE, MAIL_ARG, Mail, POST_ARG, Post, PostTo, Posted};
-use crate::model::mail::MailKind;
+use crate::model::mail::{self, MailKind};
 use crate::model::notice::{Channel, Notice};
 use crate::render::notice;
 use crate::sys::{guard, system, zone};
@@ -19,33 +19,33 @@ use ureq::Agent;
 use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// So often an event is posted before it is given up, within [`MOST_TIME`].
+/// Maximum number of attempts to post an event, within [`MOST_TIME`].
 const TRIES: u32 = 8;
 const MOST_TIME: Duration = Duration::from_secs(15 * 60);
 
-/// Between the first two tries. It is doubled each time.
+/// The delay between the first two attempts. It doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest wait that a server may ask for (`Retry-After`).
+/// Maximum delay that a server may request (`Retry-After`).
 const MOST_DELAY: Duration = Duration::from_secs(300);
 
-/// So much of an answer is read at most; it tells nothing.
+/// Maximum length of a response that is read, in bytes. Its contents are ignored.
 const MOST_ANSWER: u64 = 64 << 10;
 
-/// So much of a standard error is mailed at most, bytes and lines.
+/// Maximum length of standard error in a mail, in bytes and in lines.
 const MOST_TAIL: u64 = 8 << 10;
 const TAIL_LINES: usize = 20;
 
-/// Why an event was not taken.
+/// A failed attempt to deliver an event.
 struct Failure {
     why: String,
-    /// It may be taken another time.
-    may_pass: bool,
-    /// The server says when.
+    /// A later attempt may succeed.
+    can_retry: bool,
+    /// The delay requested by the server.
     after: Option<Duration>,
 }
 
-/// The messenger of this first argument.
+/// Returns the messenger for this first argument.
 pub fn named(arg: &OsStr) -> Option<fn() -> u8> {
     match arg.to_str()? {
         POST_ARG => Some(post),
@@ -54,7 +54,7 @@ pub fn named(arg: &OsStr) -> Option<fn() -> u8> {
     }
 }
 
-/// Posts what comes on standard input, one event after the other, until it ends. The exit code.
+/// Posts the events from standard input, one after the other. Returns the exit code.
 fn post() -> u8 {
     match post_all() {
         Ok(()) => 0,
@@ -70,12 +70,12 @@ fn post_all() -> io::Result<()> {
     let Some(first) = lines.next().transpose()? else { return Ok(()) };
     let to: PostTo = serde_json::from_str(&first)?;
     let host = system::probe_host_name();
-    // The roots of this host: its owner may have added some.
+    // The host's root certificates, which may include its owner's own.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let agent: Agent = Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(Duration::from_secs(to.timeout_secs)))
-        // A redirected POST would be a GET.
+        // A redirected POST would become a GET.
         .max_redirects(0)
         .user_agent(concat!("slotd/", env!("CARGO_PKG_VERSION")))
         .tls_config(tls)
@@ -85,18 +85,18 @@ fn post_all() -> io::Result<()> {
         let Post { number, notice } = serde_json::from_str(&line?)?;
         let body = notice::json(number, &notice, &host).to_string();
         let outcome = persist(|| attempt(&agent, &to.url, &body));
-        say(&outcome)?;
+        report(&outcome)?;
     }
     Ok(())
 }
 
-fn say(posted: &Posted) -> io::Result<()> {
+fn report(posted: &Posted) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(posted)?)?;
     out.flush()
 }
 
-/// Tries until it is done, the time is up, or no other try makes sense.
+/// Repeats attempts until one succeeds, the time is up, or another attempt is pointless.
 fn persist(mut attempt: impl FnMut() -> Result<(), Failure>) -> Posted {
     let began = Instant::now();
     let mut delay = FIRST_DELAY;
@@ -106,23 +106,23 @@ fn persist(mut attempt: impl FnMut() -> Result<(), Failure>) -> Posted {
             Err(failure) => failure,
         };
         let wait = failure.after.map_or(delay, |after| after.clamp(FIRST_DELAY, MOST_DELAY));
-        if !failure.may_pass {
+        if !failure.can_retry {
             return Posted::GivenUp(failure.why);
         }
         if tried == TRIES || began.elapsed() + wait > MOST_TIME {
-            return Posted::GivenUp(format!("{} (tried {tried} times)", failure.why));
+            return Posted::GivenUp(format!("{} ({tried} attempts)", failure.why));
         }
-        if tried == 1 && say(&Posted::Failing(failure.why)).is_err() {
+        if tried == 1 && report(&Posted::Failing(failure.why)).is_err() {
             break;
         }
-        rest(wait);
+        pause(wait);
         delay *= 2;
     }
-    Posted::GivenUp("the daemon is gone".to_owned())
+    Posted::GivenUp("the daemon has exited".to_owned())
 }
 
-/// Waits. A daemon that is gone meanwhile has the next one post the event.
-fn rest(wait: Duration) {
+/// Waits. Exits if the daemon exits in the meantime; the next daemon posts the event again.
+fn pause(wait: Duration) {
     let until = Instant::now() + wait;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -130,7 +130,7 @@ fn rest(wait: Duration) {
             return;
         }
         let stdin = io::stdin();
-        // Only whether the other end is closed.
+        // Polls only for a hang-up.
         let mut end = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
         let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX).max(1);
         if poll(&mut end, PollTimeout::try_from(ms).unwrap_or(PollTimeout::NONE))
@@ -144,25 +144,25 @@ fn rest(wait: Duration) {
 fn attempt(agent: &Agent, url: &str, body: &str) -> Result<(), Failure> {
     let failed = |error: ureq::Error| {
         let is_of_address = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_));
-        // The text of the first two has the address, which may be a secret.
+        // These errors contain the address, which may be secret.
         let why =
-            if is_of_address { "the address makes no sense".to_owned() } else { error.to_string() };
-        Failure { why, may_pass: !is_of_address, after: None }
+            if is_of_address { "the address is invalid".to_owned() } else { error.to_string() };
+        Failure { why, can_retry: !is_of_address, after: None }
     };
     let request = agent.post(url).header("Content-Type", "application/json");
     let mut answer = request.send(body).map_err(failed)?;
     let status = answer.status();
     let after = retry_after(&answer);
-    // It is read so that the connection can be used again.
+    // Read the body so that the connection can be reused.
     let _ = answer.body_mut().with_config().limit(MOST_ANSWER).read_to_vec();
     if status.is_success() {
         return Ok(());
     }
-    let may_pass = status.is_server_error() || status.as_u16() == 429;
-    Err(Failure { why: format!("the answer is HTTP {}", status.as_u16()), may_pass, after })
+    let can_retry = status.is_server_error() || status.as_u16() == 429;
+    Err(Failure { why: format!("the server returned HTTP {}", status.as_u16()), can_retry, after })
 }
 
-/// As seconds, or as a date.
+/// Returns the delay from `Retry-After`, which is a number of seconds or a date.
 fn retry_after<T>(answer: &Response<T>) -> Option<Duration> {
     let text = answer.headers().get("Retry-After")?.to_str().ok()?.trim();
     if let Ok(secs) = text.parse() {
@@ -172,8 +172,8 @@ fn retry_after<T>(answer: &Response<T>) -> Option<Duration> {
     at.duration_since(jiff::Timestamp::now()).try_into().ok()
 }
 
-/// Sends the mail that comes as a line on standard input, which the daemon then keeps open. The
-/// exit code; why it is not 0 stands on standard error.
+/// Sends the mail described by a line on standard input, which the daemon keeps open. Returns the
+/// exit code, and prints errors to standard error.
 fn mail() -> u8 {
     match send() {
         Ok(()) => 0,
@@ -184,16 +184,16 @@ fn mail() -> u8 {
     }
 }
 
-/// Why a mail was not sent.
+/// The error of a mail that was not sent.
 #[derive(Debug, thiserror::Error)]
 enum MailError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("no mail: {0}")]
+    #[error("invalid mail: {0}")]
     NoMail(#[from] serde_json::Error),
-    #[error("{0:?} is no address")]
+    #[error("{0:?} is not an address")]
     NoAddress(String),
-    #[error("there is nobody to send it to")]
+    #[error("the mail has no recipients")]
     Nobody,
     #[error("{}: {error}", program.display())]
     Program { program: PathBuf, error: io::Error },
@@ -216,7 +216,7 @@ fn send() -> Result<(), MailError> {
         .stdout(Stdio::null())
         .spawn()
         .map_err(failed)?;
-    // One that ends without having read it says why by its exit code.
+    // If sendmail exits without reading it, its exit code explains why.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&message));
     let status = child.wait()?;
     match written {
@@ -225,16 +225,12 @@ fn send() -> Result<(), MailError> {
     }
 }
 
-/// Those of `--mail-user`, else who submitted the job. They go to `sendmail` as words of their own:
-/// one with control characters or spaces in it, or that looks like an option, is no address.
+/// Returns the addresses of `--mail-user`, or else the user who submitted the job. They become
+/// arguments of `sendmail`, so one that `sendmail` would take for something else is refused.
 fn recipients(notice: &Notice) -> Result<Vec<String>, MailError> {
     let named = notice.mail_user.as_deref().unwrap_or(&notice.user);
-    let to: Vec<String> =
-        named.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
-    let is_bad = |one: &&String| {
-        one.starts_with('-') || one.chars().any(|c| c.is_control() || c.is_whitespace())
-    };
-    match to.iter().find(is_bad) {
+    let to: Vec<String> = mail::recipients(named).map(str::to_owned).collect();
+    match to.iter().find(|one| !mail::is_recipient(one)) {
         Some(bad) => Err(MailError::NoAddress(bad.clone())),
         None if to.is_empty() => Err(MailError::Nobody),
         None => Ok(to),
@@ -250,28 +246,28 @@ fn message(notice: &Notice, number: u64, to: &[String]) -> io::Result<Vec<u8>> {
         }
         Channel::Mail(_) | Channel::Command | Channel::Url => String::new(),
     };
-    // In a header it would only be coded.
+    // In a header, control characters would be encoded instead of removed.
     let subject: String =
         notice::subject(notice).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mail = mail_builder::MessageBuilder::new()
         .to(to.iter().map(String::as_str).collect::<Vec<_>>())
         .header("Subject", subject_header(subject))
-        // The same for the same event: who gets it twice sees it once.
+        // The same for the same event, so that a duplicate is shown once.
         .message_id(format!("slotd.{number}.{}@{host}", notice.at.0))
         .header("Auto-Submitted", mail_builder::headers::raw::Raw::new("auto-generated"))
         .text_body(notice::body(notice, &host, &zone, &tail));
-    // sendmail reads text of this system.
+    // sendmail expects this system's line endings.
     let text = mail.write_to_vec()?;
     Ok(String::from_utf8_lossy(&text).replace("\r\n", "\n").into_bytes())
 }
 
-/// Plain where it can be: people filter mail by it.
+/// Encodes the subject only if necessary, since people filter mail by it.
 fn subject_header(subject: String) -> HeaderType<'static> {
     let is_plain = subject.is_ascii() && !subject.contains("=?");
     if is_plain { HeaderType::Raw(subject.into()) } else { HeaderType::Text(subject.into()) }
 }
 
-/// The last lines of a file.
+/// Reads the last lines of a file.
 fn tail_of(path: &Path) -> io::Result<String> {
     let Some(mut file) = tail::open_output(path)? else { return Ok(String::new()) };
     let skipped = file.metadata()?.len().saturating_sub(MOST_TAIL);
@@ -297,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_words_of_their_own() {
+    fn recipients_cannot_be_options_or_headers() {
         assert_eq!(recipients(&notice("a@x, b@y", "")).unwrap(), ["a@x", "b@y"]);
         for bad in ["-oQ/tmp", "a@x\nBcc: b@y", "a b", " , ", "a@x,-X"] {
             assert!(recipients(&notice(bad, "")).is_err(), "{bad:?}");
@@ -305,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn names_make_no_headers() {
+    fn job_names_cannot_inject_headers() {
         let made =
             message(&notice("a@x", "übung\nBcc: evil@x\r\n\r\nhello"), 7, &["a@x".to_owned()])
                 .unwrap();
@@ -318,17 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_pass_is_tried_once() {
+    fn permanent_failures_are_not_retried() {
         let mut tries = 0;
         let outcome = persist(|| {
             tries += 1;
-            Err(Failure { why: "HTTP 404".to_owned(), may_pass: false, after: None })
+            Err(Failure { why: "HTTP 404".to_owned(), can_retry: false, after: None })
         });
         assert_eq!((outcome, tries), (Posted::GivenUp("HTTP 404".to_owned()), 1));
     }
 
     #[test]
-    fn the_tail_of_a_file_begins_with_a_whole_line() {
+    fn tails_begin_with_a_whole_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("err");
         std::fs::write(&path, "ä".repeat(5000) + "\n" + &"line\n".repeat(30)).unwrap();

@@ -1,8 +1,7 @@
-//! From a process's arguments to its exit code: which command it is, what it asks the daemon, what
-//! it prints.
+//! The commands: from a process's arguments to its requests, its output and its exit code.
 //!
-//! One file a command. Data goes to standard output, everything else to standard error; errors are
-//! `command: error: text`, as Slurm prints them.
+//! Each command has its own file. Data goes to standard output, everything else to standard error.
+//! Errors have the form `command: error: text`, as in Slurm.
 
 use crate::args::choices::Applet;
 use crate::args::error::{CliError, Mark};
@@ -26,6 +25,8 @@ use std::rc::Rc;
 
 mod changes;
 mod clean;
+mod clusters;
+mod complete;
 mod daemon;
 mod db;
 mod doctor;
@@ -77,18 +78,18 @@ mod wait;
 mod web;
 mod why;
 
-/// What a command prints on standard output and its exit code, or its error.
+/// The exit code of a command, or its error.
 pub type Done = Result<u8, CliError>;
 
-/// A command: what it is called and takes, and what it does.
+/// A command: its name, arguments, implementation and man page.
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub applet: Applet,
-    /// Its clap definition, of which help, man page and completions are made.
+    /// Returns its clap definition, the source of help, man page and completions.
     pub define: fn(Applet) -> clap::Command,
-    /// Runs it; the first word is its name.
+    /// Runs it. The first word is its name.
     pub run: fn(&[OsString]) -> Done,
-    /// What its man page says beside the options.
+    /// The parts of its man page besides the options.
     pub page: &'static Page,
 }
 
@@ -102,8 +103,8 @@ impl Entry {
     }
 }
 
-/// The commands. The dispatcher, help, man pages, completions and the installer's links are made of
-/// this table.
+/// All commands. The dispatcher, help, man pages, completions and the installer's links are derived
+/// from this table.
 pub const COMMANDS: [Entry; 21] = [
     sbatch::ENTRY,
     srun::ENTRY,
@@ -128,20 +129,27 @@ pub const COMMANDS: [Entry; 21] = [
     needless::SGATHER,
 ];
 
-/// What each command takes, `slotd` itself among them, by name.
+/// Runs sbatch on the clusters that a directive of its script names. Returns `None` if no directive
+/// does, or if something stronger names clusters.
+fn run_elsewhere(argv: &[OsString], script: &[u8]) -> Option<Done> {
+    clusters::run_directive(&sbatch::ENTRY, argv, script)
+}
+
+/// Returns the definitions of all commands, including `slotd` itself, by name.
 fn definitions() -> impl Iterator<Item = (&'static str, clap::Command)> {
     let slurms = COMMANDS.iter().map(|entry| (entry.name(), entry.definition()));
     slurms.chain([("slotd", slotd::definition())])
 }
 
-/// The command of exactly this name: a renamed binary (`slotd-1.2`) is `slotd`.
+/// Returns the command with exactly this name. A renamed binary (`slotd-1.2`) is `slotd`.
 fn find(word: &str) -> Option<Entry> {
     COMMANDS.into_iter().find(|entry| entry.name() == word)
 }
 
-/// Runs the process. Its exit code.
+/// Runs the process. Returns its exit code.
 pub fn main() -> u8 {
     start::open_standard_streams();
+    start::report_missing_threads();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if args.get(1).is_some_and(|arg| arg == crate::exec::launcher::LAUNCHER_ARG) {
         start::on_broken_pipe(SigHandler::SigIgn);
@@ -156,12 +164,17 @@ pub fn main() -> u8 {
         start::on_broken_pipe(SigHandler::SigIgn);
         return run();
     }
-    // A reader that goes away (`squeue | head`) ends the command as it does any other program.
+    // If the reader exits (`squeue | head`), SIGPIPE ends the command as it does any other program.
     start::on_broken_pipe(SigHandler::SigDfl);
     let name =
         args.first().map(|arg| Path::new(arg).file_name().unwrap_or_default().to_os_string());
     let mut entry = name.as_deref().and_then(|name| find(&name.to_string_lossy()));
     if entry.is_none() {
+        // `slotd help sbatch` means `slotd sbatch --help`.
+        if args.len() > 2 && args[1] == "help" {
+            args.remove(1);
+            args.push("--help".into());
+        }
         // `slotd sbatch …`
         entry = args.get(1).and_then(|word| find(&word.to_string_lossy()));
         if entry.is_none() {
@@ -171,7 +184,8 @@ pub fn main() -> u8 {
     }
     let Some(entry) = entry else { return 2 };
     memory::keep_freed();
-    match (entry.run)(&args) {
+    let done = clusters::run(&entry, &args).unwrap_or_else(|| (entry.run)(&args));
+    match done {
         Ok(code) => code,
         Err(error) => {
             if let Err(error) = output::print(&error.output) {
@@ -184,16 +198,17 @@ pub fn main() -> u8 {
     }
 }
 
-/// `SLOTD_ROOT`, else `~/.local/share/slotd`. A relative one counts from the working directory:
-/// jobs and launches see it from others.
+/// Returns the paths below `SLOTD_ROOT`, or else below `~/.local/share/slotd`. A relative root is
+/// resolved against the working directory, since jobs and launches run in others.
 ///
 /// # Errors
-/// Neither is known, or it is no text: jobs get it in their environment, and launches carry it.
+/// Fails if neither is set, or if the root is not valid UTF-8: jobs receive it in their
+/// environment, and launches contain it.
 pub fn paths() -> Result<Paths, CliError> {
     paths_of(std::env::var_os("SLOTD_ROOT"))
 }
 
-/// The same where `SLOTD_ROOT` has this value.
+/// Like [`paths`], with this value of `SLOTD_ROOT`.
 pub fn paths_of(root: Option<OsString>) -> Result<Paths, CliError> {
     let root = root_of(root, std::env::var_os("HOME")).ok_or_else(|| {
         CliError::error(
@@ -212,10 +227,11 @@ pub fn paths_of(root: Option<OsString>) -> Result<Paths, CliError> {
     Ok(Paths::new(root))
 }
 
-/// The surroundings of a process that submits: its working directory becomes the job's.
+/// Returns the origin of a process that submits. Its working directory becomes the job's.
 ///
 /// # Errors
-/// The path of the working directory is not valid UTF-8: a job would run elsewhere.
+/// Fails if the path of the working directory is not valid UTF-8, since the job would run
+/// elsewhere.
 pub fn submitting_origin() -> Result<Origin, CliError> {
     let origin = origin();
     if origin.cwd.to_str().is_none() {
@@ -233,7 +249,7 @@ fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     given(root).or_else(|| Paths::default_root(given(home).as_deref()))
 }
 
-/// The surroundings of this process.
+/// Returns the origin of this process.
 pub fn origin() -> Origin {
     let (uid, gid) = user::current();
     Origin {
@@ -254,15 +270,15 @@ pub fn origin() -> Origin {
     }
 }
 
-/// Another user, by name or by number.
+/// Returns another user's account, by name or number.
 fn account(name: &str) -> Option<Account> {
     let (uid, gid) = user::uid_and_gid(name)?;
     Some(Account { user: user::user_name(uid), uid, group: user::group_name(gid), gid })
 }
 
-/// The path by which the user knows the directory (`PWD`), if that is where we are. Of a directory
-/// that was removed it is the path that it had, as the kernel tells it (`/home/me/q (deleted)`): no
-/// job can run there, and queries need none.
+/// Returns the working directory as the user wrote it (`PWD`), if that is correct. For a directory
+/// that was deleted, returns its former path as the kernel reports it (`/home/me/q (deleted)`): no
+/// job can run there, but queries do not need it.
 fn working_directory() -> PathBuf {
     let place = |path: &Path| std::fs::metadata(path).ok().map(|dir| (dir.dev(), dir.ino()));
     let is_here = |shown: &PathBuf| {
@@ -288,18 +304,22 @@ impl From<ClientError> for CliError {
     }
 }
 
-/// The error of a request that the daemon refused. `what` failed: `Batch job submission failed`.
+/// Returns the error for a refused request. `what` is the operation: `Batch job submission failed`.
 pub fn refused(what: &str, why: &Refusal) -> CliError {
     CliError::error(1, why.lines(what).join("\n")).maybe_hint(known_names(why))
 }
 
-/// What there is in place of a name that the daemon does not know, and of other hosts.
+/// Returns the hint for a refusal: the known names if a name is unknown, or a note that there is
+/// only one host.
 pub fn known_names(why: &Refusal) -> Option<String> {
     let (of, wanted, known) = match why {
         Refusal::NodeCount | Refusal::OneNodeOnly => {
-            return Some("slotd runs on one host: leave --nodes out".to_owned());
+            return Some("slotd runs on one host: omit --nodes".to_owned());
         }
-        Refusal::UnknownPartition { name, known } => ("partitions", name, known),
+        Refusal::UnknownPartition { name, lacks_gpus: true, .. } => {
+            return Some(format!("partition {name} exists only while the host has GPUs"));
+        }
+        Refusal::UnknownPartition { name, known, .. } => ("partitions", name, known),
         Refusal::MissingFeature { wanted, known }
         | Refusal::UnknownPreference { wanted, known } => ("features", wanted, known),
         Refusal::UnknownGpuModel { model, known } => ("GPU models", model, known),
@@ -310,17 +330,18 @@ pub fn known_names(why: &Refusal) -> Option<String> {
     Some(suggest::one_of(of, word, known.iter().map(String::as_str)))
 }
 
-/// The refusal of a `--test-only`: Slurm prints its last line without the name of the command.
+/// Returns the error for a refused `--test-only`. Slurm prints its last line without the command's
+/// name.
 pub fn trial_refused(why: &Refusal) -> CliError {
     let mut lines = why.lines("allocation failure");
     let last = lines.pop().unwrap_or_default();
     CliError::error(1, lines.join("\n")).and(Mark::Bare, last).maybe_hint(known_names(why))
 }
 
-/// Asks one question and takes the daemon's refusal for an error.
+/// Sends one request and returns the answer.
 ///
 /// # Errors
-/// The daemon cannot be asked, or refuses.
+/// Fails if the daemon cannot be reached or refuses the request.
 pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError> {
     ask_daemon(&paths()?, request, raw).map_err(|error| match error {
         ClientError::Refused(why) => CliError::error(1, why.to_string()),
@@ -328,10 +349,10 @@ pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError>
     })
 }
 
-/// Asks for jobs, in one answer.
+/// Requests jobs in a single answer.
 ///
 /// # Errors
-/// As of [`ask`].
+/// Fails as [`ask`] does.
 pub fn ask_job_list(request: &Request) -> Result<JobList, CliError> {
     match ask(request, &[])?.0 {
         Answer::Jobs(list) => Ok(list),
@@ -342,10 +363,10 @@ pub fn ask_job_list(request: &Request) -> Result<JobList, CliError> {
 /// The processes of each step.
 type Processes = Vec<(StepKey, Vec<i32>)>;
 
-/// Asks for jobs with what their running steps use, and for the processes of those steps.
+/// Requests jobs with the resource usage and the processes of their running steps.
 ///
 /// # Errors
-/// As of [`ask`].
+/// Fails as [`ask`] does.
 pub fn ask_usage(request: &Request) -> Result<(JobList, Processes), CliError> {
     match ask(request, &[])?.0 {
         Answer::Usage { list, processes } => Ok((list, processes)),
@@ -353,10 +374,10 @@ pub fn ask_usage(request: &Request) -> Result<(JobList, Processes), CliError> {
     }
 }
 
-/// Asks how the node is.
+/// Requests the state of the node.
 ///
 /// # Errors
-/// As of [`ask`].
+/// Fails as [`ask`] does.
 pub fn ask_node() -> Result<NodeView, CliError> {
     match ask(&Request::Node, &[])?.0 {
         Answer::Node(node) => Ok(*node),
@@ -364,10 +385,10 @@ pub fn ask_node() -> Result<NodeView, CliError> {
     }
 }
 
-/// Has something done to jobs. What became of each, in order.
+/// Sends a request that acts on jobs. Returns the outcome for each, in order.
 ///
 /// # Errors
-/// As of [`ask`].
+/// Fails as [`ask`] does.
 pub fn ask_outcomes(request: &Request) -> Result<Vec<Outcome>, CliError> {
     match ask(request, &[])?.0 {
         Answer::Done(outcomes) => Ok(outcomes),
@@ -375,13 +396,13 @@ pub fn ask_outcomes(request: &Request) -> Result<Vec<Outcome>, CliError> {
     }
 }
 
-/// Whether the daemon holds jobs to the memory that they have; true if it cannot be asked.
+/// Returns whether the daemon enforces memory limits, or true if the daemon cannot be reached.
 fn enforces_memory() -> bool {
     let Ok((Answer::Config(config), _)) = ask(&Request::Config, &[]) else { return true };
     config.iter().find(|(key, _)| key == CGROUP_KEY).is_none_or(|(_, base)| base != "(null)")
 }
 
-/// [`ask`] for who goes on without the daemon.
+/// Like [`ask`], for callers that continue without the daemon.
 fn ask_daemon(
     paths: &Paths,
     request: &Request,
@@ -402,11 +423,11 @@ fn ask_daemon(
     }
 }
 
-/// Asks for jobs, and takes them as they come, some at a time: a long answer is never in memory as
-/// a whole.
+/// Requests jobs and passes them to `take` in batches as they arrive, so that a long answer is
+/// never in memory as a whole.
 ///
 /// # Errors
-/// The daemon cannot be asked, or refuses; or what `take` says.
+/// Fails if the daemon cannot be reached, if it refuses the request, or if `take` fails.
 pub fn ask_for_jobs(
     request: &Request,
     mut take: impl FnMut(JobList) -> Result<(), CliError>,
@@ -423,7 +444,7 @@ pub fn ask_for_jobs(
     }
 }
 
-/// The daemon answered something that is no answer to the question.
+/// Returns the error for an answer of the wrong kind.
 pub fn unexpected(answer: &Answer) -> CliError {
-    CliError::error(1, format!("the daemon's answer makes no sense here: {answer:?}"))
+    CliError::error(1, format!("unexpected answer from the daemon: {answer:?}"))
 }

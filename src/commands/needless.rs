@@ -1,4 +1,4 @@
-//! Commands of Slurm that one host has no need of: each says so, and what to use in its place.
+//! Slurm commands that are pointless on one host. Each prints what to use instead.
 
 use super::pages::texts;
 use super::{Done, Entry};
@@ -16,7 +16,7 @@ struct Needless {
     /// Print this help
     #[arg(long)]
     help: bool,
-    /// Nothing of it is read
+    /// Ignored
     #[arg(value_name = "WORD")]
     operands: Vec<String>,
 }
@@ -35,7 +35,7 @@ const fn applet(name: &'static str, about: &'static str) -> Applet {
     }
 }
 
-/// A command, why it is needless, and what there is in its place.
+/// Defines a command, with the reason why it does not exist and its replacement.
 macro_rules! needless {
     ($entry:ident, $name:literal, $about:literal, $why:literal, $instead:literal) => {
         pub const $entry: Entry = Entry {
@@ -50,27 +50,27 @@ macro_rules! needless {
 needless!(
     STRIGGER,
     "strigger",
-    "Triggers, of which there are none",
-    "there are no triggers on one host",
-    "SLOTD_NOTIFY_CMD is a program that is called at the end of each job, and sbatch --dependency=afternotok:JOB runs one \
-     after a job that failed"
+    "Manage triggers (not supported)",
+    "slotd has no triggers",
+    "SLOTD_NOTIFY_CMD, a command that runs at the end of each job, or sbatch --dependency=afternotok:JOB, which runs a job \
+     after another one failed"
 );
 needless!(
     SCRONTAB,
     "scrontab",
-    "A crontab of jobs, of which there is none",
-    "there is no crontab of jobs on one host",
-    "crontab -e, with lines that call sbatch"
+    "Manage a crontab of jobs (not supported)",
+    "slotd has no crontab of jobs",
+    "crontab -e, with lines that run sbatch"
 );
 needless!(
     SGATHER,
     "sgather",
-    "Collect files of nodes, of which there is one",
-    "the files of the one node are on this host",
+    "Collect files from the nodes of a job (not supported)",
+    "there is only one node, and its files are on this host",
     "cp"
 );
 
-/// `--help` and `--version` are answered; anything else is refused, whatever it asks for.
+/// Handles `--help` and `--version`, and refuses everything else.
 fn refuse(applet: Applet, argv: &[OsString], why: &str, instead: &str) -> Done {
     let asks = |word: &&OsString| {
         ["--help", "--usage", "--version", "-V"].iter().any(|asked| *word == asked)
@@ -78,9 +78,9 @@ fn refuse(applet: Applet, argv: &[OsString], why: &str, instead: &str) -> Done {
     let words: Vec<OsString> =
         argv.iter().take(1).chain(argv.iter().skip(1).find(asks)).cloned().collect();
     choices::parse::<Needless>(applet, &words, &super::origin())?;
-    // A list of what there is none of has no lines.
+    // The list of triggers is empty.
     if applet.name == "strigger" && argv.iter().any(|word| word == "--get") {
         return Ok(0);
     }
-    Err(CliError::error(1, why).hint(format!("in its place: {instead}")))
+    Err(CliError::error(1, why).hint(format!("use instead: {instead}")))
 }

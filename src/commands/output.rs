@@ -1,4 +1,4 @@
-//! What the query commands share: the surroundings of a rendering, machine output, printing.
+//! Functions shared by the query commands: rendering settings, machine-readable output, printing.
 
 use super::Done;
 use crate::args::error::{CliError, Mark};
@@ -19,25 +19,25 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How sacct and sstat part the fields.
+/// The field separators of sacct and sstat.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LineOpts {
-    /// Fields with | after each
+    /// Print a | after each field
     #[arg(short = 'p', long, overrides_with = "parsable2", help_heading = SHOWN)]
     pub parsable: bool,
-    /// Fields with | between them
+    /// Print a | between fields
     #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
     pub parsable2: bool,
 }
 
 impl LineOpts {
-    /// The delimiter, and whether it also stands after the last field; `None`: columns.
+    /// Returns the delimiter and whether it also follows the last field, or `None` for columns.
     pub fn separator<'a>(&self, delimiter: &'a str) -> Option<(&'a str, bool)> {
         (self.parsable || self.parsable2).then_some((delimiter, self.parsable))
     }
 }
 
-/// The user's settings, and the daemon's clock.
+/// Returns the rendering context: the user's settings and the daemon's clock.
 pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     let mut ctx = Ctx::new(now, Rc::clone(&origin.tz), &origin.host);
     ctx.cluster = crate::CLUSTER.to_owned();
@@ -50,8 +50,8 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     ctx
 }
 
-/// The terminal on standard output. It has no colours with `NO_COLOR` (no-color.org), and where its
-/// kind is not known.
+/// Returns the terminal on standard output. It has no colours if `NO_COLOR` is set (no-color.org)
+/// or its type is unknown.
 fn screen(origin: &Origin) -> Option<Screen> {
     let out = io::stdout();
     if !out.is_terminal() {
@@ -59,11 +59,11 @@ fn screen(origin: &Origin) -> Option<Screen> {
     }
     let columns =
         terminal::window(out.as_fd()).map(|size| size.ws_col).filter(|columns| *columns > 0);
-    let knows_colours = origin.nonempty("TERM").is_some_and(|kind| kind != "dumb");
-    Some(Screen { columns, has_colours: knows_colours && origin.nonempty("NO_COLOR").is_none() })
+    let has_colours = origin.nonempty("TERM").is_some_and(|kind| kind != "dumb");
+    Some(Screen { columns, has_colours: has_colours && origin.nonempty("NO_COLOR").is_none() })
 }
 
-/// `--units` and `--noconvert`.
+/// Applies `--units` and `--noconvert`.
 pub fn units(ctx: &mut Ctx, units: Option<char>, no_convert: bool) {
     if no_convert {
         ctx.units = Units::Keep;
@@ -72,25 +72,24 @@ pub fn units(ctx: &mut Ctx, units: Option<char>, no_convert: bool) {
     }
 }
 
-/// `SLOTD_OUTPUT=slurm`: Slurm's columns where no format is asked for.
+/// Returns the default columns: Slurm's if `SLOTD_OUTPUT=slurm` is set.
 pub fn default_columns(origin: &Origin) -> Columns {
     if origin.var("SLOTD_OUTPUT") == Some("slurm") { Columns::Slurm } else { Columns::Own }
 }
 
-/// Whether the user's terminal has more letters than those of ASCII, by the locale.
+/// Returns whether the locale's character set is UTF-8.
 pub fn is_utf8(origin: &Origin) -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| origin.nonempty(name));
     locale.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
 }
 
-/// How wide lines on standard output may be: as wide as the terminal, or as most are where it is
-/// none.
+/// Returns the width of the terminal on standard output, or 80 if it is not a terminal.
 pub fn columns() -> u16 {
     terminal::window(io::stdout().as_fd()).map_or(80, |size| size.ws_col)
 }
 
-/// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without
-/// it. A failure is told, and the next round tried: the daemon may be back by then.
+/// Implements `-i/--iterate`: runs `once` repeatedly, with an empty line after each run, until a
+/// signal ends it. Prints errors and continues, since the daemon may come back.
 pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) -> Done {
     let Some(secs) = secs else { return once() };
     loop {
@@ -98,13 +97,12 @@ pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) 
             tell(command, &error);
         }
         print("\n")?;
-        // The pause that is asked for.
+        // The interval that the user asked for.
         std::thread::sleep(Duration::from_secs(secs.into()));
     }
 }
 
-/// Tells an error on standard error. What it repeats of the user's words does nothing to a
-/// terminal.
+/// Prints an error to standard error. Escapes control characters, since it may contain user input.
 pub fn tell(command: &str, error: &CliError) {
     let is_terminal = io::stderr().is_terminal();
     for line in error.text(command).lines() {
@@ -112,21 +110,22 @@ pub fn tell(command: &str, error: &CliError) {
     }
 }
 
-/// Writes to standard output at once; a reader that went away ends the process by SIGPIPE.
+/// Writes to standard output and flushes. If the reader has exited, SIGPIPE ends the process.
 pub fn print(text: &str) -> Done {
     print_bytes(text.as_bytes())
 }
 
-/// The same of bytes, which need not be text.
+/// Like [`print`], for bytes that need not be text.
 pub fn print_bytes(bytes: &[u8]) -> Done {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(0),
-        Err(e) => Err(CliError::error(1, format!("standard output: {e}"))),
+        Err(e) => Err(CliError::error(1, format!("cannot write to standard output: {e}"))),
     }
 }
 
-/// Asks on standard output. Any answer but a yes is a no, and so is the end of standard input.
+/// Asks a question on standard output. Any answer but yes means no, and so does the end of standard
+/// input.
 pub fn says_yes(question: &str) -> bool {
     print!("{question}");
     let _ = io::stdout().flush();
@@ -135,7 +134,7 @@ pub fn says_yes(question: &str) -> bool {
     answer.trim_start().starts_with(['y', 'Y'])
 }
 
-/// The form of a document that is asked for.
+/// Returns the requested form and shape of a document.
 pub fn form(machine: Machine) -> (json::Form, json::Shape) {
     let (form, version) = match machine {
         Machine::Json(version) => (json::Form::Json, version),
@@ -157,24 +156,24 @@ pub fn print_machine(document: Value, machine: Machine) -> Done {
     })
 }
 
-/// A format that is not understood: Slurm's text, then what may have been meant and what there is.
+/// Returns the error for an invalid format: Slurm's text, then a suggestion or the valid names.
 pub fn format_error(error: FormatError) -> CliError {
     marked_format_error(Mark::Error, error)
 }
 
-/// The same with another mark before Slurm's text.
+/// Like [`format_error`], with another mark before Slurm's text.
 pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
     let meant =
         suggest::nearest(&error.word, error.names).map(|name| format!("did you mean {name}?"));
     CliError::new(mark, 1, error.message).hint(meant.unwrap_or(error.hint))
 }
 
-/// Whether a name is that of the one node. Examples call it `localhost`.
+/// Returns whether a name is that of the one node. Published examples also use `localhost`.
 pub fn is_node(name: &str, node: &str) -> bool {
     name == node || name == "localhost"
 }
 
-/// Users that do not exist: Slurm says so and goes on.
+/// Returns the users that do not exist, which Slurm reports before it continues.
 pub fn unknown_users(users: &[String]) -> Vec<&String> {
     let known =
         |user: &String| user.parse::<u32>().is_ok() || crate::sys::user::uid_of(user).is_some();

@@ -1,12 +1,14 @@
-//! `scontrol listpids`: which processes belong to which step.
+//! `scontrol listpids`: lists the processes of each step.
 //!
-//! Processes of this user are told by the variables that slotd gave them, and so are their
-//! children. A process that was started with another environment by something that has ended is not
-//! found.
+//! Recognizes processes of this user by the variables that slotd sets, and includes their
+//! descendants. A process without these variables is not found once its parent has ended.
 
 use crate::model::JobId;
+use crate::sys::paths::is_root_of;
 use crate::sys::proc;
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A process of a job.
@@ -16,20 +18,21 @@ pub struct Row {
     pub job: JobId,
     /// `batch`, `0`, …
     pub step: String,
-    /// Of the first process of a task: its number on the node and in the step.
+    /// The numbers of its task on the node and in the step. Only the first process of a task has
+    /// them.
     pub rank: Option<(String, String)>,
 }
 
-/// The processes of these jobs of the daemon of `root`, by job and number.
+/// Returns the processes of these jobs of the daemon of `root`, sorted by job and step.
 pub fn of_jobs(root: &Path, jobs: &[JobId]) -> Vec<Row> {
     let mut own: BTreeMap<i32, Row> = BTreeMap::new();
     for pid in proc::all_pids() {
         let Some(environment) = proc::environment(pid) else { continue };
-        if let Some(row) = read(pid, &environment, root.as_os_str().as_encoded_bytes(), jobs) {
+        if let Some(row) = read(pid, &environment, root, jobs) {
             own.insert(pid, row);
         }
     }
-    // Only the first process of a task has a rank: what it started inherits its variables.
+    // Only the first process of a task has a rank. Its children inherit the variables.
     let known: HashSet<i32> = own.keys().copied().collect();
     let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
     for (pid, mut row) in own {
@@ -47,12 +50,14 @@ pub fn of_jobs(root: &Path, jobs: &[JobId]) -> Vec<Row> {
     rows
 }
 
-/// What a process's variables say of it; `None` where it is not of these jobs.
-fn read(pid: i32, environment: &[u8], root: &[u8], jobs: &[JobId]) -> Option<Row> {
+/// Reads a process's job and step from its variables. Returns `None` if it belongs to none of these
+/// jobs.
+fn read(pid: i32, environment: &[u8], root: &Path, jobs: &[JobId]) -> Option<Row> {
     let get = |name: &str| proc::parse_variable(environment, name);
     let text = |name: &str| get(name).map(|value| String::from_utf8_lossy(value).into_owned());
     let job = JobId(text("SLURM_JOB_ID")?.parse().ok()?);
-    if get("SLOTD_ROOT")? != root || !jobs.contains(&job) {
+    let named = Path::new(OsStr::from_bytes(get("SLOTD_ROOT")?));
+    if !jobs.contains(&job) || !is_root_of(pid, named, root) {
         return None;
     }
     let step = text("SLURM_STEP_ID").unwrap_or_else(|| "batch".to_owned());
@@ -60,7 +65,7 @@ fn read(pid: i32, environment: &[u8], root: &[u8], jobs: &[JobId]) -> Option<Row
     Some(Row { pid, job, step, rank })
 }
 
-/// The table of Slurm's `scontrol listpids`.
+/// Returns the table of Slurm's `scontrol listpids`.
 pub fn table(rows: &[Row]) -> String {
     let line = |pid: &str, job: &str, step: &str, local: &str, global: &str| {
         format!("{pid:<8} {job:<8} {step:<8} {local:<7} {global:<8}\n")
@@ -79,17 +84,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_by_its_variables() {
+    fn processes_are_recognized_by_their_variables() {
         let environment = b"A=1\0SLURM_JOB_ID=190\0SLOTD_ROOT=/r\0SLURM_PROCID=3\0SLURM_LOCALID=3\0SLURM_STEP_ID=0\0";
-        let row = read(7, environment, b"/r", &[JobId(190)]).expect("it is of job 190");
+        let root = Path::new("/r");
+        let row = read(7, environment, root, &[JobId(190)]).expect("it belongs to job 190");
         assert_eq!((row.step.as_str(), row.rank), ("0", Some(("3".to_owned(), "3".to_owned()))));
-        assert_eq!(read(7, environment, b"/other", &[JobId(190)]), None);
-        assert_eq!(read(7, environment, b"/r", &[JobId(19)]), None);
-        assert_eq!(read(7, b"", b"/r", &[JobId(190)]), None);
+        assert_eq!(read(7, environment, Path::new("/other"), &[JobId(190)]), None);
+        assert_eq!(read(7, environment, root, &[JobId(19)]), None);
+        assert_eq!(read(7, b"", root, &[JobId(190)]), None);
     }
 
     #[test]
-    fn the_table_is_slurms() {
+    fn table_matches_slurm() {
         let row = |pid, rank| Row { pid, job: JobId(190), step: "batch".to_owned(), rank };
         let rows = [row(19763, Some(("0".to_owned(), "0".to_owned()))), row(19764, None)];
         assert_eq!(

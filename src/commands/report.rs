@@ -1,4 +1,5 @@
-//! `slotd report`: what many jobs used of what they had, by name, and what to ask for next time.
+//! `slotd report`: shows, by name, how much of their resources jobs used, and suggests what to
+//! request next time.
 
 pub mod host;
 mod picture;
@@ -23,35 +24,35 @@ use std::path::{Path, PathBuf};
     after_help = "Examples:\n  slotd report -S now-30days --html report.html\n  slotd report --host -S today"
 )]
 pub struct ReportArgs {
-    /// Jobs that ended at this time or later, as sacct reads it; now-7days if it is not given,
-    /// now-1day with --host
+    /// Report jobs that ended at this time or later, in sacct's format [default: now-7days, with
+    /// --host now-1day]
     #[arg(short = 'S', long, value_name = "TIME")]
     starttime: Option<String>,
-    /// Jobs that ended until this time; now, if it is not given
+    /// Report jobs that ended at this time or earlier [default: now]
     #[arg(short = 'E', long, value_name = "TIME")]
     endtime: Option<String>,
-    /// Jobs of these users
+    /// Report jobs of these users
     #[arg(short = 'u', long, value_name = "USERS")]
     user: Option<String>,
-    /// Jobs of these names
+    /// Report jobs with these names
     #[arg(short = 'n', long, value_name = "NAMES")]
     name: Option<String>,
-    /// What the whole host used over time, while jobs ran
+    /// Report the use of the whole host over time, while jobs ran
     #[arg(long, conflicts_with_all = ["user", "name", "rows"])]
     host: bool,
-    /// How many names are shown, the most wasteful first
+    /// Show at most this many names, the most wasteful first
     #[arg(long, value_name = "COUNT", default_value_t = 30)]
     rows: usize,
-    /// Plot the CPU-hours, as is done on a terminal
+    /// Plot the CPU-hours. This is the default on a terminal
     #[arg(long)]
     plot: bool,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with the table and a picture into a file
+    /// Write an HTML page with the table and a chart to this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<PathBuf>,
-    /// Write the picture into a file
+    /// Write the chart to this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     svg: Option<PathBuf>,
 }
@@ -64,7 +65,7 @@ pub fn run(args: &ReportArgs) -> Done {
     let (query, users) = asked(args, &origin, "now-7days")?;
     if let Some(user) = output::unknown_users(&users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}"))
-            .hint("sacct -o user shows who has jobs"));
+            .hint("run sacct -o user to list the users with jobs"));
     }
     let from = query.since.unwrap_or_default();
     let until = query.until;
@@ -93,7 +94,7 @@ pub fn run(args: &ReportArgs) -> Done {
     output::print(&text(args, &heading, &all, &origin, &ctx))
 }
 
-/// The question in the words of sacct.
+/// Builds the query from sacct's options.
 fn asked(
     args: &ReportArgs,
     origin: &Origin,
@@ -123,7 +124,7 @@ fn text(args: &ReportArgs, heading: &str, all: &[Use], origin: &Origin, ctx: &Ct
     text.push_str(&report::table(shown, ctx));
     if shown.len() < all.len() {
         text.push_str(&format!(
-            "{} more names are not shown: --rows {} shows them\n",
+            "{} more names not shown; use --rows {} to show them\n",
             all.len() - shown.len(),
             all.len()
         ));
@@ -131,13 +132,13 @@ fn text(args: &ReportArgs, heading: &str, all: &[Use], origin: &Origin, ctx: &Ct
     if args.plot || ctx.is_terminal() {
         let bars: Vec<plot::Part> = shown.iter().map(part).collect();
         text.push_str(&format!(
-            "\nCPU-hours, used and had\n{}",
+            "\nCPU-hours, used of allocated\n{}",
             plot::parts(&bars, output::columns(), !output::is_utf8(origin))
         ));
     }
     let (advice, notes) = (report::advice(shown), report::notes(shown));
     if !advice.is_empty() {
-        text.push_str("\nWhat to ask for next time\n");
+        text.push_str("\nSuggested requests\n");
     } else if !notes.is_empty() {
         text.push('\n');
     }
@@ -152,7 +153,7 @@ fn part(used: &Use) -> plot::Part {
 
 fn put(path: &Path, text: &str) -> Result<(), CliError> {
     fs::write(path, text).map_err(|e| {
-        CliError::error(1, format!("{}: {e}", path.display()))
-            .hint("name a file in a directory that you can write to")
+        CliError::error(1, format!("cannot write {}: {e}", path.display()))
+            .hint("specify a file in a directory that you can write to")
     })
 }

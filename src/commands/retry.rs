@@ -1,8 +1,8 @@
-//! `slotd retry`: submits jobs that are over once more, as they were submitted, and what could not
-//! run because of them.
+//! `slotd retry`: resubmits ended jobs as they were submitted, optionally with the jobs that could
+//! not run because of them.
 //!
-//! The daemon has the script and the environment; what is asked for is the request of the old job,
-//! with what no longer applies taken out of it.
+//! The daemon has their scripts and environments. The new request is that of the old job, without
+//! the parts that no longer apply.
 
 use super::launch::{check_work_dir, client, hand_in, note_tree, tell};
 use super::log::views;
@@ -25,19 +25,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  slotd retry 12                     the job; of an array the tasks that failed\n  slotd retry --with-dependents 12   and what was to come after it"
+    after_help = "Examples:\n  slotd retry 12                     resubmit the job, or the failed tasks of the array\n  slotd retry --with-dependents 12   also resubmit the jobs that depend on it"
 )]
 pub struct RetryArgs {
-    /// Of an array all tasks, those that ended well too
+    /// Resubmit all tasks of an array, including those that completed
     #[arg(long)]
     all: bool,
-    /// Also what depends on these jobs and could not run since they failed
+    /// Also resubmit jobs that could not run because they depend on these
     #[arg(long)]
     with_dependents: bool,
-    /// Print the numbers only
+    /// Print only the new job IDs
     #[arg(long)]
     parsable: bool,
-    /// Jobs that are over: 12, 12_3, 12_[3-5]
+    /// The ended jobs: 12, 12_3, 12_[3-5]
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
 }
@@ -48,7 +48,7 @@ pub fn run(args: &RetryArgs) -> Done {
         let hint = format!("slotd retry {}", step.job);
         return Err(CliError::error(
             1,
-            format!("{step} is a step: its job can be submitted again"),
+            format!("{step} is a step: only its job can be resubmitted"),
         )
         .hint(hint));
     }
@@ -86,7 +86,7 @@ pub fn run(args: &RetryArgs) -> Done {
     Ok(0)
 }
 
-/// The number by which users and dependencies know the job.
+/// Returns the ID that users and dependencies use: that of the array for its tasks.
 fn number(view: &JobView) -> JobId {
     view.array_job_id().unwrap_or(view.id)
 }
@@ -97,7 +97,7 @@ fn union(views: &[JobView]) -> TaskSet {
     TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>())
 }
 
-/// The record with those of its tasks alone that are named.
+/// Returns the record, restricted to the named tasks.
 fn narrowed(view: &JobView, named: &JobRef) -> JobView {
     let mut narrowed = view.clone();
     if let (Some(wanted), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) =
@@ -108,10 +108,10 @@ fn narrowed(view: &JobView, named: &JobRef) -> JobView {
     narrowed
 }
 
-/// Those of the records of a job that are to run again.
+/// Returns the records of a job that should run again.
 ///
 /// # Errors
-/// It is not over, or none of its tasks has failed.
+/// Fails if the job has not ended or none of its tasks failed.
 fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<JobView>, CliError> {
     let (over, live): (Vec<JobView>, Vec<JobView>) =
         views.into_iter().partition(|v| v.run.state.is_terminal());
@@ -119,18 +119,21 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     let not_over = |of: &JobView| {
         let error = CliError::error(
             1,
-            format!("job {named} is {}: only what is over is submitted again", of.run.state),
+            format!("job {named} is {}: only ended jobs can be resubmitted", of.run.state),
         );
         let needed = of.request.dependency.terms.iter().find_map(needs);
         match needed.filter(|_| of.run.reason == Reason::DependencyNeverSatisfied) {
-            Some(needed) => error.hint(format!("it waits in vain: slotd retry --with-dependents {needed}")),
-            None => error
-                .hint("`slotd wait` waits for its end; `scontrol requeue` ends it and starts it from its beginning"),
+            Some(needed) => error.hint(format!(
+                "its dependency can never be satisfied: slotd retry --with-dependents {needed}"
+            )),
+            None => error.hint(
+                "`slotd wait` waits until it ends; `scontrol requeue` stops it and runs it again",
+            ),
         }
     };
     if first.request.kind == JobKind::Allocation {
         let why = format!(
-            "job {named} was an allocation of salloc or srun: it has no script that could run again"
+            "job {named} was an allocation of salloc or srun, which has no script to run again"
         );
         return Err(CliError::error(1, why).hint(&first.request.submit_line));
     }
@@ -146,11 +149,11 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     let chosen: Vec<JobView> = over.into_iter().filter(runs_again).collect();
     if chosen.is_empty() {
         let (what, hint) = if live.is_empty() {
-            (format!("no task of job {named} has failed"), "--all runs those again that ended well")
+            (format!("no task of job {named} has failed"), "use --all to resubmit completed tasks")
         } else {
             (
                 format!("no task of job {named} has failed so far"),
-                "`slotd wait` waits for the others",
+                "`slotd wait` waits for the other tasks",
             )
         };
         return Err(CliError::error(1, what).hint(hint));
@@ -158,7 +161,7 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     Ok(chosen)
 }
 
-/// What has to end well for this to be met: a failure of it makes it impossible.
+/// Returns the job that must complete successfully to satisfy this term, if there is one.
 fn needs(term: &DependencyTerm) -> Option<&JobRef> {
     match term {
         DependencyTerm::On {
@@ -170,8 +173,8 @@ fn needs(term: &DependencyTerm) -> Option<&JobRef> {
     }
 }
 
-/// What waits in vain for other jobs, or was cancelled since it did, and was submitted after the
-/// first of these.
+/// Returns jobs with a dependency that are pending, or that were cancelled because it could not be
+/// satisfied. Only jobs submitted after the first of `of` are considered.
 fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
     let query = JobQuery {
         states: Some(vec![JobState::Pending, JobState::Ended(End::Cancelled)]),
@@ -198,8 +201,8 @@ fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
     Ok(found)
 }
 
-/// The given jobs and all that needs one of them, each after what it needs. `edges`: what each job
-/// needs.
+/// Returns the given jobs and their dependents, each after the jobs that it depends on. `edges`
+/// maps each job to the jobs that it depends on.
 fn in_order(given: &BTreeSet<JobId>, edges: &BTreeMap<JobId, BTreeSet<JobId>>) -> Vec<JobId> {
     let mut all = given.clone();
     loop {
@@ -219,22 +222,22 @@ fn in_order(given: &BTreeSet<JobId>, edges: &BTreeMap<JobId, BTreeSet<JobId>>) -
         all.remove(&next);
         order.push(next);
     }
-    // Those that wait for each other in a ring never ran, and would not now.
+    // Jobs in a dependency cycle never ran and are left out.
     order
 }
 
-/// A job that was submitted again.
+/// A resubmitted job.
 #[derive(Debug, Clone, PartialEq)]
 struct Moved {
     old: JobId,
     new: JobId,
-    /// Of an array: those that run again.
+    /// The tasks of an array that run again.
     tasks: Option<TaskSet>,
 }
 
 impl Moved {
-    /// What a name of the old job means of the new one. `None`: it means tasks that do not run
-    /// again.
+    /// Translates a reference to the old job into one to the new job. Returns `None` if it refers
+    /// to tasks that do not run again.
     fn target(&self, named: &JobRef) -> Option<JobRef> {
         if named.job != self.old {
             return None;
@@ -250,13 +253,14 @@ impl Moved {
     }
 }
 
-/// A dependency with the new numbers of what it needs.
+/// A dependency with the new job IDs.
 #[derive(Debug, PartialEq)]
 struct Redirected {
     dependency: Dependency,
-    /// One of its terms names another job now.
+    /// At least one term was changed.
     is_other: bool,
-    /// Only for these tasks: the others wait for tasks of their own number that do not run again.
+    /// The dependency applies only to these tasks. The others depend on tasks of the same index
+    /// that do not run again.
     tasks: Option<TaskSet>,
 }
 
@@ -281,19 +285,20 @@ fn redirected(dependency: &Dependency, moved: &[Moved]) -> Redirected {
     new
 }
 
-/// What is submitted.
+/// A job to submit.
 #[derive(Debug, PartialEq)]
 struct Resubmission {
     request: JobRequest,
-    /// The record whose script and environment it has.
+    /// The record with its script and environment.
     texts_of: JobId,
 }
 
 impl Resubmission {
-    /// `is_named`: by the user, and not found as a dependent.
+    /// Creates the resubmission of a job from its records. `is_named` is true if the user named the
+    /// job, and false if it was found as a dependent.
     ///
     /// # Errors
-    /// The records were asked for differently, or the job cannot run as it was asked for.
+    /// Fails if the records have different requests, or if the job can no longer run as requested.
     fn of(
         views: &[JobView],
         moved: &[Moved],
@@ -309,13 +314,13 @@ impl Resubmission {
                 other.label()
             );
             return Err(CliError::error(1, why)
-                .hint("name those together that are alike: slotd retry '12_[3-5]'"));
+                .hint("retry only tasks with the same options together: slotd retry '12_[3-5]'"));
         }
         if let Some(deadline) = request.deadline.filter(|deadline| *deadline <= now) {
             let at = crate::render::time::iso(deadline, &crate::sys::zone::local());
             let why = format!("the deadline of job {label} has passed: {at}");
             return Err(CliError::error(1, why)
-                .hint(format!("submit it with another one: {}", request.submit_line)));
+                .hint(format!("submit it with a later one: {}", request.submit_line)));
         }
         let Redirected { dependency, is_other, tasks } = redirected(&request.dependency, moved);
         let has_run = views.iter().any(|view| view.run.start.is_some());
@@ -323,7 +328,7 @@ impl Resubmission {
         if is_named && !has_run && !is_other && views.iter().all(in_vain) {
             let on = &request.dependency;
             let why = format!(
-                "job {label} never ran, since its dependency failed ({on}), and would not run now"
+                "job {label} never ran because its dependency failed ({on}), and could not run now"
             );
             let hint = match on.terms.iter().find_map(needs) {
                 Some(needed) => format!("slotd retry --with-dependents {}", needed.job),
@@ -333,7 +338,7 @@ impl Resubmission {
         }
         request.dependency = dependency;
         if has_run {
-            // What it waited for then has happened.
+            // The other conditions were met when it ran.
             let stays = |term: &DependencyTerm| {
                 matches!(term, DependencyTerm::Singleton)
                     || needs(term)
@@ -346,14 +351,14 @@ impl Resubmission {
             let own = tasks.as_ref().map_or(own.clone(), |tasks| own.intersection(tasks));
             ArraySpec { tasks: own, limit: array.limit }
         });
-        // It was released, or its end would not have come.
+        // A job that has ended was released before.
         request.hold = false;
         request.begin = request.begin.filter(|begin| *begin > now);
         Ok(Resubmission { request, texts_of: first.id })
     }
 }
 
-/// Hands jobs in, one after the other.
+/// Submits jobs one after the other.
 struct Submitter<'a> {
     args: &'a RetryArgs,
     moved: Vec<Moved>,
@@ -366,11 +371,10 @@ impl Submitter<'_> {
             && !paths()?.snapshots_dir().join(&copy.name).exists()
         {
             let why = format!(
-                "job {old} ran in a copy of its work tree (--snapshot), which is not kept any more"
+                "job {old} ran in a copy of its work tree (--snapshot) that no longer exists"
             );
-            return Err(
-                CliError::error(1, why).hint(format!("submit it anew: {}", request.submit_line))
-            );
+            return Err(CliError::error(1, why)
+                .hint(format!("submit it as a new job: {}", request.submit_line)));
         }
         check_work_dir(&request, "slotd retry")?;
         note_tree(&mut request);
@@ -384,8 +388,8 @@ impl Submitter<'_> {
             client: client(false),
             again: false,
         };
-        // The daemon knows a submission that is made again by its process, which makes more than
-        // one here.
+        // The daemon recognizes a repeated submission by its process, so only the first may be
+        // repeated.
         let answer = if self.moved.is_empty() {
             hand_in(&paths()?, submission, &[], "slotd retry")?.1
         } else {
@@ -398,12 +402,12 @@ impl Submitter<'_> {
             }
             other => return Err(unexpected(&other)),
         };
-        let told = if self.args.parsable {
+        let line = if self.args.parsable {
             format!("{new}\n")
         } else {
             format!("Submitted batch job {new}\n")
         };
-        print(&told).map_err(|e| e.and(Mark::Error, format!("job {new} was submitted")))?;
+        print(&line).map_err(|e| e.and(Mark::Error, format!("job {new} was submitted")))?;
         self.moved.push(Moved { old, new, tasks });
         Ok(())
     }
@@ -412,14 +416,11 @@ impl Submitter<'_> {
         if self.moved.is_empty() {
             error
         } else {
-            error.and(
-                Mark::Error,
-                format!("job {old} and what depends on it is not submitted again"),
-            )
+            error.and(Mark::Error, format!("job {old} and its dependents were not resubmitted"))
         }
     }
 
-    /// Lets a job that waits in vain wait for what was submitted again.
+    /// Makes a pending job depend on the resubmitted jobs.
     fn move_on(&self, view: &JobView) -> Result<(), CliError> {
         let Redirected { dependency, is_other, tasks } =
             redirected(&view.request.dependency, &self.moved);
@@ -434,16 +435,16 @@ impl Submitter<'_> {
         if target.tasks.as_ref().is_some_and(TaskSet::is_empty) {
             return Ok(());
         }
-        let told = format!("job {target} waits for {dependency} now");
+        let line = format!("job {target} now depends on {dependency}");
         let action = ControlAction::Update(vec![Update::Dependency(dependency)]);
         let outcomes = ask_outcomes(&Request::Control { jobs: vec![target.clone()], action })?;
         match outcomes.into_iter().find_map(|outcome| outcome.result.err()) {
             Some(why) => Err(CliError::error(
                 1,
-                format!("the dependency of job {target} is as it was: {why}"),
+                format!("cannot change the dependency of job {target}: {why}"),
             )),
             None => {
-                tell(&format!("slotd: {told}\n"));
+                tell(&format!("slotd: {line}\n"));
                 Ok(())
             }
         }
@@ -497,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_array_only_what_failed_runs_again() {
+    fn only_failed_tasks_of_an_array_run_again() {
         let over = [
             task(13, 0, JobState::Ended(End::Completed)),
             task(14, 1, JobState::Ended(End::Failed)),
@@ -516,33 +517,32 @@ mod tests {
         );
         let some = [over[0].clone(), over[1].clone(), task(17, 3, JobState::Running)];
         assert_eq!(chosen_tasks(&some, &args(false, false)), Ok("1".to_owned()));
-        let not_over = Err("job 12 is RUNNING: only what is over is submitted again".to_owned());
+        let not_over = Err("job 12 is RUNNING: only ended jobs can be resubmitted".to_owned());
         assert_eq!(chosen_tasks(&some, &args(true, false)), not_over);
         assert_eq!(
             chosen_tasks(&some, &args(false, true)),
             not_over,
-            "who waits for the array waits for all of it"
+            "dependents of the array depend on all tasks"
         );
         assert_eq!(chosen_tasks(&some[2..], &args(false, false)), not_over);
     }
 
     #[test]
-    fn a_plain_job_runs_again_however_it_ended() {
+    fn plain_jobs_run_again_regardless_of_their_result() {
         let plain = |state| view(12, ArrayRole::None, state);
         assert_eq!(
             chosen_tasks(&[plain(JobState::Ended(End::Completed))], &args(false, false)),
             Ok(String::new())
         );
-        let why = Err("job 12 is PENDING: only what is over is submitted again".to_owned());
+        let why = Err("job 12 is PENDING: only ended jobs can be resubmitted".to_owned());
         assert_eq!(chosen_tasks(&[plain(JobState::Pending)], &args(false, false)), why);
     }
 
     #[test]
-    fn what_no_longer_applies_is_taken_out() {
+    fn expired_parts_of_the_request_are_removed() {
         let failed =
             [task(13, 3, JobState::Ended(End::Failed)), task(14, 5, JobState::Ended(End::Failed))];
-        let again =
-            Resubmission::of(&failed, &[], true, Timestamp(10)).expect("nothing is against it");
+        let again = Resubmission::of(&failed, &[], true, Timestamp(10)).expect("it can run again");
         assert_eq!(again.request.array.map(|array| array.to_string()).as_deref(), Some("3,5%2"));
         assert_eq!(
             (again.request.hold, again.request.begin, again.texts_of),
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_names_the_new_jobs() {
+    fn dependencies_refer_to_the_new_jobs() {
         let moved = [
             Moved { old: JobId(12), new: JobId(20), tasks: Some(set(3, 5)) },
             Moved { old: JobId(13), new: JobId(21), tasks: None },
@@ -597,15 +597,15 @@ mod tests {
         assert_eq!(
             ran.request.dependency.to_string(),
             "singleton",
-            "what it waited for has happened"
+            "the other conditions were met"
         );
         let error = again(with_dependency(14, "afterok:9", false), true)
-            .expect_err("9 has not been submitted again");
+            .expect_err("9 was not resubmitted");
         assert!(error.text("slotd").contains("slotd retry --with-dependents 9"), "{error:?}");
     }
 
     #[test]
-    fn each_job_comes_after_what_it_needs() {
+    fn jobs_follow_their_dependencies() {
         let ids = |ids: &[u32]| ids.iter().map(|id| JobId(*id)).collect::<BTreeSet<_>>();
         let edges =
             |list: &[(u32, &[u32])]| list.iter().map(|(id, on)| (JobId(*id), ids(on))).collect();
@@ -616,6 +616,6 @@ mod tests {
             order(&[(12, &[1]), (13, &[15, 12]), (15, &[12]), (16, &[9]), (17, &[13])]),
             [12, 15, 13, 17]
         );
-        assert_eq!(order(&[(12, &[]), (13, &[14, 12]), (14, &[13])]), [12], "a ring is left out");
+        assert_eq!(order(&[(12, &[]), (13, &[14, 12]), (14, &[13])]), [12], "a cycle is left out");
     }
 }

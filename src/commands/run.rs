@@ -1,5 +1,5 @@
-//! `slotd run`: submits a command, shows its output as it comes, and exits with its code. The job
-//! is one of sbatch: it goes on without this process, which can be left at any time.
+//! `slotd run`: submits a command, shows its output, and exits with its exit code. Like a job of
+//! sbatch, it continues even if this process exits.
 
 use super::launch::{check_work_dir, submit_parsed, tell};
 use super::log::Logs;
@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
-/// Of a run that was left, as of one that Ctrl-C ended.
+/// The exit code if the user leaves the job running, as after Ctrl-C.
 const LEFT: i32 = 128 + libc::SIGINT;
 
 #[derive(Debug, clap::Args)]
@@ -33,12 +33,12 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Options of sbatch, and the command with its arguments.
+    /// Returns the options of sbatch, and the command with its arguments.
     fn parts(&self) -> Result<(&[String], &[String]), CliError> {
         let at = self.words.iter().position(|word| word == "--");
         match at.map(|at| (&self.words[..at], &self.words[at + 1..])) {
             Some((options, command)) if !command.is_empty() => Ok((options, command)),
-            _ => Err(CliError::error(2, "no command is named")
+            _ => Err(CliError::error(2, "no command specified")
                 .hint("slotd run -c 2 --mem=1G -- ./fit --fast data")),
         }
     }
@@ -47,8 +47,9 @@ impl RunArgs {
 pub fn run(args: &RunArgs) -> Done {
     let job = submit(args)?;
     let signals = Signals::take(job.id).map_err(|error| CliError::error(1, error.to_string()))?;
-    // The user may press Ctrl-C as soon as this line is there.
-    tell(&format!("slotd: job {} is submitted\n", job.id));
+    // The signals must be handled before this line is printed: the user may press Ctrl-C as soon as
+    // it appears.
+    tell(&format!("slotd: submitted job {}\n", job.id));
     let follower = Follower::new(&paths()?)?;
     let mut logs = Logs::of_new(job.id, job.is_array, job.is_array)?;
     logs.follow(follower, Some(signals.fd.as_fd()), &mut || signals.act())?;
@@ -63,14 +64,14 @@ struct Submitted {
 fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
     let (options, command) = args.parts()?;
     let line = shlex::try_join(command.iter().map(String::as_str))
-        .map_err(|error| CliError::error(2, format!("the command is no text: {error}")))?;
+        .map_err(|error| CliError::error(2, format!("invalid command: {error}")))?;
     let words =
         ["sbatch"].into_iter().chain(options.iter().map(String::as_str)).chain(["--wrap", &line]);
     let argv: Vec<OsString> = words.map(OsString::from).collect();
     let origin = submitting_origin()?;
     let mut parsed = sbatch::parse(&argv, &origin, &sbatch::read)?;
     if parsed.wait || parsed.test_only {
-        let why = "slotd run waits in any case, and submits: leave out --wait and --test-only";
+        let why = "slotd run always submits and waits: omit --wait and --test-only";
         return Err(CliError::error(2, why));
     }
     if parsed.request.name == "wrap" {
@@ -83,8 +84,8 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
     Ok(Submitted { id, is_array })
 }
 
-/// What the user does while the job runs. Ctrl-C asks on a terminal, and cancels the job elsewhere,
-/// as SIGTERM does; a terminal that goes away leaves it running.
+/// The signals to this process. On a terminal Ctrl-C asks; elsewhere it cancels the job, as SIGTERM
+/// always does. A hang-up leaves the job running.
 struct Signals {
     fd: SignalFd,
     job: JobId,
@@ -117,21 +118,21 @@ impl Signals {
         CliError::new(
             Mark::Plain,
             LEFT,
-            format!("job {job} goes on; `slotd log -f {job}` shows its output again"),
+            format!("job {job} continues; `slotd log -f {job}` shows its output again"),
         )
     }
 
     fn cancel(&self) -> Result<(), CliError> {
-        tell(&format!("slotd: job {} is cancelled\n", self.job));
+        tell(&format!("slotd: cancelling job {}\n", self.job));
         let query = JobQuery::of(vec![JobRef::job(self.job)]);
         let uid = nix::unistd::getuid().as_raw();
         ask(&Request::Cancel(CancelAsk { query, uid, ..CancelAsk::default() }), &[]).map(drop)
     }
 
-    /// A second Ctrl-C cancels.
+    /// Asks what to do with the job. A second Ctrl-C cancels it.
     fn ask(&self) -> Result<(), CliError> {
         tell(&format!(
-            "\nslotd: leave job {} running (l), cancel it (c), or go on watching (Enter)? ",
+            "\nslotd: leave job {} running (l), cancel it (c), or continue watching (Enter)? ",
             self.job
         ));
         let stdin = io::stdin();
@@ -147,7 +148,7 @@ impl Signals {
             match self.next() {
                 Some(libc::SIGHUP) => return Err(self.left()),
                 Some(_) => {
-                    // The question stands there without an answer.
+                    // End the line of the unanswered question.
                     tell("\n");
                     return self.cancel();
                 }

@@ -1,4 +1,4 @@
-//! `sacct`: what the database knows, jobs that run and wait included.
+//! `sacct`: shows the job records in the database, pending and running jobs included.
 
 use super::output::{self, LineOpts, ctx, format_error};
 use super::{Done, Entry, ask, ask_for_jobs, origin, unexpected};
@@ -27,24 +27,24 @@ use crate::render::{Ctx, json};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sacct>, run, page: &texts::SACCT };
 
 const APPLET: Applet = Applet {
     name: "sacct",
-    about: "Show the accounting of jobs and steps",
+    about: "Show accounting records of jobs and steps",
     operands: Operands::None,
     usage_exit: 1,
-    // As sacct does.
+    // As in Slurm's sacct.
     points_to_help: false,
     extras: &[extra::SACCT],
-    variables: || vec![("SACCT_FORMAT", "format"), ("SLURM_CLUSTERS", "clusters")],
+    variables: || vec![("SACCT_FORMAT", "format")],
     submission: "",
     examples: &[
-        ("sacct", "what ran today"),
-        ("sacct -j 12 -o JobID,Elapsed,MaxRSS,ExitCode", "what one job used"),
-        ("sacct -S now-7days -s FAILED", "what failed in a week"),
+        ("sacct", "today's jobs"),
+        ("sacct -j 12 -o JobID,Elapsed,MaxRSS,ExitCode", "the resource usage of a job"),
+        ("sacct -S now-7days -s FAILED", "jobs that failed in the last week"),
     ],
 };
 
@@ -55,96 +55,96 @@ pub struct Sacct {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// These jobs and steps
+    /// Show only these jobs and steps
     #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
     pub jobs: Vec<JobRef>,
-    /// Jobs of these names
+    /// Show jobs with these names
     #[arg(long, value_name = "NAMES", help_heading = LISTED)]
     pub name: Vec<String>,
-    /// Jobs of these users
+    /// Show jobs of these users
     #[arg(short, long, alias = "uid", alias = "users", value_name = "USERS", help_heading = LISTED)]
     pub user: Vec<String>,
-    /// Jobs of all users
+    /// Show jobs of all users
     #[arg(short = 'a', long, help_heading = LISTED)]
     pub allusers: bool,
-    /// Jobs that were in these states: now, or from -S to -E
+    /// Show jobs that are in these states, or were in them between -S and -E
     #[arg(short, long, alias = "states", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
     pub state: Vec<StateFilter>,
-    /// Jobs of these partitions; also -p NAMES
+    /// Show jobs in these partitions; also -p NAMES
     #[arg(short = 'r', long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
     pub partition: Vec<String>,
-    /// Jobs of these accounts
+    /// Show jobs of these accounts
     #[arg(short = 'A', long, alias = "account", value_name = "NAMES", help_heading = LISTED)]
     pub accounts: Vec<String>,
-    /// Jobs of these qualities of service
+    /// Show jobs with these qualities of service
     #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
     pub qos: Vec<String>,
-    /// Jobs with these keys
+    /// Show jobs with these workload characterization keys
     #[arg(short = 'W', long, alias = "wckey", value_name = "KEYS", help_heading = LISTED)]
     pub wckeys: Vec<String>,
-    /// Jobs of these groups
+    /// Show jobs of these groups
     #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS", help_heading = LISTED)]
     pub group: Vec<String>,
-    /// Jobs on these hosts
+    /// Show jobs on these hosts
     #[arg(short = 'N', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
     pub nodelist: Option<Names>,
-    /// Jobs that asked for these features
+    /// Show jobs that requested these features
     #[arg(short = 'C', long, value_name = "FEATURES", help_heading = LISTED)]
     pub constraints: Vec<String>,
-    /// Jobs with these reasons
+    /// Show jobs with these reasons
     #[arg(short = 'R', long, value_name = "REASONS", help_heading = LISTED)]
     pub reason: Vec<String>,
-    /// Jobs with so many CPUs: N or MIN-MAX
+    /// Show jobs with this number of CPUs: N or MIN-MAX
     #[arg(short = 'I', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
     pub ncpus: Option<Range>,
-    /// Jobs with so many nodes: N or MIN-MAX
+    /// Show jobs with this number of nodes: N or MIN-MAX
     #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range), help_heading = LISTED)]
     pub nnodes: Option<Range>,
-    /// This time limit, or with -K at least this
+    /// Show jobs with this time limit or, if -K is given, at least this limit
     #[arg(short = 'k', long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = LISTED)]
     pub timelimit_min: Option<Limit>,
-    /// Time limit at most; counts with -k
+    /// With -k, show jobs with at most this time limit
     #[arg(short = 'K', long, value_name = "TIME", value_parser = named(parse::time::parse_limit_for), help_heading = LISTED)]
     pub timelimit_max: Option<Limit>,
-    /// Jobs that were there after this time; if not given midnight, with -j 1970
+    /// Show jobs that existed after this time; the default is midnight, or 1970 with -j
     #[arg(short = 'S', long, value_name = "TIME", help_heading = LISTED)]
     pub starttime: Option<String>,
-    /// Jobs that were there before this time; if not given now
+    /// Show jobs that existed before this time; the default is now
     #[arg(short = 'E', long, value_name = "TIME", help_heading = LISTED)]
     pub endtime: Option<String>,
-    /// Cut start and end to the window
+    /// Clip start and end times to this window
     #[arg(short = 'T', long, help_heading = LISTED)]
     pub truncate: bool,
-    /// Earlier runs of requeued jobs too
+    /// Show earlier runs of requeued jobs too
     #[arg(short = 'D', long, help_heading = LISTED)]
     pub duplicates: bool,
-    /// A row for each task of an array
+    /// Print a row for each array task
     #[arg(long, help_heading = LISTED)]
     pub array: bool,
-    /// Jobs without their steps
+    /// Omit steps
     #[arg(short = 'X', long, help_heading = LISTED)]
     pub allocations: bool,
-    /// Fields: jobid,state%20,jobname%-14
+    /// Set the fields: jobid,state%20,jobname%-14
     #[arg(short = 'o', long, value_name = "FIELDS", help_heading = SHOWN)]
     pub format: Vec<String>,
     /// List the fields
     #[arg(short = 'e', long, alias = "helpFormat", alias = "help-fields", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// All fields
+    /// Print all fields
     #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// Id, state and exit code only
+    /// Print only the ID, state and exit code
     #[arg(short, long, help_heading = SHOWN)]
     pub brief: bool,
-    /// No lines of headers
+    /// Omit the header
     #[arg(short, long, help_heading = SHOWN)]
     pub noheader: bool,
     #[command(flatten)]
     pub lines: LineOpts,
-    /// Text between fields with -p and -P
+    /// Separate fields with this text, with -p or -P
     #[arg(long, value_name = "TEXT", help_heading = SHOWN)]
     pub delimiter: Option<String>,
-    /// Unit of sizes: K, M, G, T or P
+    /// Print sizes in this unit: K, M, G, T or P
     #[arg(long, alias = "unit", value_name = "UNIT", value_parser = value(unit), help_heading = SHOWN)]
     pub units: Option<char>,
     /// Do not convert units
@@ -152,27 +152,28 @@ pub struct Sacct {
     pub noconvert: bool,
     #[command(flatten, next_help_heading = SHOWN)]
     pub data: DataOpts,
-    /// The batch scripts
+    /// Print the batch scripts of the jobs
     #[arg(short = 'B', long, help_heading = SHOWN)]
     pub batch_script: bool,
-    /// The environments of the jobs
+    /// Print the environments of the jobs
     #[arg(long, help_heading = SHOWN)]
     pub env_vars: bool,
-    /// From when to when, by sacct's defaults; without an end it is now, by the daemon's clock
+    /// Start and end of the window, with sacct's defaults. Without an end, it is the daemon's
+    /// current time
     #[arg(skip)]
     pub window: (Timestamp, Option<Timestamp>),
-    /// A list was given that names nothing: `--name=`
+    /// An empty list was given, as in `--name=`
     #[arg(skip)]
     pub matches_nothing: bool,
-    /// How the rows are asked for, by `-o`, `-b` and `-l`
+    /// The view selected by `-o`, `-b` and `-l`
     #[arg(skip)]
     pub view: SacctFormat,
 }
 
-/// A number, or from one to another.
+/// An inclusive range of numbers.
 type Range = (u32, u32);
 
-/// Seconds; `None` is unlimited.
+/// Seconds; `None` means unlimited.
 type Limit = Option<u64>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -183,13 +184,15 @@ pub enum SacctFormat {
     Brief,
     /// `-l`.
     Long,
-    /// `-o`, as written; several are joined by commas.
+    /// `-o`, as written; several are joined with commas.
     Fields(String),
 }
 
+/// Parses a command line.
+///
 /// # Errors
-/// Slurm's texts, exit code 1: ids, states and times that cannot be read, a window that ends before
-/// it starts.
+/// Fails with Slurm's messages and exit code 1 if an ID, a state or a time is invalid, or if the
+/// window ends before it starts.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
     let mut reader = Reader::scan::<Sacct>(APPLET, argv)?;
     reader.letter_takes_next("parsable", "partition");
@@ -202,7 +205,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
     if let Some(what) = ["user", "group"].into_iter().find(|name| is_empty(name)) {
         return Err(CliError::error(1, format!("Invalid {what} id: ")));
     }
-    // Slurm takes the other lists without an element for lists that were not given.
+    // Slurm ignores the other options if their list is empty.
     args.matches_nothing = ["name", "partition", "accounts", "qos"].into_iter().any(is_empty)
         || args.nodelist.as_ref().is_some_and(Vec::is_empty);
     args.window = window(&args, origin)?;
@@ -218,7 +221,7 @@ fn state(text: &str) -> Result<StateFilter, CliError> {
     })
 }
 
-/// From midnight, or ever where jobs are named, until now.
+/// Returns the window: by default from midnight until now, or from 1970 if jobs are named.
 fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>), CliError> {
     let jobs_named = !args.jobs.is_empty();
     let read = |text: &str, is_end: bool| {
@@ -242,7 +245,7 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
     Ok((start, end))
 }
 
-/// `4` or `2-8`.
+/// Parses `4` or `2-8`.
 fn range(text: &str, option: &str) -> Result<Range, SpecError> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let from = parse::count::parse_or_zero(from, option)?;
@@ -254,7 +257,7 @@ fn range(text: &str, option: &str) -> Result<Range, SpecError> {
     }
 }
 
-/// A view that the command line asks for replaces a format of the environment.
+/// A view on the command line overrides a format from the environment.
 fn view(args: &Sacct, choices: &Choices) -> SacctFormat {
     let replaced = (args.long || args.brief) && choices.is_from_environment("format");
     if !args.format.is_empty() && !replaced {
@@ -285,14 +288,14 @@ pub fn run(argv: &[OsString]) -> Done {
     carry_out(&args, &origin)
 }
 
-/// A window is given in whole seconds, the last of which belongs to it: what ended a moment ago
-/// ended until `now`.
+/// Returns the last microsecond of a second. A window is given in whole seconds and includes its
+/// last one, so that a job that ended a moment ago is within a window until `now`.
 fn to_end_of_second(time: Timestamp) -> Timestamp {
     Timestamp::from_secs(time.as_secs()).plus(std::time::Duration::from_micros(999_999))
 }
 
 fn carry_out(args: &Sacct, origin: &Origin) -> Done {
-    // -a lifts the limit to one's own jobs, which -u sets.
+    // -a overrides -u, which limits the list to some users.
     let users = if args.allusers { &[] } else { args.user.as_slice() };
     if let Some(user) = output::unknown_users(users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
@@ -322,7 +325,7 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     }
 }
 
-/// The same question, for no more of each record than a table shows.
+/// Limits a query to the parts of each record that the table shows.
 fn for_table(query: JobQuery, options: &Options) -> JobQuery {
     let brief = options.layout.is_brief();
     JobQuery {
@@ -333,7 +336,7 @@ fn for_table(query: JobQuery, options: &Options) -> JobQuery {
     }
 }
 
-/// What becomes of the records, which come some at a time.
+/// The output for the records, which arrive in parts.
 enum Output<'a> {
     Texts(Text),
     Machine(json::Parts),
@@ -370,11 +373,11 @@ impl<'a> Output<'a> {
     }
 }
 
-/// What the daemon is asked for.
+/// Returns the query for the daemon.
 pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
     let (start, end) = args.window;
-    // As the man page has it: a range with both, this very limit with the least alone, nothing with
-    // the most alone.
+    // As in the man page: -k with -K is a range, -k alone is an exact limit, and -K alone has no
+    // effect.
     let least = args.timelimit_min.flatten();
     let most = least.map(|least| args.timelimit_max.flatten().unwrap_or(least));
     let mut query = JobQuery {
@@ -392,7 +395,7 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
             None | Some(StateFilter::All) => None,
             Some(StateFilter::Some(states)) => Some(states),
         },
-        // In a window that is asked for a state counts that a job was in then.
+        // If a window is given, it also selects jobs that were in the state at any time in it.
         states_then: args.starttime.is_some() || args.endtime.is_some(),
         since: Some(start),
         until: end.map(to_end_of_second),
@@ -405,7 +408,7 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
     query.limit_to_nodes(args.nodelist.as_deref().unwrap_or_default(), |name| {
         output::is_node(name, host)
     });
-    // Every job has one node.
+    // Every job runs on one node.
     if args.matches_nothing || args.nnodes.is_some_and(|(least, most)| !(least..=most).contains(&1))
     {
         query.match_nothing();
@@ -413,7 +416,7 @@ pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
     query
 }
 
-/// Their order, and what is shown of each.
+/// Sorts the jobs and removes parts that are not shown.
 fn arrange(args: &Sacct, list: &mut JobList) {
     if args.array {
         list.jobs = std::mem::take(&mut list.jobs).into_iter().flat_map(each_task).collect();
@@ -432,7 +435,7 @@ fn arrange(args: &Sacct, list: &mut JobList) {
     }
 }
 
-/// `--array`: tasks of an array that share a record, each by itself.
+/// Splits a record that several array tasks share into one for each task (`--array`).
 fn each_task(job: JobView) -> Vec<JobView> {
     match (job.role.array_job(job.id), &job.role) {
         (Some(array_job), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) => {
@@ -447,8 +450,8 @@ fn each_task(job: JobView) -> Vec<JobView> {
     }
 }
 
-/// By number; the tasks of an array stand where the array does, by theirs. The task that kept the
-/// array's own number is no exception.
+/// Returns the sort key of a job: its ID or, for array tasks, the array's ID and the task index.
+/// The task that has the array's own ID is no exception.
 pub(super) fn order(job: &JobView) -> (JobId, u32, JobId) {
     let task = match &job.role {
         ArrayRole::None => 0,
@@ -458,15 +461,15 @@ pub(super) fn order(job: &JobView) -> (JobId, u32, JobId) {
     (job.role.array_job(job.id).unwrap_or(job.id), task, job.id)
 }
 
-/// What `-B` and `--env-vars` print.
+/// A text that `-B` or `--env-vars` prints.
 #[derive(Clone, Copy)]
 enum Text {
     Script,
     Environment,
 }
 
-/// `-B` and `--env-vars`: a text of each job instead of a table. The entries of an environment,
-/// each ended by a zero byte, stand on lines of their own.
+/// Prints a text for each job instead of a table (`-B`, `--env-vars`). The entries of an
+/// environment, each terminated by a zero byte, are printed on separate lines.
 fn texts(jobs: &[JobView], of: Text) -> Done {
     for job in jobs {
         let (title, request) = match of {
@@ -504,16 +507,16 @@ mod tests {
     use crate::model::Job;
 
     #[test]
-    fn the_last_second_of_a_window_belongs_to_it() {
+    fn window_includes_its_last_second() {
         assert_eq!(to_end_of_second(Timestamp(7_200_000)), Timestamp(7_999_999));
         assert_eq!(to_end_of_second(Timestamp(7_000_000)), Timestamp(7_999_999));
     }
 
     #[test]
-    fn tasks_stand_in_their_order_where_the_array_does() {
+    fn array_tasks_are_sorted_by_index_in_place_of_their_array() {
         let of = |id: u32, role: ArrayRole| (JobId(id), role);
         let task = |id, task| of(id, ArrayRole::Task { array_job: JobId(8), task });
-        // The last task to start keeps the number of the array.
+        // The last task to start keeps the ID of the array.
         let records =
             [task(8, 3), task(9, 1), of(7, ArrayRole::None), task(10, 2), of(11, ArrayRole::None)];
         let view =
@@ -524,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_asks_for_no_more_of_each_record_than_it_shows() {
+    fn table_queries_only_the_parts_it_shows() {
         let origin = origin();
         let asked = |words: &[&str]| {
             let words: Vec<OsString> =

@@ -1,25 +1,25 @@
-//! `sacctmgr`: what the accounting has of users, accounts and limits. It is read only: one host
-//! with one user has none of them to change.
+//! `sacctmgr`: shows users, accounts and limits. It is read-only, because one host with one user
+//! has none of them to change.
 
 use super::output::{self, ctx};
-use super::{Done, Entry, ask_node, origin};
+use super::{Done, Entry, ask_node, clusters, origin};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
 use crate::parse::error::shown;
-use crate::render::accounts::{Entity, Layout};
+use crate::render::accounts::{Entity, Layout, Row};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sacctmgr>, run, page: &texts::SACCTMGR };
 
 const APPLET: Applet = Applet {
     name: "sacctmgr",
-    about: "Show what the accounting has of users, accounts and limits",
+    about: "Show users, accounts and limits in the accounting database",
     operands: Operands::Anywhere,
     usage_exit: 1,
     points_to_help: true,
@@ -34,55 +34,55 @@ pub struct Sacctmgr {
     /// Print this help
     #[arg(short, long)]
     pub help: bool,
-    /// Print a short line of the form of the command
+    /// Print a one-line usage summary
     #[arg(long)]
     pub usage: bool,
     /// Print the version
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// Tell more of what is done; may be repeated
+    /// Print more details; may be repeated
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Change things without a question, where nothing is changed
+    /// Accepted for compatibility; nothing can be changed
     #[arg(short, long)]
     pub immediate: bool,
-    /// No line of headers
+    /// Omit the header
     #[arg(short, long)]
     pub noheader: bool,
-    /// A line for each record, as it always is
+    /// Print one line per record, as slotd always does
     #[arg(short, long)]
     pub oneliner: bool,
-    /// Values with | between them and after the last one
+    /// Separate values with | and end each line with |
     #[arg(short, long, overrides_with = "parsable2")]
     pub parsable: bool,
-    /// Values with | between them
+    /// Separate values with |
     #[arg(short = 'P', long, overrides_with = "parsable")]
     pub parsable2: bool,
-    /// Hide messages that are only news
+    /// Suppress informational messages
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Change nothing, as always
+    /// Change nothing, as slotd always does
     #[arg(short, long)]
     pub readonly: bool,
-    /// Columns of the associations beside those of users and accounts
+    /// Add the columns of associations to those of users and accounts
     #[arg(short = 's', long)]
     pub associations: bool,
-    /// show or list, what of (user, account, association, cluster, qos, tres, …), and perhaps
-    /// names, format=COLUMNS
+    /// show or list, then an entity (user, account, association, cluster, qos, tres, …), optionally
+    /// names and format=COLUMNS
     #[arg(value_name = "WORD")]
     pub operands: Vec<String>,
 }
 
-/// What is asked for.
+/// A parsed `show` command.
 #[derive(Debug)]
 struct Listing {
     entity: Entity,
     layout: Layout,
-    /// Only these, if any.
+    /// The records to show. If empty, all are shown.
     names: Vec<String>,
 }
 
-/// Verbs that change what there is.
+/// Verbs that would change records.
 const CHANGES: [&str; 12] = [
     "add",
     "archive",
@@ -111,6 +111,11 @@ pub fn run(argv: &[OsString]) -> Done {
     let listing = listing(&args)?;
     let node = ask_node()?;
     let mut rows = listing.entity.rows(&node.host, &node.limits);
+    let elsewhere = match listing.entity {
+        Entity::Cluster => clusters::remote::destinations()?,
+        _ => Vec::new(),
+    };
+    rows.extend(elsewhere.iter().map(|(name, host)| Row::Elsewhere(name, host)));
     rows.retain(|row| listing.names.is_empty() || listing.names.iter().any(|name| row.is(name)));
     output::print(&listing.layout.print(&rows, !args.noheader, &ctx(&origin, node.now)))
 }
@@ -122,11 +127,10 @@ fn listing(args: &Sacctmgr) -> Result<Listing, CliError> {
     let verb = verb.to_ascii_lowercase();
     if CHANGES.contains(&verb.as_str()) {
         let text = format!(
-            "{verb}: nothing here can be changed: one host with one user has no accounts and no limits"
+            "{verb}: nothing can be changed here: one host with one user has no accounts or limits"
         );
-        return Err(
-            CliError::error(1, text).hint("what a partition allows stands in SLOTD_PARTITIONS")
-        );
+        return Err(CliError::error(1, text)
+            .hint("set limits of partitions, accounts and job names in slotd.toml"));
     }
     if !["show", "list"].contains(&verb.as_str()) {
         return Err(CliError::new(Mark::Bare, 1, format!("invalid keyword: {}", shown(&verb))));
@@ -147,10 +151,10 @@ fn no_entity() -> CliError {
 }
 
 fn entities() -> String {
-    format!("an entity is one of {}", Entity::names())
+    format!("entities: {}", Entity::names())
 }
 
-/// The columns and the names after the entity. Conditions on what no record has are met by none.
+/// Parses the columns and names after the entity.
 fn specifications(
     args: &Sacctmgr,
     entity: Entity,
@@ -173,7 +177,7 @@ fn specifications(
                 names.extend(list(value))
             }
             ("user" | "users" | "account" | "accounts", Some(value)) => names.extend(list(value)),
-            // Times, states and the like choose among records, of which there are none.
+            // Times, states and the like would filter records that do not exist here.
             (_, Some(_)) => {}
         }
     }
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_chosen_by_entity_columns_and_names() {
+    fn listing_is_selected_by_entity_columns_and_names() {
         let Ok(got) =
             asked(&["list", "qos", "where", "name=normal,high", "format=name%20,priority"])
         else {
@@ -216,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_anything_is_refused_in_words() {
+    fn verbs_that_change_records_are_refused() {
         for words in [
             &["add", "user", "x"][..],
             &["modify", "user", "set", "maxjobs=1"],
             &["Delete", "account", "x"],
         ] {
             let error = asked(words).expect_err("a refusal").text("sacctmgr");
-            assert!(error.contains("nothing here can be changed"), "{error}");
+            assert!(error.contains("nothing can be changed here"), "{error}");
         }
         for (words, text) in [
             (&["show"][..], "No valid entity in list command"),

@@ -1,4 +1,4 @@
-//! `salloc`: get an allocation and run a command in it, or a shell.
+//! `salloc`: gets an allocation and runs a command or a shell in it.
 
 use super::launch::{
     Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined,
@@ -41,7 +41,7 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Salloc>, run, page: &texts::SALLOC };
 
@@ -55,54 +55,55 @@ const APPLET: Applet = Applet {
     variables: variables::salloc,
     submission: "Job submit/allocate failed",
     examples: &[
-        ("salloc -c 4 -t 1:00:00", "a shell that has four CPUs for an hour"),
-        ("salloc -G 1 python3 train.py", "a command in an allocation"),
+        ("salloc -c 4 -t 1:00:00", "run a shell with four CPUs for up to an hour"),
+        ("salloc -G 1 python3 train.py", "run a command with a GPU"),
     ],
 };
 
-/// After a wait longer than this the bell rings of itself (salloc man page, --bell).
+/// The wait after which the bell rings by default (salloc man page, --bell).
 const BELL_AFTER: Duration = Duration::from_secs(10);
 
-/// What a script tells of its tasks is looked for in so many of its first bytes.
+/// The number of bytes of a script to search for commands that start several tasks.
 const MAX_SCRIPT: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Salloc {
     #[command(flatten)]
     pub job: JobOpts,
-    /// Fail unless the resources are there within so many seconds (now if no value is given)
+    /// Fail unless the resources are available within this many seconds (immediately if no value is
+    /// given)
     #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
     pub immediate: Option<u64>,
-    /// Get the allocation and return, without running a command
+    /// Return once the allocation is granted, without running a command
     #[arg(long, help_heading = DOES)]
     pub no_shell: bool,
-    /// Ring the terminal's bell when the allocation is there
+    /// Ring the terminal's bell when the allocation is granted
     #[arg(long, overrides_with = "no_bell", help_heading = DOES)]
     pub bell: bool,
     /// Do not ring the bell
     #[arg(long, overrides_with = "bell", help_heading = DOES)]
     pub no_bell: bool,
-    /// The command and its arguments; your shell where there is none
+    /// The command and its arguments; the default is your shell
     #[arg(value_name = "COMMAND [ARGS]")]
     pub command: Vec<String>,
-    /// The job that all this comes to
+    /// The resulting job
     #[arg(skip)]
     pub request: JobRequest,
-    /// The options given, by name, for `-v`
+    /// The given options by name, for `-v`
     #[arg(skip)]
     pub defined: Vec<(String, String)>,
-    /// What its processes are told of the options.
+    /// The `SLURM_*` variables for options without effect, which its processes may read
     #[arg(skip)]
-    pub told: Vec<(&'static str, String)>,
+    pub idle_variables: Vec<(&'static str, String)>,
 }
 
 impl Salloc {
-    /// Whether the terminal's bell rings after a wait of this long.
+    /// Whether the terminal's bell rings after a wait of this length.
     pub fn rings(&self, waited: Duration) -> bool {
         self.bell || (waited > BELL_AFTER && !self.no_bell)
     }
 
-    /// The file of a program. Whether it may be run shows when it is.
+    /// Returns the path of a program, without checking whether it is executable.
     fn find(&self, program: &str) -> Option<PathBuf> {
         let dir = Path::new(&self.request.work_dir);
         if program.contains('/') {
@@ -115,7 +116,8 @@ impl Salloc {
             .find(|path| path.is_file())
     }
 
-    /// The text of the script that the command runs, by its name or as the argument of a shell.
+    /// Returns the text of the script that the command runs, directly or as the argument of a
+    /// shell.
     fn script(&self, shell: &str) -> Option<String> {
         let (path, is_shells) = match commands_of(&self.command, shell) {
             Some(Commands::File(name)) => (Path::new(&self.request.work_dir).join(name), true),
@@ -132,15 +134,15 @@ impl Salloc {
     }
 }
 
-/// Makes an allocation of a command line.
+/// Parses a command line into an allocation.
 ///
 /// # Errors
-/// Slurm's texts for bad options and values.
+/// Fails with Slurm's messages for invalid options and values.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     let reader = Reader::scan::<Salloc>(APPLET, argv)?;
     reader.refuse_components(false)?;
     let (mut salloc, choices) = reader.finish::<Salloc>(origin, &[])?;
-    // The name does not follow the command.
+    // The job is not named after the command.
     let name = if salloc.no_shell { "no-shell" } else { "interactive" };
     let submission = Submission { job: &salloc.job, choices: &choices, origin };
     let mut request = submission.request(JobKind::Allocation, name, argv)?;
@@ -151,7 +153,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     request.batch_tasks = own_batch_tasks(origin)?;
     salloc.request = request;
     salloc.defined = choices.defined();
-    salloc.told = choices.told();
+    salloc.idle_variables = choices.idle_variables();
     Ok(salloc)
 }
 
@@ -186,7 +188,7 @@ impl Session {
         let (mut conn, job) = self.submit(&caller)?;
         caller.allocation = Some(job);
         let Some(view) = self.wait(&mut conn, &caller, job)? else { return Ok(1) };
-        self.tell_granted(job)?;
+        self.report_granted(job)?;
         if self.salloc.no_shell {
             return Ok(0);
         }
@@ -196,12 +198,12 @@ impl Session {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_for_release(&mut conn);
             tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
-            self.say(&farewell(job, Some(End::Completed)));
+            self.say(&release_message(job, Some(End::Completed)));
             return Ok(1);
         }
         let (launch, options) = self.plan(caller.client, &view);
         let env = Export { option: None, file: &[], new_job: false };
-        let env = env.block(&self.origin, &self.salloc.told);
+        let env = env.block(&self.origin, &self.salloc.idle_variables);
         let mut reporter = Reporter::new("salloc", self.salloc.job.quiet);
         let outcome = match run_step(&mut conn, &caller, launch, &env, &options, &mut reporter) {
             Err(ClientError::Interrupted(signal)) => {
@@ -235,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Until the allocation is there; `None` where a signal ended the wait.
+    /// Waits for the allocation. Returns `None` if a signal ended the wait.
     fn wait(
         &self,
         conn: &mut Connection,
@@ -244,10 +246,10 @@ impl Session {
     ) -> Result<Option<Box<JobView>>, CliError> {
         let begun = Instant::now();
         let immediate = self.salloc.request.immediate_secs.is_some();
-        let mut told = false;
+        let mut was_queued = false;
         let mut queued = || {
             if !immediate {
-                told = true;
+                was_queued = true;
                 self.say(&format!("Pending job allocation {job}"));
                 self.say(&format!("job {job} queued and waiting for resources"));
             }
@@ -279,7 +281,7 @@ impl Session {
                 return Ok(None);
             }
         };
-        if told {
+        if was_queued {
             self.say(&format!("job {job} has been allocated resources"));
         }
         if self.salloc.rings(begun.elapsed()) && std::io::stdout().is_terminal() {
@@ -288,8 +290,8 @@ impl Session {
         Ok(Some(view))
     }
 
-    /// On standard output, or where Slurm has it if the user wants Slurm's output.
-    fn tell_granted(&self, job: JobId) -> Done {
+    /// Prints the job ID to standard output, or to standard error like Slurm with Slurm's columns.
+    fn report_granted(&self, job: JobId) -> Done {
         let line = format!("Granted job allocation {job}");
         match super::output::default_columns(&self.origin) {
             Columns::Slurm => self.say(&line),
@@ -299,11 +301,11 @@ impl Session {
         Ok(0)
     }
 
-    /// The command, for each task or once; or one shell. The daemon knows which: it may be set to
-    /// it.
+    /// Plans the launch: the command once or for each task, or one shell. The daemon decides which,
+    /// since this depends on its configuration.
     fn plan(&self, client: ClientProcess, view: &JobView) -> (StepLaunch, StepOptions) {
-        // There is one standard input, so a shell that reads it runs once, as the user's own does
-        // without a command.
+        // A shell that reads standard input runs once, because there is only one input. The user's
+        // own shell also runs once if no command is given.
         let reads_stdin =
             commands_of(&self.salloc.command, &self.origin.shell) == Some(Commands::Stdin);
         let (argv, ntasks) = match self.salloc.command.as_slice() {
@@ -354,7 +356,7 @@ impl Session {
 
     fn end(&self, mut conn: Connection, job: JobId, outcome: StepOutcome) -> Done {
         if let StepOutcome::JobEnded(view) = &outcome {
-            self.say(&farewell(job, view.run.state.end()));
+            self.say(&release_message(job, view.run.state.end()));
             return Ok(u8::try_from(view.run.exit.as_shell()).unwrap_or(1).max(1));
         }
         let node = system::probe_host_name();
@@ -365,16 +367,16 @@ impl Session {
         };
         let exit = outcome.exit();
         conn.send(&Request::Release { job, exit }, &[])?;
-        // Given back when the daemon says so: the next command of a script finds the resources
-        // free.
+        // Wait until the daemon has released the allocation, so that the next command of a script
+        // finds the resources free.
         let end = wait_for_release(&mut conn).ok().flatten();
-        self.say(&farewell(job, end));
+        self.say(&release_message(job, end));
         result.map(|_| code)
     }
 }
 
-/// What Slurm says when an allocation is over: given back, or taken away.
-fn farewell(job: JobId, end: Option<End>) -> String {
+/// Returns Slurm's message for the end of an allocation, whether released or revoked.
+fn release_message(job: JobId, end: Option<End>) -> String {
     match end {
         Some(End::Timeout) => {
             format!("Job {job} has exceeded its time limit and its allocation has been revoked.")

@@ -1,4 +1,4 @@
-//! `sattach`: the terminal joins a running step.
+//! `sattach`: attaches the terminal to a running step.
 
 use super::{Done, Entry, ask_usage, origin, paths};
 use crate::args::choices::{self, Applet, definition};
@@ -13,24 +13,24 @@ use crate::model::{JobRef, StepId};
 use crate::parse;
 use crate::parse::error::shown;
 use crate::protocol::request::{Request, UsageAsk};
-use crate::sys::system;
+use crate::sys::{proc, system};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sattach>, run, page: &texts::SATTACH };
 
 const APPLET: Applet = Applet {
     name: "sattach",
-    about: "Join a running step",
+    about: "Attach to a running step",
     operands: Operands::Anywhere,
     usage_exit: 1,
     points_to_help: true,
     extras: &[],
     variables: Vec::new,
     submission: "",
-    examples: &[("sattach 12.0", "the output of a step, and your input to it")],
+    examples: &[("sattach 12.0", "show the output of a step and send input to it")],
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -40,25 +40,25 @@ pub struct Sattach {
     /// Print this help
     #[arg(short = 'h', long)]
     pub help: bool,
-    /// Standard error of this task only
+    /// Show standard error of this task only
     #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
     pub error_filter: Option<u32>,
-    /// Standard input for this task only
+    /// Send standard input to this task only
     #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
     pub input_filter: Option<u32>,
-    /// Put the number of the task before each line of output
+    /// Prefix each line of output with the task number
     #[arg(short, long)]
     pub label: bool,
-    /// Print where the tasks are, and do not join them
+    /// Print where the tasks run, without attaching
     #[arg(long)]
     pub layout: bool,
-    /// Standard output of this task only
+    /// Show standard output of this task only
     #[arg(long, value_name = "TASK", value_parser = named(parse::count::parse_or_zero))]
     pub output_filter: Option<u32>,
-    /// Join the step's pseudo terminal
+    /// Attach to the step's pseudo terminal
     #[arg(long)]
     pub pty: bool,
-    /// Hide messages that are only news
+    /// Suppress informational messages
     #[arg(short = 'Q', long)]
     pub quiet: bool,
     /// The step: 12.0
@@ -66,7 +66,7 @@ pub struct Sattach {
     pub operands: Vec<JobRef>,
 }
 
-/// A job without a step is its first step.
+/// Parses a step ID. A job ID alone means its first step.
 fn step_of(text: &str) -> Result<JobRef, CliError> {
     match parse::ids::parse_job(text) {
         Ok(job) => Ok(JobRef { step: Some(job.step.unwrap_or(StepId::Num(0))), ..job }),
@@ -74,7 +74,7 @@ fn step_of(text: &str) -> Result<JobRef, CliError> {
     }
 }
 
-/// What is asked for, and the step.
+/// Parses the command line. Returns the options and the step.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<(Sattach, JobRef), CliError> {
     let (args, _) = choices::parse::<Sattach>(APPLET, argv, origin)?;
     match args.operands.as_slice() {
@@ -92,10 +92,10 @@ pub fn run(argv: &[OsString]) -> Done {
     if [step.job.to_string(), step.step.map_or_else(String::new, |step| step.to_string())] == own
         && !args.layout
     {
-        // It would show its own output again and again.
+        // sattach would print its own output over and over.
         return Err(CliError::error(
             1,
-            format!("this is StepId={step} itself: run sattach outside of it"),
+            format!("cannot attach to StepId={step} from inside it: run sattach outside the step"),
         ));
     }
     join(&args, &step)
@@ -105,7 +105,7 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
     if wanted.step == Some(StepId::Batch) {
         return Err(CliError::error(
             1,
-            format!("{wanted} is a batch script, which has no client: look into its output"),
+            format!("cannot attach to the batch script {wanted}: read its output file instead"),
         ));
     }
     let asked = UsageAsk { steps: vec![wanted.clone()], all_steps: false };
@@ -122,6 +122,7 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
         return Ok(0);
     }
     let pids = processes.into_iter().find(|(key, _)| key.job == job && key.step == step.id);
+    let pids = pids.map(|(_, pids)| pids).unwrap_or_default();
     let joining = Joining {
         input_task: args.input_filter,
         output_task: args.output_filter,
@@ -130,42 +131,48 @@ fn join(args: &Sattach, wanted: &JobRef) -> Done {
         pty: args.pty,
     };
     let job_dir = paths()?.job_dir(job);
-    match attach(&job_dir, step.id, &pids.map(|(_, pids)| pids).unwrap_or_default(), joining) {
+    match attach(&job_dir, step.id, &pids, joining) {
         Ok(()) => Ok(0),
+        // It has ended, and the daemon has not recorded that yet.
+        Err(JoinError::NotShared) if !pids.iter().any(|pid| is_alive(*pid)) => {
+            Err(CliError::error(1, format!("Could not get job step info: {NOT_RUNNING}")))
+        }
         Err(JoinError::NotShared) => {
             let text = format!(
-                "the output of StepId={wanted} goes into a pipe or nowhere: there is nothing to attach to"
+                "the output of StepId={wanted} goes to a pipe or is discarded: there is nothing to attach to"
             );
             Err(CliError::error(1, text))
         }
         Err(JoinError::NoTerminal) => {
             let text = format!(
-                "--pty needs a terminal here and a step with one (srun --pty), which {wanted} is not"
+                "--pty requires a terminal here and a step started with srun --pty, which {wanted} is not"
             );
             Err(CliError::error(1, text))
         }
         Err(JoinError::OwnOutput(file)) => {
             let text = format!(
-                "StepId={wanted} writes to {}, as sattach would: send the output elsewhere",
+                "StepId={wanted} writes to {}, and so would sattach: redirect the output of sattach",
                 file.display()
             );
             Err(CliError::error(1, text))
         }
         Err(JoinError::Io(e)) => {
-            Err(CliError::error(1, format!("the connection to StepId={wanted} broke: {e}")))
+            Err(CliError::error(1, format!("lost the connection to StepId={wanted}: {e}")))
         }
     }
 }
 
-fn unknown(wanted: &JobRef, unknown: &[crate::model::JobId]) -> &'static str {
-    if unknown.contains(&wanted.job) {
-        "Invalid job id specified"
-    } else {
-        "Job step is not running"
-    }
+const NOT_RUNNING: &str = "Job step is not running";
+
+fn is_alive(pid: i32) -> bool {
+    proc::stat(pid).is_some_and(|stat| !stat.is_exiting)
 }
 
-/// `--layout`, in Slurm's form.
+fn unknown(wanted: &JobRef, unknown: &[crate::model::JobId]) -> &'static str {
+    if unknown.contains(&wanted.job) { "Invalid job id specified" } else { NOT_RUNNING }
+}
+
+/// Returns the text of `--layout`, in Slurm's format.
 fn layout(node: &str, tasks: u32) -> String {
     let ranks: String = (0..tasks).map(|rank| format!("{rank} ")).collect();
     format!(
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_names_the_ranks() {
+    fn layout_lists_the_ranks() {
         let text =
             "Job step layout:\n\t3 tasks, 1 nodes (vm)\n\n\tNode 0 (vm), 3 task(s): 0 1 2 \n";
         assert_eq!(layout("vm", 3), text);

@@ -1,8 +1,8 @@
-//! `sbatch`: submit a script, or a command as one, and print its number once the daemon has
-//! recorded it.
+//! `sbatch`: submits a script, or a command as a script, and prints the job ID once the daemon has
+//! recorded the job.
 //!
-//! [`parse`] makes the submission; what it reads (the script, the export file) is handed to it, so
-//! that it can be tested.
+//! [`parse`] builds the submission. The caller passes it a function that reads the script and the
+//! export file, so that it can be tested.
 
 use super::launch::{
     Copied, check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell,
@@ -10,7 +10,8 @@ use super::launch::{
 };
 use super::output::print;
 use super::{
-    Done, Entry, enforces_memory, paths, refused, submitting_origin, trial_refused, unexpected,
+    Done, Entry, enforces_memory, paths, refused, run_elsewhere, submitting_origin, trial_refused,
+    unexpected,
 };
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -31,6 +32,7 @@ use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
 use crate::model::request::{JobKind, MemRequest, OpenMode};
 use crate::model::{End, JobId, JobRef, JobRequest, JobState};
+use crate::parse::error::shown;
 use crate::parse::script_tasks::script_tasks;
 use crate::parse::{self, SpecError};
 use crate::protocol::answer::Answer;
@@ -39,6 +41,7 @@ use crate::protocol::request::{Request, Submit};
 use crate::render::seff::ENFORCES;
 use crate::sys::paths::Paths;
 use clap::Args;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
@@ -47,7 +50,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
 
@@ -61,77 +64,80 @@ const APPLET: Applet = Applet {
     variables: variables::sbatch,
     submission: "Batch job submission failed",
     examples: &[
-        ("sbatch -c 4 --mem=8G -t 2:00:00 train.sh", "a script, with four CPUs for two hours"),
-        ("sbatch --wrap 'python3 fit.py'", "a command"),
-        ("sbatch -a 1-100%4 fit.sh", "a hundred tasks, four at a time"),
-        ("sbatch -d afterok:12 report.sh", "after job 12, if it ends well"),
+        (
+            "sbatch -c 4 --mem=8G -t 2:00:00 train.sh",
+            "run a script with four CPUs for up to two hours",
+        ),
+        ("sbatch --wrap 'python3 fit.py'", "run a command"),
+        ("sbatch -a 1-100%4 fit.sh", "run 100 array tasks, four at a time"),
+        ("sbatch -d afterok:12 report.sh", "run after job 12 if it succeeds"),
     ],
 };
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sbatch {
-    /// Command to run in place of a script
+    /// Run this command instead of a script
     #[arg(long, value_name = "COMMAND", help_heading = RUNS)]
     pub wrap: Option<String>,
-    /// Array of tasks: 0-7, 1,3,5-9:2, with %N at most N at once
+    /// Submit a job array: 0-7, 1,3,5-9:2, with %N at most N at once
     #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(parse::array::parse), help_heading = RUNS)]
     pub array: Option<Maybe<ArraySpec>>,
     #[command(flatten)]
     pub job: JobOpts,
-    /// Run in a copy of the git work tree as it is now, whatever becomes of the tree
+    /// Run in a copy of the current git work tree, unaffected by later changes
     #[arg(long, help_heading = RUNS)]
     pub snapshot: bool,
-    /// Environment of the job: ALL, NONE, NIL, or names and NAME=VALUE
+    /// Set the environment of the job: ALL, NONE, NIL, or names and NAME=VALUE
     #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
     pub export: Option<ExportOption>,
-    /// File (or descriptor) with NAME=VALUE entries for the job's environment
+    /// Read NAME=VALUE entries for the job's environment from this file or descriptor
     #[arg(long, value_name = "FILE", help_heading = RUNS)]
     pub export_file: Option<String>,
-    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
     #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(parse::propagate::parse), help_heading = RUNS)]
     pub propagate: Option<Limits>,
-    /// Requeue the job once when it fails
+    /// Requeue the job once if it fails
     #[arg(long, overrides_with = "no_requeue", help_heading = WHEN)]
     pub requeue: bool,
     /// Never requeue the job
     #[arg(long, overrides_with = "requeue", help_heading = WHEN)]
     pub no_requeue: bool,
-    /// File for standard output; %j job, %A array, %a task, %x name, %u user, %N host
+    /// Set the file for standard output; %j job, %A array, %a task, %x name, %u user, %N host
     #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
     pub output: Option<String>,
-    /// File for standard error; the same as the output if not given
+    /// Set the file for standard error; the default is the output file
     #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
     pub error: Option<String>,
-    /// File for standard input
+    /// Set the file for standard input
     #[arg(short, long, value_name = "PATTERN", help_heading = NEWS)]
     pub input: Option<String>,
-    /// What to do with an output file that is there: append or truncate
+    /// Open existing output files in this mode: append or truncate
     #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
     pub open_mode: Option<OpenMode>,
-    /// Print the id only
+    /// Print only the job ID
     #[arg(long, help_heading = DOES)]
     pub parsable: bool,
-    /// Tell when the job would start, without submitting it
+    /// Print when the job would start, without submitting it
     #[arg(long, help_heading = DOES)]
     pub test_only: bool,
-    /// Wait for the end of the job and exit with its code
+    /// Wait for the job to end and exit with its exit code
     #[arg(short = 'W', long, help_heading = DOES)]
     pub wait: bool,
-    /// The script and its arguments; standard input where there is none
+    /// The script and its arguments; the default is standard input
     #[arg(value_name = "SCRIPT [ARGS]")]
     pub operands: Vec<String>,
-    /// The job that all this comes to
+    /// The resulting job
     #[arg(skip)]
     pub request: JobRequest,
     /// The script, and the environment of the job before the daemon adds `SLURM_*`
     #[arg(skip)]
     pub texts: LaunchTexts,
-    /// The options given, by name, for `-v`
+    /// The given options by name, for `-v`
     #[arg(skip)]
     pub defined: Vec<(String, String)>,
 }
 
-/// Something that sbatch reads.
+/// An input of sbatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Text<'a> {
     /// Standard input, to its end.
@@ -141,13 +147,14 @@ pub enum Text<'a> {
     Descriptor(i32),
 }
 
-/// How a text is read.
-type Fetch<'a> = &'a dyn Fn(Text<'_>) -> io::Result<Vec<u8>>;
+/// A function that reads an input.
+pub(super) type Fetch<'a> = &'a dyn Fn(Text<'_>) -> io::Result<Vec<u8>>;
 
-/// Makes a submission of a command line. `read` fetches the script and the export file.
+/// Parses a command line into a submission. `read` reads the script and the export file.
 ///
 /// # Errors
-/// Slurm's texts for bad options, values and scripts. A fault in a directive names its line.
+/// Fails with Slurm's messages for invalid options, values and scripts. An error in a directive
+/// includes its line number.
 pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbatch, CliError> {
     let reader = Reader::scan::<Sbatch>(APPLET, argv)?;
     reader.refuse_components(false)?;
@@ -187,14 +194,48 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
         None => Vec::new(),
     };
     sbatch.texts.env = Export { option: sbatch.export.as_ref(), file: &file, new_job: true }
-        .block(origin, &choices.told());
+        .block(origin, &choices.idle_variables());
     sbatch.request = request;
     sbatch.defined = choices.defined();
     Ok(sbatch)
 }
 
+/// Checks options that are given beside a script, as in a form. Invalid options are left to the
+/// submission.
+///
+/// # Errors
+/// Fails if they name a script of their own, which would replace the other one, if they do not
+/// submit a job, or if they wait for its end.
+pub fn check_beside_script(options: &[String]) -> Result<(), CliError> {
+    let argv: Vec<OsString> = std::iter::once("sbatch")
+        .chain(options.iter().map(String::as_str))
+        .map(Into::into)
+        .collect();
+    let reader = match Reader::scan::<Sbatch>(APPLET, &argv) {
+        Ok(reader) => reader,
+        Err(error) if error.code() == 0 => {
+            return Err(CliError::error(1, "--help, --usage and --version submit no job"));
+        }
+        Err(_) => return Ok(()),
+    };
+    if let Some(word) = reader.operands.first() {
+        let text = format!(
+            "{}: not an option: a script here would replace the other one",
+            shown(&word.text)
+        );
+        return Err(CliError::error(1, text));
+    }
+    match ["wrap", "wait"].into_iter().find(|name| reader.has(name)) {
+        Some("wait") => {
+            Err(CliError::error(1, "--wait: the job would be submitted without its ID"))
+        }
+        Some(_) => Err(CliError::error(1, "--wrap: the command would replace the script")),
+        None => Ok(()),
+    }
+}
+
 impl Sbatch {
-    /// Adds what sbatch alone has options for.
+    /// Sets the parts of the request that only sbatch has options for.
     fn complete(&self, request: &mut JobRequest, origin: &Origin) -> Result<(), CliError> {
         request.rlimits = origin.propagated(self.propagate.as_ref());
         request.batch_tasks = own_batch_tasks(origin)?;
@@ -215,18 +256,18 @@ pub(super) fn refuse(error: &SpecError) -> CliError {
     CliError::error(exit, error.to_string())
 }
 
-/// The script of `--wrap`. The command stands in its fourth line, as in Slurm's, so that errors of
-/// the shell name it.
+/// Returns the script for `--wrap`. As in Slurm, the command is on line 4, which is the line that
+/// the shell's error messages mention.
 pub(super) fn wrapped(command: &str) -> String {
     format!("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n")
 }
 
 struct Script {
-    /// Absolute, or `(null)`-like for standard input: Slurm shows the directory and `stdin`.
+    /// Absolute. For standard input: `stdin` in the working directory, as Slurm shows it.
     path: String,
     name: String,
     bytes: Vec<u8>,
-    /// The bytes as text, for the directives.
+    /// The script as text, for reading directives.
     text: String,
 }
 
@@ -244,7 +285,7 @@ fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script
                     _ => error.hint(wrap_hint(reader)),
                 }
             })?;
-            // A program of PATH is no script: what was meant is to run it.
+            // A program found in PATH is not a script: the user probably meant to run it.
             let is_program = !bytes.starts_with(b"#!") && path != origin.absolute(&operand.text);
             if is_program && let Err(error) = parse::script::check(&bytes) {
                 return Err(refuse(&error).hint(wrap_hint(reader)));
@@ -257,21 +298,22 @@ fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script
     Ok(Script { path: origin.absolute(&path), name, bytes, text })
 }
 
-/// What to write for a command in place of a script.
+/// Returns the hint for a user who passed a command where a script is expected.
 fn wrap_hint(reader: &Reader) -> String {
     let join = |words: &[&str]| shlex::try_join(words.iter().copied()).unwrap_or_default();
     let words: Vec<&str> = reader.operands.iter().map(|operand| operand.text.as_str()).collect();
     if words.iter().any(|word| *word == "--wrap" || word.starts_with("--wrap=")) {
         return format!(
-            "options stand before the script, and --wrap takes its place: leave out {}",
+            "options come before the script, and --wrap replaces the script: leave out {}",
             join(&words[..1])
         );
     }
-    format!("to run a command rather than a script: sbatch --wrap {}", join(&[&join(&words)]))
+    format!("to run a command instead of a script: sbatch --wrap {}", join(&[&join(&words)]))
 }
 
-/// A name without a slash is looked for in the working directory and then in PATH, as Slurm does.
-fn find_script(
+/// Finds a script. As in Slurm, a name without a slash is searched for in the working directory,
+/// then in PATH.
+pub(super) fn find_script(
     name: &str,
     origin: &Origin,
     read: Fetch<'_>,
@@ -299,8 +341,8 @@ fn find_script(
     })
 }
 
-/// Slurm's text for a script that is not there. Of a directory Slurm says that it is empty, which
-/// helps nobody.
+/// Returns Slurm's message for a missing script. For a directory, Slurm reports an empty script,
+/// which is misleading.
 fn unreadable(name: &str, error: &io::Error) -> CliError {
     match error.kind() {
         io::ErrorKind::NotFound => CliError::error(1, format!("Unable to open file {name}")),
@@ -311,7 +353,8 @@ fn unreadable(name: &str, error: &io::Error) -> CliError {
     }
 }
 
-/// A number names an open descriptor (sbatch man page, `--export-file`), anything else a file.
+/// Reads the export file. A number is an open descriptor (sbatch man page, `--export-file`),
+/// anything else a path.
 fn export_file(
     path: &str,
     origin: &Origin,
@@ -330,7 +373,26 @@ fn export_file(
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    let sbatch = parse(argv, &origin, &read)?;
+    let script: RefCell<Option<Vec<u8>>> = RefCell::default();
+    // Another cluster gets the script that was read here.
+    let read = |text: Text<'_>| {
+        let bytes = read(text)?;
+        // The export file is read later.
+        if !matches!(text, Text::Descriptor(_)) && script.borrow().is_none() {
+            script.replace(Some(bytes.clone()));
+        }
+        Ok(bytes)
+    };
+    let parsed = parse(argv, &origin, &read);
+    // A directive may name another cluster, which has options that this host does not know, or all.
+    let may_be_elsewhere = parsed.as_ref().map_or(true, |sbatch| sbatch.job.clusters.is_some());
+    if may_be_elsewhere
+        && let Some(script) = script.take()
+        && let Some(done) = run_elsewhere(argv, &script)
+    {
+        return done;
+    }
+    let sbatch = parsed?;
     if sbatch.job.common.verbose > 0 {
         print_defined("sbatch", &sbatch.defined);
     }
@@ -343,22 +405,22 @@ pub(super) fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
             let stdin = io::stdin();
             if stdin.is_terminal() {
                 tell(
-                    "sbatch: reading the script from standard input: end it with Ctrl-D, or name a file (sbatch job.sh)\n",
+                    "sbatch: reading the script from standard input: press Ctrl-D to end it, or name a file (sbatch job.sh)\n",
                 );
             }
             read_all(&mut stdin.lock())
         }
         Text::File(path) => read_all(&mut File::open(path)?),
         Text::Descriptor(fd) => {
-            // SAFETY: the user named it; it is read and not closed, and a number that is not open
-            // is an error of read.
+            // SAFETY: the user passed this descriptor. It is only read, never closed, and if it is
+            // not open, reading fails.
             let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
             read_all(&mut *file)
         }
     }
 }
 
-/// Never more than the daemon takes: `/dev/zero` has no end.
+/// Reads an input, but never more than the daemon accepts: `/dev/zero` has no end.
 fn read_all(from: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_RAW as u64 + 1).read_to_end(&mut bytes)?;
@@ -403,10 +465,10 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
         Answer::Submitted { job } => {
             let quiet = sbatch.job.quiet;
             if !quiet && tasks > 1 && io::stderr().is_terminal() {
-                tell_tasks(&paths, job, tasks, rule);
+                report_task_rule(&paths, job, tasks, rule);
             }
             if !quiet && asks_memory && io::stderr().is_terminal() {
-                tell_memory(&paths);
+                note_memory_limits(&paths);
             }
             let number = match (sbatch.job.clusters.flatten(), sbatch.parsable) {
                 _ if quiet => String::new(),
@@ -417,38 +479,39 @@ fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
                     format!("Submitted batch job {job} on cluster {cluster}\n")
                 }
             };
-            // The job is there, whether its number could be told or not.
-            let told =
+            // The job exists, even if its ID cannot be printed.
+            let printed =
                 print(&number).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
             if !sbatch.wait {
-                return told;
+                return printed;
             }
             if !quiet && io::stderr().is_terminal() {
-                // What goes wrong with that is told by the wait itself, if it matters.
+                // If this fails in a way that matters, the wait below reports it.
                 let _ = super::wait::until_over(&[JobRef::job(job)]);
             }
-            wait(conn, &paths, job).and_then(|code| told.map(|_| code))
+            wait(conn, &paths, job).and_then(|code| printed.map(|_| code))
         }
         other => Err(unexpected(&other)),
     }
 }
 
-/// Prints once for this root that nothing holds a job to its `--mem`.
-fn tell_memory(paths: &Paths) {
-    // The file says that the note was printed. A note that cannot be remembered would come with
-    // each submission.
+/// Prints, once per root, that nothing enforces `--mem` here.
+fn note_memory_limits(paths: &Paths) {
+    // The file records that the note was printed. If it cannot be created, the note is skipped, or
+    // it would appear on every submission.
     let mut once = OpenOptions::new();
     once.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     if !paths.memory_note().exists() && !enforces_memory() && once.open(paths.memory_note()).is_ok()
     {
         tell(&format!(
-            "sbatch: --mem is reserved and not enforced on this host: a job can use more; {ENFORCES}\n"
+            "sbatch: --mem is reserved but not enforced on this host: jobs can use more; {ENFORCES}\n"
         ));
     }
 }
 
-/// Tells what several tasks mean for the job. What the daemon is set to is its own to say.
-fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
+/// Prints what several tasks mean for the script. Asks the daemon, because its configuration
+/// decides.
+fn report_task_rule(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
     let query =
         Request::Jobs(JobQuery { without_steps: true, ..JobQuery::of(vec![JobRef::job(job)]) });
     let answer = Connection::open(paths).and_then(|mut conn| conn.ask(&query, &[]));
@@ -457,7 +520,7 @@ fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
     let rule = if view.batch_ranks == rule.ranks {
         rule
     } else {
-        TaskRule { ranks: view.batch_ranks, reason: "the daemon is set so".to_owned() }
+        TaskRule { ranks: view.batch_ranks, reason: "the daemon is configured this way".to_owned() }
     };
     tell(&format!("sbatch: {}\n", tasks_line(tasks, &rule)));
 }
@@ -465,18 +528,18 @@ fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
 fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {
     if *ranks {
         format!(
-            "the script runs {tasks} times, once for each task: {reason} (SLOTD_BATCH_TASKS=once changes that)"
+            "the script runs {tasks} times, once for each task: {reason} (set SLOTD_BATCH_TASKS=once to change this)"
         )
     } else {
         format!(
-            "the script runs once with room for {tasks} tasks: {reason} (SLOTD_BATCH_TASKS=ranks changes that)"
+            "the script runs once with resources for {tasks} tasks: {reason} (set SLOTD_BATCH_TASKS=ranks to change this)"
         )
     }
 }
 
-/// `-W`: the job's exit code; 1 where a signal or a cancellation ended it.
+/// Waits for the job and returns its exit code, or 1 if a signal or a cancellation ended it (`-W`).
 ///
-/// A daemon that is restarted meanwhile is waited for, and asked again.
+/// If the daemon restarts meanwhile, this reconnects and continues to wait.
 fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
     let answer = loop {
         match conn.wait() {

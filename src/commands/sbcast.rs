@@ -24,7 +24,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sbcast>, run, page: &texts::SBCAST };
 
@@ -37,7 +37,10 @@ const APPLET: Applet = Applet {
     extras: &[extra::SBCAST],
     variables: || vec![("SBCAST_FORCE", "force"), ("SBCAST_PRESERVE", "preserve")],
     submission: "",
-    examples: &[("sbcast model.bin /tmp/model.bin", "within a job: a file to where its tasks run")],
+    examples: &[(
+        "sbcast model.bin /tmp/model.bin",
+        "inside a job: copy a file to where its tasks run",
+    )],
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -47,16 +50,16 @@ pub struct Sbcast {
     /// Print this help
     #[arg(long)]
     pub help: bool,
-    /// Replace the file that is there
+    /// Replace an existing file
     #[arg(short, long)]
     pub force: bool,
-    /// The job; within one it is that one
+    /// Set the job; the default inside a job is that job
     #[arg(short, long, value_name = "JOB", value_parser = value(job))]
     pub jobid: Option<JobRef>,
-    /// Keep the mode and the times of the file
+    /// Keep the file's mode and times
     #[arg(short, long)]
     pub preserve: bool,
-    /// The file, and what the copy is called
+    /// The file and the name of the copy
     #[arg(value_name = "SOURCE DEST")]
     pub operands: Vec<String>,
 }
@@ -66,7 +69,7 @@ fn job(text: &str) -> Result<JobRef, CliError> {
         .map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
 }
 
-/// Where Slurm's call could not be made at all.
+/// The exit code if the copy could not be attempted, as in Slurm.
 const UNUSABLE: i32 = 255;
 
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sbcast, CliError> {
@@ -92,7 +95,7 @@ pub fn run(argv: &[OsString]) -> Done {
         let text = "Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.";
         return Err(CliError::error(1, text));
     };
-    must_run(job)?;
+    check_running(job)?;
     let [source, target] = [0, 1].map(|i| PathBuf::from(origin.absolute(&args.operands[i])));
     let open = files::open(&source).and_then(|file| Ok((file.metadata()?, file)));
     let (facts, from) = open.map_err(|e| unreadable(&args.operands[0], &e))?;
@@ -108,8 +111,8 @@ fn unreadable(name: &str, e: &io::Error) -> CliError {
     CliError::error(UNUSABLE, format!("Can't open `{}`: {}", shown(name), reason(e)))
 }
 
-/// A job has its node while it runs.
-fn must_run(job: &JobRef) -> Result<(), CliError> {
+/// Fails unless the job is running, because only then does it have a node.
+fn check_running(job: &JobRef) -> Result<(), CliError> {
     let query =
         JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
     let list = ask_job_list(&Request::Jobs(query))?;
@@ -124,12 +127,12 @@ fn must_run(job: &JobRef) -> Result<(), CliError> {
     Err(CliError::error(UNUSABLE, format!("Slurm job {job} lookup error: {why}")))
 }
 
-/// Copies the file with its permissions, and takes no right of its owner or group along: the copy
-/// is the user's. A file that is there is replaced as a whole, so that a program that runs from it
-/// goes on. What fails leaves nothing behind.
+/// Copies the file with its permissions. The copy belongs to the user and drops the set-user-ID and
+/// set-group-ID bits. An existing file is replaced atomically, so that a program running from it is
+/// not disturbed. A failed copy leaves nothing behind.
 fn copy(mut from: File, facts: &std::fs::Metadata, target: &Path, args: &Sbcast) -> io::Result<()> {
     let mode = facts.permissions().mode() & 0o777;
-    // Checked here so that no large file is copied in vain; `put` checks again.
+    // Check here to avoid copying a large file that is then refused. `put` checks again.
     if !args.force && target.symlink_metadata().is_ok() {
         return Err(io::Error::from_raw_os_error(libc::EEXIST));
     }

@@ -1,5 +1,5 @@
-//! `scancel`. An unknown or finished job is no error of a cancellation, as in Slurm; of a signal it
-//! is one.
+//! `scancel`: cancels or signals jobs and steps. As in Slurm, an unknown or ended job is not an
+//! error when cancelling, but is one when signalling.
 
 use super::output;
 use super::{Done, Entry, ask_job_list, ask_outcomes, origin};
@@ -24,7 +24,7 @@ use crate::render::text::printable;
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Scancel>, run, page: &texts::SCANCEL };
 
@@ -56,9 +56,9 @@ const APPLET: Applet = Applet {
     },
     submission: "",
     examples: &[
-        ("scancel 12 13_4", "a job, and a task of an array"),
-        ("scancel --me -t PENDING", "all of yours that wait"),
-        ("scancel -s USR1 -b 12", "a signal to the batch script"),
+        ("scancel 12 13_4", "cancel a job and an array task"),
+        ("scancel --me -t PENDING", "cancel all your pending jobs"),
+        ("scancel -s USR1 -b 12", "send a signal to the batch script"),
     ],
 };
 
@@ -69,49 +69,49 @@ pub struct Scancel {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// Say nothing of jobs that have ended already
+    /// Do not report jobs that have already ended
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Jobs of this name
+    /// Select jobs with this name
     #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
     pub name: Option<Names>,
-    /// Jobs of this user
+    /// Select jobs of this user
     #[arg(short, long, value_name = "USER", value_parser = value(names), help_heading = WHICH)]
     pub user: Option<Names>,
-    /// Your own jobs
+    /// Select your own jobs
     #[arg(long, help_heading = WHICH)]
     pub me: bool,
-    /// Jobs in this state: PENDING, RUNNING or SUSPENDED
+    /// Select jobs in this state: PENDING, RUNNING or SUSPENDED
     #[arg(short = 't', long, alias = "states", value_name = "STATE", value_parser = value(states), help_heading = WHICH)]
     pub state: Option<States>,
-    /// Jobs of this partition
+    /// Select jobs in this partition
     #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
     pub partition: Option<Names>,
-    /// Jobs of this account
+    /// Select jobs of this account
     #[arg(short = 'A', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
     pub account: Option<Names>,
-    /// Jobs of this quality of service
+    /// Select jobs with this quality of service
     #[arg(short, long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
     pub qos: Option<Names>,
-    /// Jobs on these hosts
+    /// Select jobs on these hosts
     #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = WHICH)]
     pub nodelist: Option<Names>,
-    /// Jobs of this reservation
+    /// Select jobs in this reservation
     #[arg(short = 'R', long, value_name = "NAME", value_parser = value(names), help_heading = WHICH)]
     pub reservation: Option<Names>,
-    /// Jobs with this key
+    /// Select jobs with this workload characterization key
     #[arg(long, value_name = "KEY", value_parser = value(names), help_heading = WHICH)]
     pub wckey: Option<Names>,
-    /// Send this signal in place of a cancellation
+    /// Send this signal instead of cancelling
     #[arg(short, long, value_name = "SIGNAL", value_parser = value(signal), help_heading = DONE)]
     pub signal: Option<i32>,
-    /// Signal the batch shell only
+    /// Signal only the batch shell
     #[arg(short, long, help_heading = DONE)]
     pub batch: bool,
-    /// Signal the batch shell too, not only the steps
+    /// Signal the batch shell as well as the steps
     #[arg(short, long, help_heading = DONE)]
     pub full: bool,
-    /// Ask before each job or step
+    /// Ask for confirmation before each job or step
     #[arg(short, long, help_heading = DONE)]
     pub interactive: bool,
     /// Jobs and steps: 12, 12_3, 12_[3-9], 12.0
@@ -122,19 +122,20 @@ pub struct Scancel {
 type Jobs = Vec<JobRef>;
 type States = Vec<JobState>;
 
-/// `12,13` and `12 13` are the same; commas inside brackets belong to the array.
+/// Parses a list of jobs. `12,13` and `12 13` are equivalent; commas inside brackets belong to the
+/// array.
 fn jobs(text: &str) -> Result<Jobs, CliError> {
     parse::ids::parse_job_list(text)
         .map_err(|_| CliError::error(1, format!("Invalid job id {}", shown(text))))
 }
 
-/// The text of a bad signal stands bare, as Slurm prints it.
+/// Parses a signal. Like Slurm's, the message for an invalid signal has no prefix.
 fn signal(text: &str) -> Result<i32, CliError> {
     parse::signal::parse(text)
         .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
 }
 
-/// The three states that can be cancelled.
+/// Parses states. Only the three states in which a job can be cancelled are accepted.
 fn states(text: &str) -> Result<States, CliError> {
     let can_end = |state: &JobState| {
         matches!(state, JobState::Pending | JobState::Running | JobState::Suspended)
@@ -153,13 +154,14 @@ fn states(text: &str) -> Result<States, CliError> {
 }
 
 impl Scancel {
-    /// What was named. Empty: every job that passes the filters, of which there is at least one.
+    /// Returns the named jobs. If there are none, the filters select the jobs, and at least one
+    /// filter is set.
     pub fn jobs(&self) -> Vec<JobRef> {
         self.operands.concat()
     }
 
-    /// The filters that were given, as Slurm names them; users as they were written. A filter may
-    /// name nothing.
+    /// Returns the given filters under Slurm's names, with users as written. A filter's list may be
+    /// empty.
     fn filters(&self) -> impl Iterator<Item = (&'static str, Names)> {
         let names = |states: &States| states.iter().map(|state| state.name().to_owned()).collect();
         let all = [
@@ -176,12 +178,12 @@ impl Scancel {
         all.into_iter().filter_map(|(name, list)| Some((name, list?)))
     }
 
-    /// What the filters ask for; `None` where there are none.
+    /// Returns the query for the filters, or `None` without filters.
     pub fn query(&self, host: &str) -> Option<JobQuery> {
         self.filters().next()?;
         let list = |names: &Option<Names>| names.clone().unwrap_or_default();
         let mut states = self.state.clone().or(JobQuery::live().states).unwrap_or_default();
-        // A job that is ending runs, to who asks for those.
+        // Completing jobs count as running here.
         if states.contains(&JobState::Running) {
             states.push(JobState::Completing);
         }
@@ -197,7 +199,7 @@ impl Scancel {
             ..JobQuery::default()
         };
         query.limit_to_nodes(&list(&self.nodelist), |name| output::is_node(name, host));
-        // `-n ''` names no job: it must never come to mean all of them.
+        // `-n ''` matches no job, and must never match all of them.
         if self.filters().any(|(_, list)| list.is_empty()) {
             query.match_nothing();
         }
@@ -205,9 +207,11 @@ impl Scancel {
     }
 }
 
+/// Parses a command line.
+///
 /// # Errors
-/// Slurm's texts, exit code 1: a malformed id, state or signal, an empty user, or nothing that says
-/// which jobs.
+/// Fails with Slurm's messages and exit code 1 if an ID, a state or a signal is invalid, if a user
+/// name is empty, or if nothing selects jobs.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scancel, CliError> {
     let (mut args, _) = choices::parse::<Scancel>(APPLET, argv, origin)?;
     if args.user.as_ref().is_some_and(Vec::is_empty) {
@@ -238,7 +242,8 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     } else {
         args.jobs()
     };
-    // Without a job the filter alone would choose, and nobody has said yes to that.
+    // Without jobs, the query would cancel every job that matches the filter, but the user has
+    // confirmed none.
     if args.interactive && jobs.is_empty() {
         return Ok(code);
     }
@@ -279,13 +284,13 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
     Ok(code)
 }
 
-/// The filter as Slurm tells of it: a blank stands after each word.
+/// Formats the filters as Slurm prints them, with a space after each.
 fn filter_words(args: &Scancel) -> String {
     args.filters().map(|(key, list)| format!("{key}={} ", list.join(","))).collect()
 }
 
-/// `-i`: the jobs that the user said yes to, of those that were named or, where none was, that pass
-/// the filter. A named job that is over or unknown is an error here, as in Slurm.
+/// Returns the jobs that the user confirmed (`-i`): of the named ones or, if none are named, of
+/// those that match the filters. As in Slurm, a named job that is unknown or has ended is an error.
 fn confirmed(
     refs: &[JobRef],
     filter: Option<&JobQuery>,
@@ -304,7 +309,7 @@ fn confirmed(
         let whole = vec![JobRef { step: None, ..job.clone() }];
         match live(of(whole.clone()))?.first() {
             Some(view) => taken.extend(says_yes(job, view).then(|| job.clone())),
-            // A job that is there but for the filter is passed over in silence.
+            // A job that exists but does not match the filters is silently skipped.
             None if !live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty() => {}
             None => {
                 let what = if job.step.is_some() { "job step id" } else { "job id" };

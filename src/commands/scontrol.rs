@@ -1,7 +1,7 @@
-//! `scontrol`: show jobs, the node and the partitions, and change jobs.
+//! `scontrol`: shows jobs, the node and the partitions, and changes them.
 //!
-//! One table of verbs is what dispatch, help and completion read. [`show`], [`update`] and
-//! [`control`] hold the verbs.
+//! A single table of verbs serves dispatch, help and completion. [`show`], [`update`] and
+//! [`control`] implement the verbs.
 
 pub mod command;
 pub mod control;
@@ -29,7 +29,7 @@ use session::{OutputOpts, Session, bare};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal};
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Scontrol>, run, page: &texts::SCONTROL };
 
@@ -43,9 +43,9 @@ const APPLET: Applet = Applet {
     variables: || vec![("SLURM_CLUSTERS", "clusters")],
     submission: "",
     examples: &[
-        ("scontrol show job 12", "all about a job"),
-        ("scontrol hold 12", "keep it from starting; release lets it start"),
-        ("scontrol update JobId=12 TimeLimit=4:00:00", "change it"),
+        ("scontrol show job 12", "show all details of a job"),
+        ("scontrol hold 12", "keep a pending job from starting until it is released"),
+        ("scontrol update JobId=12 TimeLimit=4:00:00", "change the time limit of a job"),
     ],
 };
 
@@ -58,80 +58,77 @@ pub struct Scontrol {
     pub help: bool,
     #[command(flatten)]
     pub output: OutputOpts,
-    /// What to do; without it, commands are read from standard input, a line each
+    /// The command to run; without one, commands are read from standard input, one per line
     #[arg(value_name = "COMMAND", value_parser = VerbParser)]
     pub words: Vec<String>,
-    /// What the words say
+    /// The parsed command
     #[arg(skip)]
     pub command: Command,
 }
 
-/// How the words after a verb are read.
+/// Parses the words after a verb.
 type ReadWords = fn(&[String], &Origin) -> Result<Command, CliError>;
 
-/// A verb, how many letters of it are enough (scontrol man page), what it does, and how the words
-/// after it are read.
+/// A verb, its shortest accepted abbreviation in letters (scontrol man page), its help text, and
+/// the parser for the words after it.
 struct Verb(&'static str, usize, &'static str, ReadWords);
 
-/// What `scontrol` can do.
+/// The verbs of `scontrol`.
 const VERBS: [Verb; 21] = [
     Verb(
         "show",
         2,
-        "Show jobs, steps, the node, partitions, the settings, host lists",
+        "Show jobs, steps, the node, partitions, the configuration or host lists",
         |words, origin| show::read(words, origin).map(Command::Show),
     ),
-    Verb("hold", 4, "Keep pending jobs from starting", |words, _| {
+    Verb("hold", 4, "Hold pending jobs", |words, _| {
         control::targets("hold", words).map(Command::Hold)
     }),
-    Verb("uhold", 2, "The same", |words, _| {
+    Verb("uhold", 2, "Hold pending jobs, like hold", |words, _| {
         control::targets("uhold", words).map(Command::UserHold)
     }),
-    Verb("release", 3, "End a hold", |words, _| {
+    Verb("release", 3, "Release held jobs", |words, _| {
         control::targets("release", words).map(Command::Release)
     }),
-    Verb("requeue", 3, "Put running or ended jobs back into the queue", |words, _| {
+    Verb("requeue", 3, "Requeue running or ended jobs", |words, _| {
         control::requeued("requeue", words).map(Command::Requeue)
     }),
-    Verb("requeuehold", 8, "The same, and hold them there", |words, _| {
+    Verb("requeuehold", 8, "Requeue jobs and hold them", |words, _| {
         control::requeued("requeuehold", words).map(Command::RequeueHold)
     }),
-    Verb("suspend", 2, "Stop running jobs", |words, _| {
+    Verb("suspend", 2, "Suspend running jobs", |words, _| {
         control::targets("suspend", words).map(Command::Suspend)
     }),
-    Verb("resume", 3, "Let suspended jobs run on", |words, _| {
+    Verb("resume", 3, "Resume suspended jobs", |words, _| {
         control::targets("resume", words).map(Command::Resume)
     }),
     Verb(
         "update",
         2,
-        "Change a job, a partition or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
+        "Update a job, a partition or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
         update::read,
     ),
-    Verb(
-        "reconfigure",
-        3,
-        "Read slotd.toml, and look for CPUs, memory and GPUs again",
-        |words, _| control::alone("reconfigure", words, Command::Reconfigure),
-    ),
-    Verb("top", 3, "Put pending jobs before the others of their user", |words, _| {
+    Verb("reconfigure", 3, "Read slotd.toml and detect CPUs, memory and GPUs again", |words, _| {
+        control::alone("reconfigure", words, Command::Reconfigure)
+    }),
+    Verb("top", 3, "Move pending jobs ahead of their user's other jobs", |words, _| {
         control::jobs("top", words).map(Command::Top)
     }),
-    Verb("write", 2, "Write the script of a job: batch_script 12 [FILE]", |words, _| {
+    Verb("write", 2, "Write the script of a job to a file: batch_script 12 [FILE]", |words, _| {
         control::write(words)
     }),
-    Verb("notify", 1, "Tell a job something", |words, _| control::notify(words)),
+    Verb("notify", 1, "Send a message to a job", |words, _| control::notify(words)),
     Verb("listpids", 1, "List the processes of jobs", |words, _| control::list_pids(words)),
-    Verb("wait_job", 2, "Tell whether a job has its node", |words, _| control::wait_job(words)),
-    Verb("completing", 2, "Show the jobs that are ending", |words, _| {
+    Verb("wait_job", 2, "Report whether a job has its node", |words, _| control::wait_job(words)),
+    Verb("completing", 2, "Show completing jobs", |words, _| {
         control::alone("completing", words, Command::Completing)
     }),
-    Verb("pidinfo", 3, "Show which job a process belongs to, and when it ends", |words, _| {
+    Verb("pidinfo", 3, "Show which job a process belongs to and when the job ends", |words, _| {
         control::pid_info(words)
     }),
     Verb("errnumstr", 3, "Print the text of an error number", |words, _| errors::read(words)),
     Verb("help", 2, "Print this help", |words, _| control::alone("help", words, Command::Help)),
-    Verb("ping", 3, "Tell whether the daemon answers", |words, _| {
+    Verb("ping", 3, "Check whether the daemon responds", |words, _| {
         control::alone("ping", words, Command::Ping)
     }),
     Verb("version", 4, "Print the version", |words, _| {
@@ -139,7 +136,13 @@ const VERBS: [Verb; 21] = [
     }),
 ];
 
-/// Takes any words, as verbs may be shortened; knows the verbs for help and completion.
+/// Returns the verbs, with their help texts.
+pub fn verbs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    VERBS.iter().map(|Verb(name, _, about, _)| (*name, *about))
+}
+
+/// A value parser that accepts any word, since verbs may be abbreviated. It provides the verbs for
+/// help and completion.
 #[derive(Clone)]
 struct VerbParser;
 
@@ -156,42 +159,40 @@ impl TypedValueParser for VerbParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(
-            VERBS.iter().map(|Verb(name, _, about, _)| PossibleValue::new(*name).help(*about)),
-        ))
+        Some(Box::new(verbs().map(|(name, about)| PossibleValue::new(name).help(about))))
     }
 }
 
-/// Commands of Slurm for which there is nothing to command here.
+/// Slurm's commands that have nothing to act on here, with the reason.
 const REFUSED: [(&str, &str); 12] = [
-    ("abort", "stop the daemon as it was started"),
-    ("cancel_reboot", "the host is not rebooted by slotd"),
+    ("abort", "stop the daemon the way it was started"),
+    ("cancel_reboot", "slotd does not reboot the host"),
     ("cluster", "there are no other clusters"),
     ("fsdampeningfactor", "there is no fair share"),
-    ("power", "the host is not powered by slotd"),
-    ("reboot", "the host is not rebooted by slotd"),
-    ("schedloglevel", "the daemon's log is set by SLOTD_LOG"),
-    ("setdebug", "the daemon's log is set by SLOTD_LOG"),
-    ("setdebugflags", "the daemon's log is set by SLOTD_LOG"),
-    ("shutdown", "stop the daemon as it was started"),
+    ("power", "slotd does not control the power of the host"),
+    ("reboot", "slotd does not reboot the host"),
+    ("schedloglevel", "SLOTD_LOG sets the daemon's log level"),
+    ("setdebug", "SLOTD_LOG sets the daemon's log level"),
+    ("setdebugflags", "SLOTD_LOG sets the daemon's log level"),
+    ("shutdown", "stop the daemon the way it was started"),
     ("takeover", "there is no second daemon"),
-    ("token", "the socket's owner is the only user"),
+    ("token", "only the owner of the socket can connect"),
 ];
 
-/// Makes a command of a command line.
+/// Parses a command line.
 ///
 /// # Errors
-/// Slurm's texts, exit code 1.
+/// Fails with Slurm's messages and exit code 1.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scontrol, CliError> {
     let (mut scontrol, _) = choices::parse::<Scontrol>(APPLET, argv, origin)?;
     scontrol.command = command(&scontrol.words, origin)?;
     Ok(scontrol)
 }
 
-/// One command in words: of the command line, or of a line of standard input.
+/// Parses the words of one command, from the command line or a line of standard input.
 ///
 /// # Errors
-/// As [`parse`].
+/// Fails like [`parse`].
 pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let Some((word, rest)) = words.split_first() else {
         return Ok(Command::Interactive);
@@ -220,22 +221,22 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     Err(unknown.hint(suggest::one_of("commands", &verb, VERBS.iter().map(|known| known.0))))
 }
 
-/// What to do instead of creating or deleting something.
+/// Returns what to do instead of creating or deleting something.
 fn instead_of(verb: &str, entity: Option<&String>) -> &'static str {
     let word = entity.map(|word| word.to_ascii_lowercase()).unwrap_or_default();
     let key = word.split('=').next().unwrap_or_default();
     let is = |names: [&str; 2]| key.len() >= 3 && names.iter().any(|name| name.starts_with(key));
     match verb {
         _ if is(["reservation", "reservationname"]) => {
-            "there are no reservations; scontrol update NodeName=... State=DRAIN keeps jobs away, also from some of the CPUs"
+            "there are no reservations; to keep jobs off the node or some of its CPUs, use scontrol update NodeName=... State=DRAIN"
         }
-        _ if is(["node", "nodename"]) => "there is one node, this host",
-        "create" => "add the partition to slotd.toml and call scontrol reconfigure",
-        _ => "take the partition out of slotd.toml and call scontrol reconfigure",
+        _ if is(["node", "nodename"]) => "this host is the only node",
+        "create" => "add the partition to slotd.toml and run scontrol reconfigure",
+        _ => "remove the partition from slotd.toml and run scontrol reconfigure",
     }
 }
 
-/// `PartitionName=x` and the like: what Slurm could delete.
+/// Whether Slurm could delete this, as in `PartitionName=x`.
 fn is_deletable(entity: &str) -> bool {
     let key = entity.split('=').next().unwrap_or_default().to_ascii_lowercase();
     ["partitionname", "reservationname", "nodename"]
@@ -280,8 +281,8 @@ impl Session<'_> {
             Command::Reconfigure => site::change(&Request::Reconfigure, "slurm_reconfigure"),
             Command::WriteScript { job, file } => control::write_script(job, file.as_deref()),
             Command::Notify { job, message } => {
-                let tell = ControlAction::Notify(message.clone());
-                self.control(std::slice::from_ref(job), tell, None)
+                let notify = ControlAction::Notify(message.clone());
+                self.control(std::slice::from_ref(job), notify, None)
             }
             Command::ListPids(job) => self.list_pids(job.as_ref()),
             Command::WaitJob(job) => self.wait_job(job),
@@ -299,8 +300,8 @@ impl Session<'_> {
         }
     }
 
-    /// Commands from standard input, a line each, until `quit` or the end. Slurm prompts whoever
-    /// writes them, and shows what it read where no terminal does.
+    /// Runs commands from standard input, one per line, until `quit` or the end. Like Slurm, it
+    /// prints a prompt, and echoes each line if the input is not a terminal.
     fn interactive(&self) -> Done {
         let stdin = io::stdin();
         let is_terminal = stdin.is_terminal();

@@ -1,4 +1,4 @@
-//! `sdiag`: what the daemon did.
+//! `sdiag`: shows statistics of the daemon.
 
 use super::output::{self, ctx};
 use super::{Done, Entry, ask, origin, unexpected};
@@ -17,20 +17,20 @@ use clap::Args;
 use std::cmp::Reverse;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sdiag>, run, page: &texts::SDIAG };
 
 const APPLET: Applet = Applet {
     name: "sdiag",
-    about: "Show what the daemon did",
+    about: "Show statistics of the daemon",
     operands: Operands::None,
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SDIAG],
     variables: || vec![("SLURM_CLUSTERS", "clusters")],
     submission: "",
-    examples: &[("sdiag", "what the daemon did since it started")],
+    examples: &[("sdiag", "statistics since the daemon started")],
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -42,16 +42,16 @@ pub struct Sdiag {
     pub help: bool,
     #[command(flatten)]
     pub data: DataOpts,
-    /// Set the counters to zero
+    /// Reset the counters to zero
     #[arg(short, long)]
     pub reset: bool,
-    /// Order of the requests: by number
+    /// Sort the requests by number
     #[arg(short = 'i', long, overrides_with_all = ["sort_by_time", "sort_by_time2"])]
     pub sort_by_id: bool,
-    /// Order of the requests: by the time that all of a kind took
+    /// Sort the requests by the total time of each kind
     #[arg(short = 't', long, overrides_with_all = ["sort_by_id", "sort_by_time2"])]
     pub sort_by_time: bool,
-    /// Order of the requests: by the time that each took
+    /// Sort the requests by the mean time of each kind
     #[arg(short = 'T', long, overrides_with_all = ["sort_by_id", "sort_by_time"])]
     pub sort_by_time2: bool,
 }
@@ -77,7 +77,7 @@ pub fn run(argv: &[OsString]) -> Done {
     }
 }
 
-/// The largest first. Requests and users come sorted by number.
+/// Sorts in descending order. Requests and users arrive sorted by number.
 fn sort(answer: &mut Diagnostics, args: &Sdiag) {
     let key = |tally: &Tally| match (args.sort_by_id, args.sort_by_time, args.sort_by_time2) {
         (true, ..) => Reverse(0),

@@ -1,4 +1,4 @@
-//! `seff`: how much of what a job asked for it used.
+//! `seff`: shows the efficiency of jobs, that is, how much of their requested resources they used.
 
 use super::output::{self, ctx};
 use super::sstat::series_of;
@@ -21,13 +21,13 @@ use crate::tui::plot;
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Seff>, run, page: &texts::SEFF };
 
 const APPLET: Applet = Applet {
     name: "seff",
-    about: "Show how much of what a job asked for it used",
+    about: "Show how much of its requested resources a job used",
     operands: Operands::Anywhere,
     usage_exit: 1,
     points_to_help: true,
@@ -35,12 +35,12 @@ const APPLET: Applet = Applet {
     variables: Vec::new,
     submission: "",
     examples: &[
-        ("seff 12", "what a job used of its CPUs and memory"),
+        ("seff 12", "the CPU and memory efficiency of a job"),
         ("seff --plot 12", "the same over time"),
     ],
 };
 
-/// Of a job that nobody knows.
+/// The exit code for an unknown job.
 const NOT_FOUND: u8 = 2;
 
 #[derive(Debug, Clone, Default, Args)]
@@ -51,13 +51,13 @@ pub struct Seff {
     /// Print the version
     #[arg(short = 'v', long)]
     pub version: bool,
-    /// Plot what the jobs used over time, as is done of one job on a terminal
+    /// Plot resource usage over time, which is the default for a single job on a terminal
     #[arg(long)]
     pub plot: bool,
-    /// Print the values that the shares are worked out from
+    /// Print the raw values behind the efficiencies
     #[arg(short, long)]
     pub debug: bool,
-    /// Jobs: 12, 12_3
+    /// The jobs: 12, 12_3
     #[arg(value_name = "JOB", value_parser = value(jobs))]
     pub operands: Vec<Jobs>,
 }
@@ -129,17 +129,18 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
     Err(CliError::new(Mark::Bare, NOT_FOUND.into(), "Job not found."))
 }
 
-/// What a job used over time; nothing where nothing is known of that.
+/// Plots the usage of a job over time. Returns an empty text without samples.
 fn plotted(view: &JobView, origin: &Origin, ctx: &Ctx) -> Result<String, CliError> {
     let steps = series_of(std::slice::from_ref(view))?;
     Ok(plot::text(view, &steps, output::columns(), !output::is_utf8(origin), ctx))
 }
 
-/// The steps that are over as they were recorded, the others as they are measured now.
+/// Returns the usage of a running job so far: recorded for its ended steps, sampled now for the
+/// others.
 fn usage_up_to_now(view: &JobView) -> Result<Usage, CliError> {
     let request = Request::Usage(UsageAsk { steps: vec![JobRef::job(view.id)], all_steps: true });
     let running = ask_usage(&request)?.0.jobs;
     let running = running.iter().filter(|job| job.id == view.id).flat_map(|job| &job.steps);
-    let over = view.steps.iter().filter(|step| step.state.is_terminal());
-    Ok(over.chain(running).fold(Usage::default(), |sum, step| sum.merge(step.usage)))
+    let ended = view.steps.iter().filter(|step| step.state.is_terminal());
+    Ok(ended.chain(running).fold(Usage::default(), |sum, step| sum.merge(step.usage)))
 }

@@ -1,4 +1,4 @@
-//! `sinfo`: the host and its partitions.
+//! `sinfo`: shows the host and its partitions.
 
 use super::output::{self, ctx, default_columns, format_error, marked_format_error};
 use super::{Done, Entry, ask_node, origin};
@@ -20,7 +20,7 @@ use crate::render::time::date_line;
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sinfo>, run, page: &texts::SINFO };
 
@@ -41,9 +41,9 @@ const APPLET: Applet = Applet {
     },
     submission: "",
     examples: &[
-        ("sinfo", "the partitions and what is free"),
-        ("sinfo -N -l", "the node, in detail"),
-        ("sinfo -R", "why it takes no jobs"),
+        ("sinfo", "the partitions and their free resources"),
+        ("sinfo -N -l", "details of the node"),
+        ("sinfo -R", "why the node does not accept jobs"),
     ],
 };
 
@@ -54,34 +54,34 @@ pub struct Sinfo {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// These partitions
+    /// Show only these partitions
     #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
     pub partition: Vec<String>,
-    /// These hosts
+    /// Show only these hosts
     #[arg(short = 'n', long, value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
     pub nodes: Option<Names>,
-    /// Nodes in these states
+    /// Show nodes in these states
     #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state), help_heading = LISTED)]
     pub states: Vec<States>,
-    /// Only nodes that do not respond
+    /// Show only nodes that do not respond
     #[arg(short, long, help_heading = LISTED)]
     pub dead: bool,
-    /// Why nodes are not in use
+    /// Show why nodes are out of use
     #[arg(short = 'R', long, help_heading = LISTED)]
     pub list_reasons: bool,
-    /// Rows are nodes
+    /// Print a row for each node
     #[arg(short = 'N', long = "Node", help_heading = LISTED)]
     pub node: bool,
-    /// Reservations, of which there are none
+    /// Show reservations, which slotd does not have
     #[arg(short = 'T', long, help_heading = LISTED)]
     pub reservation: bool,
-    /// Counts of nodes only
+    /// Print only the number of nodes
     #[arg(short, long, help_heading = LISTED)]
     pub summarize: bool,
-    /// Columns, by % codes or by the names of fields
+    /// Set the columns, by % codes or field names
     #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields", help_heading = SHOWN)]
     pub format: Option<String>,
-    /// Columns, by the names of fields
+    /// Set the columns, by field names
     #[arg(
         id = "format_fields",
         short = 'O',
@@ -94,29 +94,29 @@ pub struct Sinfo {
     /// List the fields and codes
     #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// The long view
+    /// Print the long view
     #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// Order of the rows: codes, each with - for descending
+    /// Sort the rows by these codes; a - before a code sorts in descending order
     #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
     pub sort: Option<String>,
-    /// No line of headers
+    /// Omit the header
     #[arg(short = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
     /// Print memory in MB
     #[arg(long, help_heading = SHOWN)]
     pub noconvert: bool,
-    /// Print again every so many seconds
+    /// Repeat the output at this interval, in seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = named(parse::count::parse), help_heading = SHOWN)]
     pub iterate: Option<u32>,
     #[command(flatten, next_help_heading = SHOWN)]
     pub data: DataOpts,
-    /// How the rows are asked for, by `-o`, `-O`, `-R`, `-s` and `-l`
+    /// The view selected by `-o`, `-O`, `-R`, `-s` and `-l`
     #[arg(skip)]
     pub view: SinfoFormat,
 }
 
-/// How the rows are asked for. The text of a format is read by `render`.
+/// The selected view. `render` parses the text of a format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SinfoFormat {
     #[default]
@@ -133,8 +133,10 @@ pub enum SinfoFormat {
     Fields(String),
 }
 
+/// Parses a command line.
+///
 /// # Errors
-/// Slurm's texts, exit code 1.
+/// Fails with Slurm's messages and exit code 1.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
     let (mut args, choices) = choices::parse::<Sinfo>(APPLET, argv, origin)?;
     let view = args.long || args.summarize || args.list_reasons;
@@ -152,7 +154,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
     Ok(args)
 }
 
-/// A word of `-t`.
+/// Parses a word of `-t`.
 fn state(word: &str) -> Result<States, CliError> {
     States::parse(word)
         .map_err(|bad| CliError::error(1, format!("{}\n{}", shown(&bad.message), bad.hint)))
@@ -171,9 +173,9 @@ pub fn run(argv: &[OsString]) -> Done {
     output::repeat("sinfo", args.iterate, || once(&args, &table, &origin))
 }
 
-/// How the lines are to look.
+/// The layout of the lines.
 struct Table {
-    /// `None`: why nodes are drained.
+    /// `None`: the reasons why nodes are drained.
     layout: Option<Layout>,
     one_line: bool,
     sort: Sort,
@@ -187,7 +189,7 @@ impl Table {
             summarize: args.view == SinfoFormat::Summary,
         };
         let (layout, one_line) = match &args.view {
-            // Slurm puts no mark before this one.
+            // Slurm prints no prefix before this error.
             SinfoFormat::Percent(text) => {
                 let (layout, unknown) =
                     render::as_known(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
@@ -207,7 +209,7 @@ impl Table {
                 (Some(view.layout(columns, &origin.host)), view.is_one_line(columns))
             }
         };
-        // `#` asks for the order of the configuration, in which the partitions stand anyhow.
+        // `#` selects the order of the configuration, which the partitions have anyway.
         let keys = args
             .sort
             .iter()
@@ -217,10 +219,10 @@ impl Table {
         Ok(Table { layout, one_line, sort })
     }
 
-    /// Whether a line with the date goes above it: Slurm puts one above its own with `-l`, and
-    /// above any with `-i`.
+    /// Whether a line with the date comes first. Slurm prints one above its own views with `-l`,
+    /// and above any view with `-i`.
     fn is_dated(&self, args: &Sinfo) -> bool {
-        // Its own views bring theirs.
+        // The long views of Slurm already start with one.
         let brings_one = self.layout.as_ref().is_some_and(Layout::is_dated);
         let is_own = self.layout.as_ref().is_some_and(Layout::is_barred);
         !args.noheader && !brings_one && (args.iterate.is_some() || (args.long && !is_own))

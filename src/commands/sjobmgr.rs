@@ -1,6 +1,6 @@
-//! `sjobmgr`: the step manager of a job, and the commands that talk to one that runs.
+//! `sjobmgr`: the step manager of a job, and the commands that talk to a running one.
 //!
-//! Slurm has no such command: its options are clap's own, and each verb has a file.
+//! Slurm has no such command, so its options are parsed by clap. Each verb has its own file.
 
 mod control;
 mod resize;
@@ -20,12 +20,12 @@ use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 
-/// This command in the table of all.
+/// The entry of this command in the table of commands.
 pub const ENTRY: Entry = Entry { applet: APPLET, define, run: main, page: &texts::SJOBMGR };
 
 const APPLET: Applet = Applet {
     name: "sjobmgr",
-    about: "Run many steps in a job, in order and side by side",
+    about: "Run many steps in a job, in dependency order and in parallel",
     operands: Operands::Anywhere,
     usage_exit: 2,
     points_to_help: true,
@@ -47,26 +47,25 @@ struct Words {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Run the steps of a file, or of standard input (-), in this job; outside of a job, submit one
-    /// that does
+    /// Run the steps of a file, or of standard input (-), in this job; outside a job, submit one
     Run(run::RunArgs),
-    /// Hand a step to the manager that runs in this job
+    /// Submit a step to the manager of this job
     Submit(submit::SubmitArgs),
-    /// Wait until steps have ended, or all
+    /// Wait until steps, or all steps, have ended
     Wait(control::Names),
-    /// Show what waits and why, what runs, what ended
+    /// List the steps with their states and the reasons of pending ones
     List(control::Names),
     /// Cancel steps
     Cancel(control::SomeNames),
-    /// Keep steps from starting
+    /// Prevent steps from starting
     Hold(control::SomeNames),
-    /// End a hold
+    /// Release held steps
     Release(control::SomeNames),
-    /// Put steps before all others
+    /// Move steps ahead of all others
     Top(control::SomeNames),
-    /// Give the job more or less while it runs, and show what it waits for
+    /// Change the size of the running job, or show pending changes
     Resize(resize::ResizeArgs),
-    /// Show how far the manager is
+    /// Show the progress of the manager
     Status(control::JobArg),
 }
 
@@ -75,7 +74,7 @@ fn define(_: Applet) -> clap::Command {
 }
 
 fn main(argv: &[OsString]) -> Done {
-    // As the other commands say it, without a name before it.
+    // Like the other commands, without the name in front.
     if argv.get(1).is_some_and(|word| word == "--version" || word == "-V") {
         return super::output::print(&format!("{VERSION}\n"));
     }
@@ -113,69 +112,72 @@ fn carry_out(verb: Verb) -> Done {
     }
 }
 
-/// The job that this process is in.
+/// Returns the job that this process runs in.
 fn own_job(origin: &Origin) -> Option<JobId> {
     origin.nonempty("SLURM_JOB_ID")?.parse().ok().map(JobId)
 }
 
-/// The job that is meant: this one, where none is named.
+/// Returns the named job, or else the job that this process runs in.
 ///
 /// # Errors
-/// There is none.
+/// Fails if neither exists.
 fn job_meant(named: Option<u32>, origin: &Origin) -> Result<JobId, CliError> {
     named.map(JobId).or_else(|| own_job(origin)).ok_or_else(|| {
-        CliError::error(1, "this is not within a job")
-            .hint("name the job of the manager: --jobid=12")
+        CliError::error(1, "not inside a job").hint("specify the job of the manager: --jobid=12")
     })
 }
 
+/// Connects to the manager of a job.
+///
 /// # Errors
-/// No manager runs in the job.
+/// Fails if no manager is running in the job.
 fn connect_to(job: JobId) -> Result<Client, CliError> {
     Client::open(&socket_path(&paths()?, job)).map_err(|e| {
         let why = match e.kind() {
-            // There is no such socket, or nobody behind it.
+            // No socket, or no listener.
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => String::new(),
             _ => format!(": {e}"),
         };
-        CliError::error(1, format!("no manager runs in job {job}{why}"))
-            .hint("start one within the job: sjobmgr run FILE")
+        CliError::error(1, format!("no manager is running in job {job}{why}"))
+            .hint("start one inside the job: sjobmgr run FILE")
     })
 }
 
-/// The manager of a job: of this one, where none is named.
+/// Connects to the manager of the named job, or else of this one.
 ///
 /// # Errors
-/// There is no job, or no manager runs in it.
+/// Fails if there is no job or no manager is running in it.
 fn connect(named: Option<u32>, origin: &Origin) -> Result<Client, CliError> {
     connect_to(job_meant(named, origin)?)
 }
 
-/// The next event of a manager that is expected to say something.
+/// Returns the next event of a manager that must answer.
 ///
 /// # Errors
-/// It has refused what was asked, or has ended.
+/// Fails if the manager has refused the request or has ended.
 fn answer(client: &mut Client) -> Result<Event, CliError> {
-    understood(client.next_event())
+    checked(client.next_event())
 }
 
+/// Checks an event of the manager.
+///
 /// # Errors
-/// As of [`answer`].
-fn understood(event: std::io::Result<Option<Event>>) -> Result<Event, CliError> {
+/// Fails as [`answer`] does.
+fn checked(event: std::io::Result<Option<Event>>) -> Result<Event, CliError> {
     match event {
         Ok(Some(Event::Refused { error, hint })) => Err(CliError::error(1, error).maybe_hint(hint)),
         Ok(Some(Event::Lost { error })) => Err(CliError::error(1, error)),
         Ok(Some(event)) => Ok(event),
         Ok(None) => Err(CliError::error(1, "the manager has ended")),
-        Err(e) => Err(CliError::error(1, format!("the manager cannot be asked: {e}"))),
+        Err(e) => Err(CliError::error(1, format!("cannot reach the manager: {e}"))),
     }
 }
 
+/// Sends a request to the manager and returns its answer.
+///
 /// # Errors
-/// The manager is gone.
+/// Fails as [`answer`] does.
 fn ask(client: &mut Client, what: &impl serde::Serialize) -> Result<Event, CliError> {
-    client
-        .ask(what)
-        .map_err(|e| CliError::error(1, format!("the manager cannot be asked: {e}")))?;
+    client.ask(what).map_err(|e| CliError::error(1, format!("cannot reach the manager: {e}")))?;
     answer(client)
 }

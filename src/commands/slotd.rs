@@ -1,10 +1,11 @@
-//! `slotd` itself: the daemon, its installation, man pages and completions, and help on the rest.
+//! `slotd` itself: the daemon, its installation, man pages and completions, and help for all
+//! commands.
 
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
 use crate::commands::{
-    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, report,
-    retry, run, source, submit, sweep, top, wait, web, why,
+    COMMANDS, Done, Entry, clean, clusters, complete, daemon, db, doctor, drain, edit, install,
+    log, pages, report, retry, run, source, submit, sweep, top, wait, web, why,
 };
 use crate::parse::error::shown;
 use crate::parse::suggest;
@@ -28,83 +29,98 @@ struct Words {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Serve the runtime root in the foreground, or start and stop a daemon that does
+    /// Run the daemon in the foreground, or start, stop and query it in the background
     Daemon(daemon::DaemonArgs),
-    /// Install this program, start its daemon, and send a first job through the queue
+    /// Install this program, start its daemon, and run a first job
     Install(install::InstallArgs),
-    /// Remove the installation; jobs and history stay, unless told otherwise
+    /// Remove the installation, but keep jobs and their history by default
     Uninstall(install::UninstallArgs),
-    /// Look for what keeps the queue from working, and say the mend of each
+    /// Check the installation and suggest fixes
     Doctor,
-    /// Remove old jobs: their job directories, and what the accounting knows of them
+    /// Delete old jobs: their job directories and accounting records
     Clean(clean::CleanArgs),
-    /// Take the host, or some of its CPUs and GPUs, out of use: what runs goes on
+    /// Take the host, or some of its CPUs and GPUs, out of use; running jobs continue
     Drain(drain::DrainArgs),
-    /// Use the host, or those of its CPUs and GPUs, again
+    /// Return the host, or some of its CPUs and GPUs, to use
     Resume(drain::ResumeArgs),
     /// Check, copy, restore or compact the daemon's database
     Db {
         #[command(subcommand)]
         verb: db::DbVerb,
     },
-    /// Show the output of jobs, and follow it to their end
+    /// List, check and log in to other clusters, which `-M` names
+    Cluster {
+        #[command(subcommand)]
+        verb: clusters::admin::ClusterVerb,
+    },
+    /// Copy the new and changed files of a job on another cluster to this host
+    Fetch(clusters::jobs::FetchArgs),
+    /// Print the output of jobs, and follow it until they end
     Log(log::LogArgs),
-    /// Submit a command, follow its output, and exit with its code
+    /// Submit a command, follow its output, and exit with its exit code
     Run(run::RunArgs),
-    /// Wait until jobs have ended, and exit with the worst of their codes
+    /// Wait until jobs end, and exit with the highest of their exit codes
     Wait(wait::WaitArgs),
-    /// Tell what keeps jobs from starting, how long they may run, or why they ended
+    /// Explain why jobs are pending, how long they may run, or why they ended
     Why(why::WhyArgs),
-    /// Change the options and the script of a job that waits, in your editor
+    /// Edit the options and the script of a pending job
     Edit(edit::EditArgs),
-    /// Submit jobs again that are over: of an array what failed, and with it what depends on them
+    /// Resubmit ended jobs: the failed tasks of an array, and optionally dependents
     Retry(retry::RetryArgs),
-    /// Show by name what jobs used of what they had, and what to ask for next time
+    /// Show the resource usage of jobs by name, and suggest what to request next time
     Report(report::ReportArgs),
-    /// Tell the git work tree that a job was submitted from, its commit, and how it differed from
-    /// that
+    /// Show the git commit that a job was submitted from, and its uncommitted changes
     Source(source::SourceArgs),
-    /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
+    /// Submit many jobs, one per line of JSON on standard input
     Submit(submit::SubmitArgs),
-    /// Submit a script once for each combination of parameters, as the tasks of an array
+    /// Submit a script once for each combination of parameters, as a job array
     Sweep(sweep::SweepArgs),
-    /// Show the queue on the whole screen as it is from moment to moment, and act on it by keys
+    /// Show the queue in a full-screen view, and act on jobs
     Top(top::TopArgs),
-    /// Show the queue in a browser, on this host alone, and follow and steer the jobs there
+    /// Show the queue and control jobs in a browser on this host
     Web(web::WebArgs),
-    /// Print the names of the commands, a line each
+    /// Print the names of the commands, one per line
     Commands,
-    /// Print what each command and option of Slurm comes to here, as a page
+    /// Print how each Slurm command and option is supported, as a Markdown page
     Compat,
-    /// Write the man pages into a directory
+    /// Write the man pages to a directory that MANPATH can name
     Man {
+        /// Directory, which is created if necessary
         #[arg(value_hint = clap::ValueHint::DirPath)]
         dir: PathBuf,
     },
-    /// Write the completions of a shell into a directory
+    /// Write the generated reference pages of the book to a directory
+    #[command(hide = true)]
+    Reference { dir: PathBuf },
+    /// Print the candidates for the last word of a command line, for the completion scripts
+    #[command(hide = true)]
+    Complete(complete::CompleteArgs),
+    /// Write the completions of a shell to a directory
     Completions {
+        /// Shell to complete in
         #[arg(value_parser = SHELLS)]
         shell: String,
+        /// Directory, which is created if necessary
         #[arg(value_hint = clap::ValueHint::DirPath)]
         dir: PathBuf,
     },
 }
 
-/// Everything that can follow `slotd`, the Slurm commands among it.
+/// Returns the definition of everything that can follow `slotd`, including the Slurm commands.
 pub fn definition() -> clap::Command {
     Words::command().subcommands(COMMANDS.iter().map(Entry::definition))
 }
 
-/// The headings of `slotd --help`, with the verbs below them.
+/// The headings of `slotd --help` and the verbs below them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("See", &["top", "web", "why", "log", "wait", "source", "report"]),
+    ("View", &["top", "web", "why", "log", "wait", "fetch", "source", "report"]),
     ("Submit", &["run", "sweep", "submit", "retry"]),
-    ("Change", &["edit", "drain", "resume", "clean"]),
-    ("The daemon", &["install", "uninstall", "doctor", "daemon", "db"]),
-    ("For tools and packages", &["commands", "compat", "man", "completions"]),
+    ("Modify", &["edit", "drain", "resume", "clean"]),
+    ("Daemon and installation", &["install", "uninstall", "doctor", "daemon", "db", "cluster"]),
+    ("Tools and packaging", &["commands", "compat", "man", "completions"]),
 ];
 
-/// The words after `slotd`, with a help that lists them by what they are for.
+/// Returns the definition of the verbs, with a help text that groups them by purpose.
 fn command() -> clap::Command {
     let verbs = Words::command();
     let about = |name: &&str| {
@@ -117,7 +133,7 @@ fn command() -> clap::Command {
         (*heading, names.iter().filter_map(|name| Some((*name, about(name)?))).collect::<Vec<_>>())
     });
     for (heading, names) in
-        groups.chain([("Commands of Slurm, each also a link of its own", slurm.into())])
+        groups.chain([("Slurm commands, also installed under their own names", slurm.into())])
     {
         lists += &format!("{heading}:\n");
         for (name, about) in names {
@@ -126,18 +142,18 @@ fn command() -> clap::Command {
         lists.push('\n');
     }
     let template = format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{lists}Options:\n{{options}}\n\n`COMMAND --help` tells of each."
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{lists}Options:\n{{options}}\n\nRun `COMMAND --help` for details."
     );
     verbs.help_template(template)
 }
 
-/// `slotd WORDS...`, where the first word is no Slurm command.
+/// Runs `slotd WORDS...`, where the first word is not a Slurm command.
 pub fn main(words: &[OsString]) -> u8 {
     let spelled = match words.first().and_then(|word| word.to_str()) {
         Some("help") => vec!["--help".into()],
         Some("version") => vec!["--version".into()],
-        // Its words are not clap's to read: they are options of sbatch, and a command with options
-        // of its own.
+        // clap must not parse its words: they are options of sbatch, then a command with options of
+        // its own.
         Some("run") if !asks_for_help(words) => {
             [&["run".into(), "--".into()], &words[1..]].concat()
         }
@@ -162,12 +178,12 @@ pub fn main(words: &[OsString]) -> u8 {
     }
 }
 
-/// `slotd run --help`
+/// Returns whether the words are `slotd run --help`.
 fn asks_for_help(words: &[OsString]) -> bool {
     words.get(1).is_none_or(|word| word == "--help" || word == "-h")
 }
 
-/// clap's words in the form that all commands have, with the nearest of the verbs and the commands
+/// Converts a clap error to the form of all commands, with the nearest verb or command as a hint
 /// for an unknown one.
 fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
     let unknown =
@@ -185,7 +201,7 @@ fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
         .then(|| error.get(ContextKind::InvalidSubcommand));
     if let Some(Some(ContextValue::String(word))) = unknown {
         let all = definition();
-        // `slotd stop` is `slotd daemon stop`.
+        // `slotd stop` means `slotd daemon stop`.
         let takes = |arg: &clap::Arg| {
             arg.get_possible_values().iter().any(|value| value.matches(word, false))
         };
@@ -214,7 +230,12 @@ fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
         .take_while(|line| !line.is_empty())
         .collect::<Vec<_>>()
         .join(" ");
-    CliError::error(2, lines).and(Mark::Bare, TRY_HELP)
+    let all = definition();
+    let try_help = match verb.filter(|verb| all.find_subcommand(verb).is_some()) {
+        Some(verb) => format!("Try \"slotd {verb} --help\" for more information"),
+        None => TRY_HELP.to_owned(),
+    };
+    CliError::error(2, lines).and(Mark::Bare, try_help)
 }
 
 fn run(verb: Verb) -> Done {
@@ -227,6 +248,8 @@ fn run(verb: Verb) -> Done {
         Verb::Drain(args) => drain::drain(&args),
         Verb::Resume(args) => drain::resume(&args),
         Verb::Db { verb } => db::run(&verb),
+        Verb::Cluster { verb } => clusters::admin::run(&verb),
+        Verb::Fetch(args) => clusters::jobs::fetch(&args),
         Verb::Log(args) => log::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Wait(args) => wait::run(&args),
@@ -244,21 +267,29 @@ fn run(verb: Verb) -> Done {
             Ok(0)
         }
         Verb::Compat => super::output::print(&pages::compat::page()),
-        Verb::Man { dir } => write(&dir, pages::manual::pages()),
+        Verb::Man { dir } => pages::manual::SECTIONS
+            .iter()
+            .try_fold(0, |_, section| write(&dir.join(section), pages::manual::pages(section))),
+        Verb::Reference { dir } => write(&dir, pages::reference::pages()),
+        Verb::Complete(args) => complete::run(&args),
         Verb::Completions { shell, dir } => {
             write(&dir, pages::completions::files(&shell).unwrap_or_default())
         }
     }
 }
 
-/// Writes files into a directory, which is made where it is missing. A link in the place of one is
-/// replaced, and what it leads to stays as it is.
+/// Writes pages or completions to a directory, which is created if necessary. As in an
+/// installation, files of others are kept, and so are links.
 fn write(dir: &Path, files: Vec<pages::File>) -> Done {
     let failed =
         |path: &Path, e: std::io::Error| CliError::error(1, format!("{}: {e}", path.display()));
     fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
     for file in files {
         let path = dir.join(file.name);
+        if pages::is_of_others(&path) {
+            eprintln!("slotd: warning: kept {}, which is not slotd's", path.display());
+            continue;
+        }
         let made = Fresh::new(&path, 0o644).and_then(|mut new| {
             new.file.write_all(&file.text)?;
             new.replace()
@@ -275,15 +306,15 @@ mod tests {
     #[test]
     fn help_lists_each_verb_once() {
         let help = command().render_help().to_string();
-        for verb in Words::command().get_subcommands() {
+        for verb in Words::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
             let line = format!("\n  {:11}  ", verb.get_name());
             assert_eq!(help.matches(&line).count(), 1, "{line:?} in {help}");
         }
-        assert!(help.contains("\n  squeue       Show the jobs that wait and run\n"), "{help}");
+        assert!(help.contains("\n  squeue       Show pending and running jobs\n"), "{help}");
     }
 
     #[test]
-    fn an_unknown_option_of_a_verb_names_the_nearest_one() {
+    fn an_unknown_option_suggests_the_nearest_one() {
         let error = command()
             .try_get_matches_from(["slotd", "why", "--jsno", "1"])
             .expect_err("an unknown option");
@@ -294,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_names_the_nearest_verb_or_command() {
+    fn an_unknown_word_suggests_the_nearest_verb_or_command() {
         for (unknown, meant) in [
             ("squeu", "squeue"),
             ("comands", "commands"),

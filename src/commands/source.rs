@@ -1,5 +1,5 @@
-//! `slotd source`: the git work tree that a job was submitted from, its commit, and how it differed
-//! from that.
+//! `slotd source`: shows the git work tree that a job was submitted from, its commit and its
+//! uncommitted changes.
 
 use super::output::{ctx, print, print_bytes};
 use super::{Done, now, origin, paths, unexpected};
@@ -14,16 +14,16 @@ use crate::render::{json, source};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  slotd source 12\n  slotd source --diff 12 | git apply   on the same commit: what the job was submitted with"
+    after_help = "Examples:\n  slotd source 12\n  slotd source --diff 12 | git apply   on the same commit: restore the job's files"
 )]
 pub struct SourceArgs {
-    /// Print how the work tree differed from its commit, and nothing else: git apply takes it
+    /// Print only the uncommitted changes, as input for git apply
     #[arg(long, conflicts_with = "json")]
     diff: bool,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// A job: 12, 12_3
+    /// The job: 12 or 12_3
     #[arg(value_name = "JOB")]
     job: String,
 }
@@ -34,16 +34,15 @@ pub fn run(args: &SourceArgs) -> Done {
     let label = job.to_string();
     let (source, diff) = ask(job, args.diff)?;
     let Some(tree) = &source.tree else {
-        let why = format!(
-            "job {label} was submitted from no git work tree, or while SLOTD_GIT=off was set"
-        );
+        let why =
+            format!("job {label} was not submitted from a git work tree, or SLOTD_GIT=off was set");
         return Err(CliError::error(1, why));
     };
     if args.diff {
         return match why_no_diff(&source) {
             Some(why) => Err(CliError::error(
                 1,
-                format!("how the work tree of job {label} differed is not known: {why}"),
+                format!("the uncommitted changes of job {label} are not available: {why}"),
             )),
             None => print_bytes(&diff),
         };
@@ -71,7 +70,7 @@ fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
 
 fn why_no_diff(source: &JobSource) -> Option<&str> {
     let Some(taken) = &source.taken else {
-        return Some("git was not asked, since the daemon ended before");
+        return Some("the daemon exited before it could run git");
     };
     match &taken.source.changes {
         Ok(changes) => changes.left_out.as_deref(),

@@ -1,4 +1,4 @@
-//! `sprio`: what the priority of pending jobs is made of.
+//! `sprio`: shows the factors of the priorities of pending jobs.
 
 use super::output::{self, ctx, format_error};
 use super::{Done, Entry, ask_job_list, origin};
@@ -18,13 +18,13 @@ use crate::render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sprio>, run, page: &texts::SPRIO };
 
 const APPLET: Applet = Applet {
     name: "sprio",
-    about: "Show what the priority of pending jobs is made of",
+    about: "Show the priority factors of pending jobs",
     operands: Operands::None,
     usage_exit: 1,
     points_to_help: true,
@@ -33,7 +33,7 @@ const APPLET: Applet = Applet {
         vec![("SPRIO_FORMAT", "format"), ("SPRIO_SORT", "sort"), ("SLURM_CLUSTERS", "clusters")]
     },
     submission: "",
-    examples: &[("sprio -l", "what the priorities of the jobs that wait are made of")],
+    examples: &[("sprio -l", "all priority factors of the pending jobs")],
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -43,34 +43,34 @@ pub struct Sprio {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// These jobs
+    /// Show only these jobs
     #[arg(short, long, value_name = "JOBS", value_parser = value(job), help_heading = LISTED)]
     pub jobs: Vec<JobRef>,
-    /// Jobs of these users
+    /// Show jobs of these users
     #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
     pub user: Vec<String>,
-    /// Jobs of these partitions
+    /// Show jobs in these partitions
     #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
     pub partition: Vec<String>,
-    /// The weights of the factors, not the jobs
+    /// Show the weights of the factors instead of jobs
     #[arg(short, long, help_heading = LISTED)]
     pub weights: bool,
-    /// Columns, by % codes
+    /// Set the columns, by % codes
     #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
     pub format: Option<String>,
-    /// The long view
+    /// Print the long view
     #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// Order of the rows: codes, each with - for descending
+    /// Sort the rows by these codes; a - before a code sorts in descending order
     #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
     pub sort: Option<String>,
-    /// No line of headers
+    /// Omit the header
     #[arg(short = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
-    /// Factors from 0 to 1
+    /// Print factors normalized to between 0 and 1
     #[arg(short = 'n', long, help_heading = SHOWN)]
     pub norm: bool,
-    /// A list was given that names nothing: `-j ''`
+    /// An empty list was given, as in `-j ''`
     #[arg(skip)]
     pub matches_nothing: bool,
 }

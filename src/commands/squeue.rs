@@ -1,4 +1,4 @@
-//! `squeue`: jobs that wait and run.
+//! `squeue`: shows pending and running jobs.
 
 use super::output::{self, ctx, default_columns, format_error};
 use super::{Done, Entry, ask_for_jobs, origin};
@@ -28,18 +28,18 @@ use crate::render::{Columns, Ctx, FormatError, json};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Squeue>, run, page: &texts::SQUEUE };
 
 const APPLET: Applet = Applet {
     name: "squeue",
-    about: "Show the jobs that wait and run",
+    about: "Show pending and running jobs",
     operands: Operands::None,
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SQUEUE],
-    // SQUEUE_ALL is not among them: Slurm means hidden partitions by it, slotd's --all all states.
+    // Not SQUEUE_ALL: in Slurm it means hidden partitions, but slotd's --all means all states.
     variables: || {
         vec![
             ("SQUEUE_ACCOUNT", "account"),
@@ -59,8 +59,8 @@ const APPLET: Applet = Applet {
     submission: "",
     examples: &[
         ("squeue --me", "your own jobs"),
-        ("squeue -t PD --start", "when jobs that wait are expected to start"),
-        ("squeue -j 12 -o '%i %T %M'", "chosen columns of one job"),
+        ("squeue -t PD --start", "when pending jobs are expected to start"),
+        ("squeue -j 12 -o '%i %T %M'", "selected columns of a job"),
     ],
 };
 
@@ -71,86 +71,86 @@ pub struct Squeue {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// These jobs
+    /// Show only these jobs
     #[arg(short, long, value_name = "JOBS", num_args = 0..=1, require_equals = true, value_parser = value(job), help_heading = LISTED)]
     pub jobs: Vec<JobRef>,
-    /// Rows are steps
+    /// Print a row for each step
     #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, value_parser = value(step), help_heading = LISTED)]
     pub steps: Vec<JobRef>,
-    /// Jobs of these names
+    /// Show jobs with these names
     #[arg(short, long, alias = "names", value_name = "NAMES", help_heading = LISTED)]
     pub name: Vec<String>,
-    /// Jobs of these users
+    /// Show jobs of these users
     #[arg(short, long, alias = "users", value_name = "USERS", help_heading = LISTED)]
     pub user: Vec<String>,
-    /// Your own jobs
+    /// Show your own jobs
     #[arg(long, help_heading = LISTED)]
     pub me: bool,
-    /// Jobs in these states, or all
+    /// Show jobs in these states, or all
     #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(parse::states::parse_list), help_heading = LISTED)]
     pub states: Vec<StateFilter>,
-    /// Jobs in all states, those that ended in the last day too
+    /// Show jobs in all states, including those that ended in the last day
     #[arg(short, long, help_heading = LISTED)]
     pub all: bool,
-    /// Jobs of these partitions
+    /// Show jobs in these partitions
     #[arg(short, long, alias = "partitions", value_name = "NAMES", help_heading = LISTED)]
     pub partition: Vec<String>,
-    /// Jobs of these accounts
+    /// Show jobs of these accounts
     #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES", help_heading = LISTED)]
     pub account: Vec<String>,
-    /// Jobs of these qualities of service
+    /// Show jobs with these qualities of service
     #[arg(short, long, value_name = "NAMES", help_heading = LISTED)]
     pub qos: Vec<String>,
-    /// Jobs on these hosts
+    /// Show jobs on these hosts
     #[arg(short = 'w', long, alias = "nodes", value_name = "HOSTS", value_parser = value(hosts), help_heading = LISTED)]
     pub nodelist: Option<Names>,
-    /// Jobs with these licenses
+    /// Show jobs with these licenses
     #[arg(short = 'L', long, value_name = "NAMES", help_heading = LISTED)]
     pub licenses: Vec<String>,
-    /// Jobs of this reservation
+    /// Show jobs in this reservation
     #[arg(short = 'R', long, value_name = "NAME", help_heading = LISTED)]
     pub reservation: Vec<String>,
-    /// A row for each task of an array
+    /// Print a row for each array task
     #[arg(short = 'r', long, help_heading = LISTED)]
     pub array: bool,
-    /// Columns, by % codes or by the names of fields
+    /// Set the columns, by % codes or field names
     #[arg(short = 'o', long, value_name = "FORMAT", help_heading = SHOWN)]
     pub format: Option<String>,
-    /// Columns, by the names of fields: jobid:10,name:.12,state
+    /// Set the columns, by field names: jobid:10,name:.12,state
     #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", help_heading = SHOWN)]
     pub format_fields: Option<String>,
     /// List the fields and codes
     #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// The long view
+    /// Print the long view
     #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// When pending jobs are expected to start
+    /// Show when pending jobs are expected to start
     #[arg(long, help_heading = SHOWN)]
     pub start: bool,
-    /// Order of the rows: codes or names, each with - for descending
+    /// Sort the rows by these codes or names; a - before one sorts in descending order
     #[arg(short = 'S', long, value_name = "FIELDS", help_heading = SHOWN)]
     pub sort: Option<String>,
-    /// No line of headers
+    /// Omit the header
     #[arg(short = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
-    /// Print again every so many seconds
+    /// Repeat the output at this interval, in seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = named(parse::count::parse), help_heading = SHOWN)]
     pub iterate: Option<u32>,
     #[command(flatten, next_help_heading = SHOWN)]
     pub data: DataOpts,
-    /// `-s`: rows are steps
+    /// Rows are steps (`-s`)
     #[arg(skip)]
     pub by_step: bool,
-    /// A list was given that names nothing: `-j ''`
+    /// An empty list was given, as in `-j ''`
     #[arg(skip)]
     pub matches_nothing: bool,
-    /// `-o` and `-O`, or what the environment says in their place
+    /// The columns from `-o`, `-O` or the environment
     #[arg(skip)]
     pub columns: Format,
 }
 
-/// How the rows are asked for. The text of a format is read by `render`.
+/// The selected columns. `render` parses the text of a format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Format {
     /// The default view, or the one of `-l`, `--start` or `-s`.
@@ -163,7 +163,8 @@ pub enum Format {
 }
 
 impl Squeue {
-    /// `--all` is all states; with `-t` as well, that one says which. `None`: what is not over.
+    /// Returns the states to show. `--all` means all states, unless `-t` names some. `None`: jobs
+    /// that have not ended.
     pub fn states(&self) -> Option<StateFilter> {
         parse::states::union(&self.states).or(self.all.then_some(StateFilter::All))
     }
@@ -174,8 +175,10 @@ fn step(text: &str) -> Result<JobRef, CliError> {
         .map_err(|_| CliError::error(1, format!("Invalid step id: {}", shown(text))))
 }
 
+/// Parses a command line.
+///
 /// # Errors
-/// Slurm's texts, exit code 1.
+/// Fails with Slurm's messages and exit code 1.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
     let mut reader = Reader::scan::<Squeue>(APPLET, argv)?;
     reader.give_operands(&["jobs", "steps"]);
@@ -190,8 +193,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
     Ok(args)
 }
 
-/// A view that the command line asks for replaces a format of the environment, as in squeue, where
-/// of two of these `SQUEUE_FORMAT` wins, and two of the command line are refused.
+/// Returns the selected columns. As in Slurm's squeue, a view on the command line overrides a
+/// format from the environment, `SQUEUE_FORMAT` overrides `SQUEUE_FORMAT2`, and two formats on the
+/// command line are an error.
 fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
     let last = choices.last_of(&["format", "Format"]);
     if ["format", "Format"].iter().all(|name| choices.on_command_line(name)) {
@@ -213,7 +217,7 @@ fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
     })
 }
 
-/// How long ago a job may have ended that `--all` and `-t` show without being named.
+/// The maximum age, in seconds, of ended jobs that `--all` and `-t` show if no jobs are named.
 const ENDED_SHOWN_SECS: i64 = 86_400;
 
 pub fn run(argv: &[OsString]) -> Done {
@@ -231,15 +235,15 @@ pub fn run(argv: &[OsString]) -> Done {
     output::repeat("squeue", args.iterate, || once(&args, &table, &origin))
 }
 
-/// How the rows are to look.
+/// The layout of the rows.
 enum Table {
     Jobs { layout: Layout, sort: Sort },
     Steps(layout::Layout<Steps>),
     Machine(Machine),
 }
 
-/// Slurm reports the names and codes that it does not know, and prints the columns that it does.
-fn told<L>((layout, unknown): (L, Vec<FormatError>)) -> L {
+/// Reports unknown names and codes, as Slurm does, and returns the layout with the known columns.
+fn report_unknown<L>((layout, unknown): (L, Vec<FormatError>)) -> L {
     for error in unknown {
         eprintln!("squeue: error: {error}");
     }
@@ -254,8 +258,8 @@ impl Table {
         if args.by_step {
             let layout = match &args.columns {
                 Format::Default => Ok(render::default_layout()),
-                Format::Percent(text) => Ok(told(layout::Layout::codes_as_known(text))),
-                Format::Fields(text) => Ok(told(layout::Layout::long_as_known(text))),
+                Format::Percent(text) => Ok(report_unknown(layout::Layout::codes_as_known(text))),
+                Format::Fields(text) => Ok(report_unknown(layout::Layout::long_as_known(text))),
             };
             return layout.map(Table::Steps).map_err(format_error);
         }
@@ -266,8 +270,10 @@ impl Table {
         };
         let layout = match &args.columns {
             Format::Default => view.layout(columns),
-            Format::Percent(text) => told(Layout::parse_as_known(text).map_err(format_error)?),
-            Format::Fields(text) => told(Layout::long_as_known(text)),
+            Format::Percent(text) => {
+                report_unknown(Layout::parse_as_known(text).map_err(format_error)?)
+            }
+            Format::Fields(text) => report_unknown(Layout::long_as_known(text)),
         };
         let sort = match &args.sort {
             Some(text) => Sort::parse(text).map_err(format_error)?,
@@ -276,12 +282,12 @@ impl Table {
         Ok(Table::Jobs { layout, sort })
     }
 
-    /// Whether a line with the date goes above it: Slurm puts one above its own tables with `-l`,
-    /// and above any with `-i`.
+    /// Whether a line with the date comes first. Slurm prints one above its own tables with `-l`,
+    /// and above any table with `-i`.
     fn is_dated(&self, args: &Squeue) -> bool {
         let of_slurm = match self {
             Table::Machine(_) => return false,
-            // It brings its own.
+            // This layout already starts with one.
             Table::Jobs { layout, .. } if layout.is_dated() => return false,
             Table::Jobs { layout, .. } => !layout.is_barred(),
             Table::Steps(_) => true,
@@ -290,7 +296,7 @@ impl Table {
     }
 }
 
-/// What the daemon is asked for: no more than what is shown.
+/// Returns the query for the daemon, limited to the shown columns.
 fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
     let (planned, paths, brief) = match table {
         Table::Machine(_) => (true, true, false),
@@ -330,14 +336,15 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
     if args.matches_nothing {
         query.match_nothing();
     }
-    // Ended jobs leave the memory of the daemon in minutes, and last night's are asked for as well.
+    // The daemon keeps ended jobs in memory for minutes only, but last night's jobs must be shown
+    // too.
     if query.jobs.is_empty() && query.wants_ended() {
         query.since = Some(Timestamp::from_secs(now.as_secs() - ENDED_SHOWN_SECS));
     }
     query
 }
 
-/// `--json` and `--yaml`: the jobs are printed as they come.
+/// Prints the jobs as JSON or YAML, in parts as they arrive.
 fn document(args: &Squeue, machine: Machine, request: &Request, origin: &Origin) -> Done {
     let form = output::form(machine);
     let mut parts = json::jobs_parts(form);
@@ -352,7 +359,8 @@ fn document(args: &Squeue, machine: Machine, request: &Request, origin: &Origin)
     output::print(&parts.end())
 }
 
-/// Slurm minds an unknown id only where it is the only one; steps it always asks for all.
+/// Fails on an unknown job ID. Slurm does so only if it is the only one, and never for steps, since
+/// it always queries all of them.
 fn refuse_unknown(args: &Squeue, unknown: &[JobId]) -> Result<(), CliError> {
     if unknown.is_empty() || args.jobs.len() != 1 {
         return Ok(());
@@ -362,7 +370,7 @@ fn refuse_unknown(args: &Squeue, unknown: &[JobId]) -> Result<(), CliError> {
 
 fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
     for user in output::unknown_users(&args.user) {
-        // Slurm ends this message in an empty line.
+        // Slurm ends this message with an empty line.
         eprintln!("squeue: error: Invalid user: {user}\n");
     }
     let request = Request::Jobs(query(args, table, super::now()));
@@ -386,7 +394,7 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
     output::print(&(date + &listing))
 }
 
-/// The jobs, some at a time, all as seen at the moment of the first.
+/// Queries the jobs and passes them on in parts. All parts are shown as of the time of the first.
 fn ask_for_parts(
     args: &Squeue,
     request: &Request,
@@ -405,7 +413,7 @@ fn ask_for_parts(
     Ok(first.unwrap_or_else(|| ctx(origin, super::now())))
 }
 
-/// A query is about jobs: which steps of them are shown is decided here.
+/// Removes steps that were not asked for, since a query selects only jobs.
 fn choose_steps(args: &Squeue, list: &mut JobList) {
     if args.steps.is_empty() {
         return;
@@ -438,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_and_the_paths_are_asked_for_only_where_they_are_shown() {
+    fn plan_and_paths_are_queried_only_if_shown() {
         for (words, planned, paths) in [
             (&[][..], false, false),
             (&["-h", "-o", "%i %t %M"], false, false),
@@ -460,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_of_usual_columns_asks_for_little() {
+    fn common_columns_use_a_brief_query() {
         let brief: [&[&str]; 4] =
             [&[], &["-l"], &["-h", "-o", "%i|%j|%t"], &["-O", "jobid,state,reason"]];
         let whole: [&[&str]; 5] =
@@ -472,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn without_states_only_what_is_not_over_is_asked_for() {
+    fn without_states_ended_jobs_are_not_queried() {
         assert!(
             [asked(&[]), asked(&["-j", "5"])]
                 .iter()
@@ -482,13 +490,9 @@ mod tests {
         assert_eq!(
             (all.states, all.since),
             (None, Some(Timestamp::from_secs(913_600))),
-            "of the last day"
+            "jobs of the last day"
         );
-        assert_eq!(
-            asked(&["-t", "all", "-j", "5"]).since,
-            None,
-            "a job that is named may be as old as it is"
-        );
+        assert_eq!(asked(&["-t", "all", "-j", "5"]).since, None, "a named job may be of any age");
         assert_eq!(
             asked(&["-t", "CD,R"]).states,
             Some(vec![JobState::Ended(End::Completed), JobState::Running])
@@ -496,12 +500,12 @@ mod tests {
         assert_eq!(
             asked(&["-t", ""]).states,
             Some(Vec::new()),
-            "a list of no states is not the absence of a list"
+            "an empty list of states is not the same as no list"
         );
     }
 
     #[test]
-    fn a_list_that_names_nothing_matches_nothing() {
+    fn empty_list_matches_nothing() {
         for name in ["-j", "-u", "-n", "-p", "-A", "-q", "-R", "-L", "-t", "-w", "-s"] {
             assert_eq!(asked(&[name, ""]).states, Some(Vec::new()), "{name}");
         }
@@ -514,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_stands_above_slurms_tables_only() {
+    fn date_is_printed_only_above_slurms_tables() {
         for (words, columns, dated) in [
             (&["-l"][..], Columns::Own, false),
             (&["-l"], Columns::Slurm, false),

@@ -1,6 +1,6 @@
-//! `sreport`: Slurm's reports of clusters, accounts and users. One host with one user has no
-//! accounts to report on: the reports are there, with their columns and without lines, so that
-//! scripts that ask for them go on.
+//! `sreport`: prints Slurm's reports of clusters, accounts and users. One host with one user has no
+//! accounts, so the reports have their columns but no lines, which keeps scripts that read them
+//! working.
 
 use super::{Done, Entry, origin, output};
 use crate::args::choices::{self, Applet, definition};
@@ -15,20 +15,20 @@ use crate::render::time::iso;
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sreport>, run, page: &texts::SREPORT };
 
 const APPLET: Applet = Applet {
     name: "sreport",
-    about: "Reports of clusters and accounts, which are empty: sacct and seff show jobs",
+    about: "Print empty reports of clusters and accounts; use sacct and seff for jobs",
     operands: Operands::Anywhere,
     usage_exit: 1,
     points_to_help: true,
     extras: &[],
     variables: Vec::new,
     submission: "",
-    examples: &[("sreport cluster utilization start=2026-11-01", "a report, without lines")],
+    examples: &[("sreport cluster utilization start=2026-11-01", "a report without lines")],
 };
 
 #[derive(Debug, Clone, Default, Args)]
@@ -36,52 +36,52 @@ pub struct Sreport {
     /// Print this help
     #[arg(short, long)]
     pub help: bool,
-    /// Print a short line of the form of the command
+    /// Print a one-line usage summary
     #[arg(long)]
     pub usage: bool,
     /// Print the version
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// All clusters, of which there is one
+    /// Report on all clusters; there is only one
     #[arg(short, long)]
     pub all_clusters: bool,
-    /// This cluster
+    /// Report on this cluster
     #[arg(short = 'M', long, alias = "cluster", value_name = "NAME")]
     pub clusters: Option<String>,
-    /// Report on the federation, of which there is none
+    /// Accepted for compatibility; there are no federations
     #[arg(long)]
     pub federation: bool,
-    /// Report on this cluster alone
+    /// Report only on the local cluster
     #[arg(long)]
     pub local: bool,
-    /// No lines of headers
+    /// Omit the header
     #[arg(short, long)]
     pub noheader: bool,
-    /// Values with | between them and after the last one
+    /// Separate values with | and end each line with |
     #[arg(short, long, overrides_with = "parsable2")]
     pub parsable: bool,
-    /// Values with | between them
+    /// Separate values with |
     #[arg(short = 'P', long, overrides_with = "parsable")]
     pub parsable2: bool,
-    /// Hide messages that are only news
+    /// Suppress informational messages
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Unit of time: seconds, minutes, hours or percent
+    /// Print times in this unit: seconds, minutes, hours or percent
     #[arg(short, long, value_name = "UNIT")]
     pub t: Option<String>,
-    /// Resources to report on
+    /// Report on these resources
     #[arg(short = 'T', long, value_name = "LIST")]
     pub tres: Option<String>,
-    /// Print more; may be repeated
+    /// Print more details; may be repeated
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// The kind of a report, the report, and perhaps start=TIME and end=TIME
+    /// The kind of report, the report, and optionally start=TIME and end=TIME
     #[arg(value_name = "WORD")]
     pub operands: Vec<String>,
 }
 
-/// A report: its kind and name, its title, whether that has the length of its time, and its columns
-/// with their widths.
+/// A report: its kind, its name, its title, whether the title includes the length of the window,
+/// and its columns with their widths.
 struct Report(&'static str, &'static str, &'static str, bool, &'static [(&'static str, usize)]);
 
 const SIZES: [(&str, usize); 6] = [
@@ -93,7 +93,7 @@ const SIZES: [(&str, usize); 6] = [
     ("% of cluster", 12),
 ];
 
-/// The reports, each with the columns before those of [`SIZES`], which reports of jobs have.
+/// The reports. Reports of kind `job` also have the columns of [`SIZES`] at the end.
 const REPORTS: [Report; 10] = [
     Report(
         "cluster",
@@ -186,8 +186,10 @@ const REPORTS: [Report; 10] = [
     ),
 ];
 
+/// Parses a command line.
+///
 /// # Errors
-/// Slurm's texts, exit code 1.
+/// Fails with Slurm's messages and exit code 1.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sreport, CliError> {
     choices::parse::<Sreport>(APPLET, argv, origin).map(|(args, _)| args)
 }
@@ -198,7 +200,7 @@ pub fn run(argv: &[OsString]) -> Done {
     output::print(&report(&args, &origin)?)
 }
 
-/// The report that the words name.
+/// Returns the report that the words select.
 fn report(args: &Sreport, origin: &Origin) -> Result<String, CliError> {
     let invalid =
         |word: &str| CliError::new(Mark::Bare, 1, format!("invalid keyword: {}", shown(word)));
@@ -212,13 +214,11 @@ fn report(args: &Sreport, origin: &Origin) -> Result<String, CliError> {
         format!("reports: {}", all.join(", "))
     };
     let mut words = args.operands.iter();
-    let kind =
-        words.next().ok_or_else(|| CliError::error(1, "no report is named").hint(names()))?;
+    let kind = words.next().ok_or_else(|| CliError::error(1, "no report given").hint(names()))?;
     if !REPORTS.iter().any(|Report(known, ..)| begins(known, kind)) {
         return Err(invalid(kind).hint(names()));
     }
-    let name =
-        words.next().ok_or_else(|| CliError::error(1, "no report is named").hint(names()))?;
+    let name = words.next().ok_or_else(|| CliError::error(1, "no report given").hint(names()))?;
     let is_it = |Report(known, report, ..): &&Report| begins(known, kind) && begins(report, name);
     let Report(kind, _, title, has_length, columns) =
         REPORTS.iter().find(is_it).ok_or_else(|| invalid(name).hint(names()))?;
@@ -258,7 +258,7 @@ fn report(args: &Sreport, origin: &Origin) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// From when to when: yesterday, unless `start=` and `end=` say otherwise.
+/// Returns the window of the report: yesterday, unless `start=` and `end=` set another.
 fn window<'a>(
     words: impl Iterator<Item = &'a String>,
     origin: &Origin,
@@ -272,7 +272,7 @@ fn window<'a>(
         match key.to_ascii_lowercase().as_str() {
             "start" => start = Some(read(value, false)?),
             "end" => end = Some(read(value, true)?),
-            // Which columns, users and accounts: there is no line to choose from.
+            // Columns, users and accounts would select lines, but the reports have none.
             _ => {}
         }
     }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn each_report_has_slurms_header_and_no_lines() {
+    fn reports_have_slurms_header_and_no_lines() {
         let rule = "-".repeat(80);
         assert_eq!(
             print(&["cluster", "utilization"]).ok(),
@@ -326,10 +326,10 @@ mod tests {
                 |text| text.ends_with("\nCluster|Login|Proper Name|Account|Used|Energy\n")
             )
         );
-        for (words, said) in
+        for (words, message) in
             [(&["bogus"][..], "invalid keyword: bogus"), (&["cluster", "x"], "invalid keyword: x")]
         {
-            assert!(print(words).expect_err("a refusal").text("sreport").starts_with(said));
+            assert!(print(words).expect_err("a refusal").text("sreport").starts_with(message));
         }
     }
 }

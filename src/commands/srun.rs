@@ -1,7 +1,7 @@
-//! `srun`: run a command as a step, in an allocation of its own where there is none.
+//! `srun`: runs a command as a step, in a new allocation unless it is inside a job.
 //!
-//! [`parse`] makes the launch of a command line; [`step`] is the step itself: what it asks for, and
-//! how it runs.
+//! [`parse`] turns a command line into a launch. [`step`] builds the request for the step and runs
+//! it.
 
 pub mod step;
 
@@ -42,7 +42,7 @@ use std::ffi::OsString;
 
 const FAILURE: &str = "Unable to allocate resources";
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Srun>, run, page: &texts::SRUN };
 
@@ -56,9 +56,9 @@ const APPLET: Applet = Applet {
     variables: variables::srun,
     submission: FAILURE,
     examples: &[
-        ("srun -c 4 make test", "a command, once four CPUs are free"),
-        ("srun -G 1 --pty bash", "a shell with a GPU"),
-        ("srun -n 4 ./ranks", "four tasks with the ranks 0 to 3"),
+        ("srun -c 4 make test", "run a command once four CPUs are free"),
+        ("srun -G 1 --pty bash", "run a shell with a GPU"),
+        ("srun -n 4 ./ranks", "run four tasks with ranks 0 to 3"),
     ],
 };
 
@@ -66,31 +66,31 @@ const APPLET: Applet = Applet {
 pub struct Srun {
     #[command(flatten)]
     pub job: JobOpts,
-    /// Environment of the tasks: ALL, NONE, or names and NAME=VALUE
+    /// Set the environment of the tasks: ALL, NONE, or names and NAME=VALUE
     #[arg(long, value_name = "NAMES", value_parser = value(job_env::export), help_heading = RUNS)]
     pub export: Option<ExportOption>,
-    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    /// Propagate resource limits of this shell to the job: ALL, NONE, or names (CORE,NOFILE)
     #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(parse::propagate::parse), help_heading = RUNS)]
     pub propagate: Option<Limits>,
-    /// The command is a file that gives each task its program
+    /// Read the program of each task from a file, which is given as the command
     #[arg(long, help_heading = RUNS)]
     pub multi_prog: bool,
-    /// How the ranks of an MPI program find each other: pmi2, none, list
+    /// Set how MPI ranks find each other: pmi2, none, list
     #[arg(long, value_name = "KIND", value_parser = value(step::mpi), help_heading = RUNS)]
     pub mpi: Option<Mpi>,
     /// Run task 0 in a pseudo terminal
     #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true, help_heading = RUNS)]
     pub pty: Option<Option<String>>,
-    /// Take nothing from the other steps of the job
+    /// Share the job's resources with its other steps
     #[arg(long, help_heading = CPUS)]
     pub overlap: bool,
-    /// Give the step what it asks for and no more
+    /// Give the step only the resources it requests
     #[arg(long, overrides_with = "whole", help_heading = CPUS)]
     pub exact: bool,
-    /// Give the step all of the job
+    /// Give the step all resources of the job
     #[arg(long, overrides_with = "exact", help_heading = CPUS)]
     pub whole: bool,
-    /// How many of the allocation's nodes to leave out, of which there is one
+    /// Skip this many nodes of the allocation; there is only one
     #[arg(short, long, value_name = "N", value_parser = named(parse::count::parse_or_zero), help_heading = CPUS)]
     pub relative: Option<u32>,
     /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with
@@ -100,43 +100,44 @@ pub struct Srun {
     /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
     #[arg(long, value_name = "MODE", value_parser = value(parse::gpu_bind::parse), help_heading = GPUS)]
     pub gpu_bind: Option<GpuBind>,
-    /// Fail unless the resources are there within so many seconds (now if no value is given)
+    /// Fail unless the resources are available within this many seconds (immediately if no value is
+    /// given)
     #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate), help_heading = WHEN)]
     pub immediate: Option<u64>,
-    /// Job to run the step in
+    /// Run the step in this job
     #[arg(long, value_name = "JOB", value_parser = value(parse::ids::parse_job), help_heading = WHERE)]
     pub jobid: Option<JobRef>,
-    /// File for standard output: a pattern, all, none, or the number of a task
+    /// Set the file for standard output: a pattern, all, none, or a task number
     #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
     pub output: Option<Redirection>,
-    /// File for standard error: a pattern, all, none, or the number of a task
+    /// Set the file for standard error: a pattern, all, none, or a task number
     #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
     pub error: Option<Redirection>,
-    /// File for standard input: a path, all, none, or the number of a task
+    /// Set the file for standard input: a path, all, none, or a task number
     #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read), help_heading = NEWS)]
     pub input: Option<Redirection>,
-    /// What to do with an output file that is there: append or truncate
+    /// Open existing output files in this mode: append or truncate
     #[arg(long, value_name = "MODE", value_parser = value(open_mode), help_heading = NEWS)]
     pub open_mode: Option<OpenMode>,
-    /// Put the number of the task before each line of output
+    /// Prefix each line of output with the task number
     #[arg(short, long, help_heading = NEWS)]
     pub label: bool,
-    /// Pass output on without waiting for the end of a line
+    /// Forward output without waiting for the end of a line
     #[arg(short, long, help_heading = NEWS)]
     pub unbuffered: bool,
-    /// Tell when the job would start, without running it
+    /// Print when the job would start, without running it
     #[arg(long, help_heading = DOES)]
     pub test_only: bool,
-    /// End the rest of the step so many seconds after its first task ended
+    /// Terminate the step this many seconds after its first task ended
     #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(parse::count::parse_or_zero), help_heading = DOES)]
     pub wait: Option<u32>,
-    /// Let the daemon run the command, and return at once
+    /// Let the daemon run the command and return immediately
     #[arg(long, help_heading = DOES)]
     pub no_wait: bool,
-    /// End the step when a task fails (=0: do not)
+    /// Terminate the step if a task fails (=0: do not)
     #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(parse::count::parse_or_zero), help_heading = DOES)]
     pub kill_on_bad_exit: Option<u32>,
-    /// End the step at the first Ctrl-C
+    /// Terminate the step on the first Ctrl-C
     #[arg(long, help_heading = DOES)]
     pub quit_on_interrupt: bool,
     /// The command and its arguments
@@ -148,21 +149,21 @@ pub struct Srun {
     pub request: JobRequest,
     #[arg(skip)]
     pub step: StepRequest,
-    /// The tasks' environment as `KEY=VALUE` entries, each ended by a zero byte; `SLURM_*` of the
-    /// step come on top
+    /// The tasks' environment as `KEY=VALUE` entries, each terminated by a zero byte; the `SLURM_*`
+    /// variables of the step are added later
     #[arg(skip)]
     pub env: Vec<u8>,
-    /// The options given, by name, for `-v`
+    /// The given options by name, for `-v`
     #[arg(skip)]
     pub defined: Vec<(String, String)>,
 }
 
-/// Makes a launch of a command line. `jobid` is then the job to run in; without one an allocation
-/// is got.
+/// Parses a command line into a launch. `jobid` is then the job to run in; without one, srun
+/// requests an allocation.
 ///
 /// # Errors
-/// Slurm's texts for bad options and values; no command; what needs srun to be there beside
-/// `--no-wait`.
+/// Fails with Slurm's messages for invalid options and values, if there is no command, or if
+/// `--no-wait` is combined with an option that needs srun to stay.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let reader = Reader::scan::<Srun>(APPLET, argv)?;
     reader.refuse_components(true)?;
@@ -177,11 +178,11 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let mut request = submission.request(kind, &name, argv)?;
     request.immediate_secs = srun.immediate;
     if srun.no_wait {
-        // A job of its own, also when it is submitted from inside another.
+        // It is a separate job, even if submitted from inside another.
         srun.jobid = srun.jobid.filter(|_| !choices.is_from_environment("jobid"));
     }
-    // A kind of binding that the step around this one asked for counts for its own steps too, as
-    // with Slurm; masks that slotd made of it do not, and nothing of it counts for another job.
+    // As in Slurm, steps inherit the kind of binding that the surrounding step requested. They do
+    // not inherit the masks that slotd derived from it, and other jobs inherit nothing.
     let is_outer = |kind: &str| srun.jobid.is_none() || kind == "mask_cpu:";
     if choices.is_from_environment("cpu-bind") && origin.binding_of_step().is_some_and(is_outer) {
         srun.cpu_bind = srun.cpu_bind.map(|(_, report)| (CpuBind::Auto, report));
@@ -198,13 +199,13 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     if srun.relative.is_some() && srun.jobid.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
-    let mut own = choices.told();
-    // A step of a job that is there already is dealt out by Slurm's rule, unless somebody says how.
+    let mut own = choices.idle_variables();
+    // Slurm's default distribution for a step in an existing job.
     if srun.jobid.is_some() && srun.job.distribution.is_none() {
         let spread = if request.ntasks.is_some_and(|tasks| tasks > 1) { "block" } else { "cyclic" };
         own.push(("SLURM_DISTRIBUTION", spread.to_owned()));
     }
-    // Inside a job without a name of its own, this is the job's, as with Slurm.
+    // As in Slurm, this is the job's name inside a job, unless the step has its own.
     own.push(("SLURM_JOB_NAME", request.name.clone()));
     srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }
         .block(origin, &own);
@@ -216,8 +217,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
 }
 
 impl Srun {
-    /// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each
-    /// task its program.
+    /// Fails if `--no-wait` is combined with an option that needs srun to stay, such as labelling
+    /// output, forwarding input or giving each task its own program.
     fn check_no_wait(&self) -> Result<(), CliError> {
         let attended = [
             ("label", self.label),
@@ -235,7 +236,7 @@ impl Srun {
         }
     }
 
-    /// `--no-wait`: what the daemon needs to run the command itself.
+    /// Completes the request so that the daemon can run the command itself (`--no-wait`).
     fn complete_run(&self, request: &mut JobRequest, origin: &Origin) {
         let path = |stream: &Option<Redirection>| stream.as_ref().and_then(Redirection::path);
         request.rlimits = origin.propagated(self.propagate.as_ref());
@@ -289,7 +290,7 @@ impl Session {
         }
     }
 
-    /// `--no-wait`, `--test-only`.
+    /// Submits without waiting (`--no-wait`, `--test-only`).
     fn submit_only(&self) -> Done {
         match hand_in(&paths()?, self.submission(false), &self.srun.env, "srun")?.1 {
             Answer::Refused(why) if self.srun.test_only => Err(trial_refused(&why)),
@@ -303,7 +304,7 @@ impl Session {
         }
     }
 
-    /// A step of a job that runs.
+    /// Runs a step in a running job.
     fn inside(&self, job: &JobRef) -> Done {
         let query = JobQuery {
             without_paths: true,
@@ -325,7 +326,7 @@ impl Session {
         step::run(&self.srun, &self.origin, argv, (&mut conn, &caller(paths)), view)?.done()
     }
 
-    /// An allocation of its own, one step in it, and back.
+    /// Gets an allocation, runs one step in it and releases it.
     fn outside(&self) -> Done {
         let argv = commands(&self.srun, &self.srun.request)?;
         let mut caller = caller(paths()?);
@@ -338,8 +339,8 @@ impl Session {
         caller.allocation = Some(job);
         let Some(view) = self.wait(&mut conn, &caller, job)? else { return Ok(1) };
         let done = step::run(&self.srun, &self.origin, argv, (&mut conn, &caller), &view);
-        // A step that failed before it ran ends its allocation as well: with this connection, if
-        // not by this request.
+        // A step that fails before it runs also ends its allocation, by this request or with the
+        // connection.
         let exit = match &done {
             Ok(end) => end.exit,
             Err(error) => ExitCode::status(error.exit),
@@ -348,18 +349,18 @@ impl Session {
         done?.done()
     }
 
-    /// Until the allocation is there; `None` where a signal ended the wait.
+    /// Waits for the allocation. Returns `None` if a signal ended the wait.
     fn wait(
         &self,
         conn: &mut Connection,
         caller: &Caller,
         job: JobId,
     ) -> Result<Option<Box<JobView>>, CliError> {
-        let mut told = false;
-        // With --immediate nothing is queued: it starts, or it is refused.
+        let mut was_queued = false;
+        // With --immediate, nothing is queued: the job starts or is refused.
         let quiet = self.srun.job.quiet || self.srun.request.immediate_secs.is_some();
         let mut queued = || {
-            told = true;
+            was_queued = true;
             if !quiet {
                 tell(&format!("srun: job {job} queued and waiting for resources\n"));
             }
@@ -381,7 +382,7 @@ impl Session {
                 return Ok(None);
             }
         };
-        if told && !quiet {
+        if was_queued && !quiet {
             tell(&format!("srun: job {job} has been allocated resources\n"));
         }
         Ok(Some(view))
@@ -401,7 +402,7 @@ impl Session {
     }
 }
 
-/// Why none of these records of a job takes a step.
+/// Returns the error for a job that cannot run steps, given its records.
 fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
     let unable = |why: &str| format!("Unable to confirm allocation for job {job}: {why}");
     let text = if records.is_empty() {
@@ -415,7 +416,7 @@ fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
     CliError::error(1, text).and(Mark::Plain, hint)
 }
 
-/// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
+/// Queries the job. If the daemon is down while the job runs, waits for the daemon to come back.
 fn confirm(
     paths: &Paths,
     job: &JobRef,
@@ -428,7 +429,7 @@ fn confirm(
             | ClientError::Broken(FrameError::Closed | FrameError::Io(_)),
         ) => {
             tell(&format!(
-                "srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it\n"
+                "srun: Unable to confirm allocation for job {job}: the daemon is down, waiting for it\n"
             ));
             Ok(reopen(paths, Some(RECONNECT_TIMEOUT)).and_then(ask)?)
         }

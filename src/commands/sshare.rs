@@ -1,5 +1,5 @@
-//! `sshare`: the shares of accounts, of which one host has none. Slurm's empty list, for the
-//! programs that look for it.
+//! `sshare`: prints Slurm's empty list of shares, for programs that expect it. One host has no
+//! accounts.
 
 use super::output::{self, ctx};
 use super::{Done, Entry, now, origin};
@@ -15,13 +15,13 @@ use crate::render::accounts::{self, Layout};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sshare>, run, page: &texts::SSHARE };
 
 const APPLET: Applet = Applet {
     name: "sshare",
-    about: "Show the shares of accounts, of which there are none",
+    about: "Show the shares of accounts, which slotd does not have",
     operands: Operands::None,
     usage_exit: 1,
     points_to_help: true,
@@ -38,19 +38,19 @@ pub struct Sshare {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// Columns
+    /// Set the columns
     #[arg(short = 'o', long, value_name = "NAMES", help_heading = SHOWN)]
     pub format: Option<String>,
-    /// The long view
+    /// Print the long view
     #[arg(short, long, help_heading = SHOWN)]
     pub long: bool,
-    /// No line of headers
+    /// Omit the header
     #[arg(short = 'n', short_alias = 'h', long, help_heading = SHOWN)]
     pub noheader: bool,
-    /// Values with | between them and after the last one
+    /// Separate values with | and end each line with |
     #[arg(short, long, overrides_with = "parsable2", help_heading = SHOWN)]
     pub parsable: bool,
-    /// Values with | between them
+    /// Separate values with |
     #[arg(short = 'P', long, overrides_with = "parsable", help_heading = SHOWN)]
     pub parsable2: bool,
 }

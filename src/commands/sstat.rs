@@ -1,4 +1,4 @@
-//! `sstat`: what running steps use at this moment.
+//! `sstat`: shows the current resource usage of running steps.
 
 use super::output::{self, LineOpts, ctx, format_error};
 use super::{Done, Entry, ask, ask_job_list, ask_usage, origin, unexpected};
@@ -23,13 +23,13 @@ use crate::render::{json, pids, series};
 use clap::Args;
 use std::ffi::OsString;
 
-/// This command in the table of all.
+/// The entry of this command in the command table.
 pub const ENTRY: Entry =
     Entry { applet: APPLET, define: definition::<Sstat>, run, page: &texts::SSTAT };
 
 const APPLET: Applet = Applet {
     name: "sstat",
-    about: "Show what running steps use",
+    about: "Show the resource usage of running steps",
     operands: Operands::Anywhere,
     usage_exit: 1,
     points_to_help: true,
@@ -37,7 +37,7 @@ const APPLET: Applet = Applet {
     variables: Vec::new,
     submission: "",
     examples: &[
-        ("sstat -j 12", "what the steps of a job use now"),
+        ("sstat -j 12", "the current usage of a job's steps"),
         ("sstat --series -j 12.0", "the same over time"),
     ],
 };
@@ -49,25 +49,25 @@ pub struct Sstat {
     pub help: bool,
     #[command(flatten)]
     pub common: CommonOpts,
-    /// These jobs and steps
+    /// Show only these jobs and steps
     #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step), help_heading = LISTED)]
     pub jobs: Vec<JobRef>,
-    /// All steps of the jobs, not only the last one
+    /// Show all steps of the jobs, not only the first one
     #[arg(short, long, help_heading = LISTED)]
     pub allsteps: bool,
-    /// What the steps used over time: a line for each span; of a job that has ended, too
+    /// Show usage over time, with a line for each interval; also for ended jobs
     #[arg(long, help_heading = LISTED)]
     pub series: bool,
-    /// The processes of the steps
+    /// Show the processes of the steps
     #[arg(short = 'i', long, help_heading = LISTED)]
     pub pidformat: bool,
-    /// Fields: jobid,maxrss,avecpu
+    /// Set the fields: jobid,maxrss,avecpu
     #[arg(short = 'o', long, alias = "fields", value_name = "FIELDS", help_heading = SHOWN)]
     pub format: Vec<String>,
     /// List the fields
     #[arg(short = 'e', long, alias = "helpFormat", help_heading = SHOWN)]
     pub helpformat: bool,
-    /// No lines of headers
+    /// Omit the header
     #[arg(short, long, help_heading = SHOWN)]
     pub noheader: bool,
     #[command(flatten)]
@@ -75,10 +75,10 @@ pub struct Sstat {
     /// Do not convert units
     #[arg(long, help_heading = SHOWN)]
     pub noconvert: bool,
-    /// With --series: print a document for programs
+    /// With --series, print JSON
     #[arg(long, help_heading = SHOWN)]
     pub json: bool,
-    /// Jobs and steps, where -j does not name them
+    /// The jobs and steps, unless given by -j
     #[arg(value_name = "JOBS")]
     pub operands: Vec<String>,
 }
@@ -91,8 +91,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sstat, CliError> {
         return Err(CliError::error(1, "No jobs given: sstat -j <job>[.<step>]"));
     }
     if args.json && !args.series {
-        return Err(CliError::error(1, "--json goes with --series alone")
-            .hint("sacct --json tells what steps used"));
+        return Err(CliError::error(1, "--json requires --series")
+            .hint("use sacct --json for the total usage of steps"));
     }
     Ok(args)
 }
@@ -123,7 +123,7 @@ pub fn run(argv: &[OsString]) -> Done {
     output::print(&print(&list.jobs, &options, &ctx))
 }
 
-/// What steps used over time: of a job that is named without a step, all that it has had.
+/// Prints the usage of steps over time. A job without a step means all its steps.
 fn over_time(args: &Sstat, origin: &Origin) -> Done {
     let query = JobQuery { without_paths: true, ..JobQuery::of(args.jobs.clone()) };
     let list = ask_job_list(&Request::Accounting(query))?;
@@ -136,7 +136,7 @@ fn over_time(args: &Sstat, origin: &Origin) -> Done {
     steps.retain(|one| args.jobs.iter().any(|wanted| means(wanted, one)));
     for wanted in args.jobs.iter().filter(|wanted| !steps.iter().any(|one| means(wanted, one))) {
         let why = format!(
-            "nothing is known of {wanted} over time: it has not started, or was over at once"
+            "no usage over time recorded for {wanted}: it has not started or ended immediately"
         );
         output::tell("sstat", &CliError::error(0, why));
     }
@@ -148,7 +148,7 @@ fn over_time(args: &Sstat, origin: &Origin) -> Done {
     output::print(&series::print(&steps, !args.noheader, args.lines.separator("|"), &ctx))
 }
 
-/// What the steps of these jobs used over time, by the start of the step.
+/// Returns the usage of these jobs' steps over time, sorted by the start of the step.
 pub fn series_of(jobs: &[JobView]) -> Result<Vec<StepSeries>, CliError> {
     let named = jobs.iter().map(|view| view.own_ref()).collect();
     match ask(&Request::OverTime(named), &[])?.0 {
@@ -157,7 +157,8 @@ pub fn series_of(jobs: &[JobView]) -> Result<Vec<StepSeries>, CliError> {
     }
 }
 
-/// As with Slurm a job without running steps is a line on standard error and no failure.
+/// Reports jobs without running steps. As in Slurm, this is a message on standard error, not a
+/// failure.
 fn complain(jobs: &[JobRef], list: &JobList) {
     for wanted in jobs {
         let names = |job: &&crate::model::view::JobView| {

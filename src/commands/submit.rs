@@ -1,8 +1,8 @@
-//! `slotd submit`: many jobs in one call, for tools. Each line of standard input is a job, and has
-//! a line as its answer.
+//! `slotd submit`: submits many jobs in one call, for tools. Each line of standard input is a job
+//! and is answered by a line.
 //!
-//! What the options come to is worked out once for all lines that have the same. Jobs that are
-//! there together travel together; a tool that waits for each answer gets it at once.
+//! Options are parsed once for all lines that have the same. Lines that arrive together are sent
+//! together, but a tool that waits for each answer gets it immediately.
 
 use super::launch::{Copied, check_work_dir, client, note_tree, take_snapshot};
 use super::output::print;
@@ -25,25 +25,25 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 
-/// What is read at once, bytes: many lines of a tool that writes many.
+/// Size of the input buffer in bytes: many lines of a fast writer.
 const READ: usize = 256 << 10;
 
-/// A batch of jobs holds no more jobs, and hardly more bytes of scripts, than these.
+/// Maximum size of a batch: jobs, and bytes of scripts, which the last job may exceed.
 const MOST_JOBS: usize = 1000;
 const MOST_BYTES: usize = 1 << 20;
 
-/// The longest line, bytes.
+/// Maximum length of a line, in bytes.
 const MOST_LINE: usize = 8 << 20;
 
-/// The most options that a line may have, those of its script included. People and tools give a
+/// Maximum number of options of a line, including those of its script. People and tools use a
 /// dozen.
 const MOST_OPTIONS: usize = 1000;
 
-/// Templates that are remembered at once.
+/// Maximum number of cached templates.
 const MOST_TEMPLATES: usize = 1000;
 
-/// Parcels that are under way at once: one is read and made while the daemon works on another.
-const UNDER_WAY: usize = 2;
+/// Maximum number of unanswered batches: one is prepared while the daemon works on another.
+const IN_FLIGHT: usize = 2;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -55,24 +55,24 @@ pub struct SubmitArgs {
     options: Vec<String>,
 }
 
-/// A job, as a line of JSON: a script or a command, and what is its own beside.
+/// A line of JSON that describes a job: a script or a command, and its own options.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    /// The text of a batch script. Its directives count.
+    /// The text of a batch script, including its directives.
     script: Option<String>,
-    /// Or a command, as of `sbatch --wrap`.
+    /// Alternatively a command, as in `sbatch --wrap`.
     wrap: Option<String>,
     name: Option<String>,
-    /// Of the script.
+    /// The arguments of the script.
     #[serde(default)]
     args: Vec<String>,
-    /// Options of sbatch, after those of the command line.
+    /// Options of sbatch, applied after those of the command line.
     #[serde(default)]
     options: Vec<String>,
 }
 
-/// What a line comes to.
+/// The result for a line.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Outcome {
@@ -87,14 +87,14 @@ struct LineAnswer {
     outcome: Outcome,
 }
 
-/// What the options and directives of lines come to, and their environment.
+/// The parsed options and directives of lines, and their environment.
 #[derive(Debug, Clone)]
 struct Template {
     request: JobRequest,
     env: Vec<u8>,
 }
 
-/// All on which a [`Template`] depends.
+/// Everything that a [`Template`] depends on.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TemplateKey {
     options: Vec<String>,
@@ -102,16 +102,16 @@ struct TemplateKey {
     is_wrapped: bool,
 }
 
-/// Makes jobs of lines.
+/// Converts lines to jobs.
 struct Maker<'a> {
     options: Vec<String>,
     origin: &'a Origin,
     templates: HashMap<TemplateKey, Template>,
-    /// One for all lines with the same options.
+    /// One copy for all lines with the same options.
     copies: Vec<Copied>,
 }
 
-/// A job that can be handed in.
+/// A job that is ready to submit.
 struct Made {
     request: JobRequest,
     script: Vec<u8>,
@@ -121,9 +121,13 @@ struct Made {
 impl Maker<'_> {
     fn make(&mut self, text: &[u8]) -> Result<Made, CliError> {
         let line: Line = serde_json::from_slice(text).map_err(|error| {
-            // Each line is a text of its own.
-            let what = error.to_string().replace(" at line 1 column ", " at column ");
-            CliError::error(1, format!("this is no job: {what}"))
+            // Each line is parsed separately, so its line number is always 1.
+            let is_object = text.trim_ascii_start().starts_with(b"{");
+            let what = match error.to_string().replace(" at line 1 column ", " at column ") {
+                what if is_object => what,
+                _ => "not a JSON object".to_owned(),
+            };
+            CliError::error(1, format!("invalid job: {what}"))
                 .hint(r##"{"script": "#!/bin/sh\n…"} or {"wrap": "command"}"##)
         })?;
         let (script, command) = match (line.script, line.wrap) {
@@ -134,18 +138,18 @@ impl Maker<'_> {
             (None, Some(_)) => {
                 return Err(CliError::error(
                     1,
-                    "args are for a script: write those of wrap into it",
+                    "args apply only to a script: put the arguments of wrap in its text",
                 ));
             }
             (Some(_), Some(_)) => {
-                return Err(CliError::error(1, "a job has a script or a wrap, not both"));
+                return Err(CliError::error(1, "a job has either a script or a wrap, not both"));
             }
             (None, None) => return Err(CliError::error(1, "a job needs a script or a wrap")),
         };
         parse::script::check(script.as_bytes()).map_err(|error| sbatch::refuse(&error))?;
         if let Some(word) = line.options.iter().chain(&line.args).find(|word| word.contains('\0')) {
-            return Err(CliError::error(1, format!("{word:?} has a zero byte in it"))
-                .hint("no program can get one"));
+            return Err(CliError::error(1, format!("{word:?} contains a null byte"))
+                .hint("no program accepts one"));
         }
         let mut directives = Vec::new();
         if command.is_none() {
@@ -156,9 +160,9 @@ impl Maker<'_> {
         let count = line.options.len()
             + directives.iter().map(|(_, words): &(_, Vec<_>)| words.len()).sum::<usize>();
         if count > MOST_OPTIONS {
-            let text = format!("a job has {count} options: {MOST_OPTIONS} are the most");
+            let text = format!("the job has {count} options, but the maximum is {MOST_OPTIONS}");
             return Err(
-                CliError::error(1, text).hint("pass values to the script as args, or in a file")
+                CliError::error(1, text).hint("pass values to the script as args or in a file")
             );
         }
         let key = TemplateKey { options: line.options, directives, is_wrapped: command.is_some() };
@@ -172,7 +176,7 @@ impl Maker<'_> {
         Ok(Made { request, script: script.into_bytes(), env })
     }
 
-    /// `script` has the directives of the key.
+    /// Returns the template of a key. `script` contains the directives of the key.
     fn template(&mut self, key: TemplateKey, script: &str) -> Result<Template, CliError> {
         if let Some(known) = self.templates.get(&key) {
             return Ok(known.clone());
@@ -189,10 +193,10 @@ impl Maker<'_> {
             Text::Stdin => Ok(script.as_bytes().to_vec()),
             other => sbatch::read(other),
         };
-        let parsed = sbatch::parse(&argv, self.origin, &read).map_err(no_text)?;
+        let parsed = sbatch::parse(&argv, self.origin, &read).map_err(refuse_output)?;
         let Sbatch { mut request, texts, wait, test_only, snapshot, .. } = parsed;
         if wait || test_only {
-            let text = "--wait and --test-only are for one job: submit many, and wait for them by their numbers";
+            let text = "--wait and --test-only are for single jobs: wait for submitted jobs with `slotd wait`";
             return Err(CliError::error(1, text));
         }
         check_work_dir(&request, "slotd submit")?;
@@ -210,8 +214,8 @@ impl Maker<'_> {
     }
 }
 
-/// Options that print a text submit no job: each line of standard output is an answer.
-fn no_text(error: CliError) -> CliError {
+/// Refuses options that only print text, since each line of standard output is an answer.
+fn refuse_output(error: CliError) -> CliError {
     if error.output.is_empty() {
         error
     } else {
@@ -220,10 +224,10 @@ fn no_text(error: CliError) -> CliError {
     }
 }
 
-/// Lines that are answered together: those that are no jobs have their answer already.
+/// Lines that are answered together. Invalid ones have their answer already.
 #[derive(Default)]
 struct LineBatch {
-    /// The lines, and what is wrong with each that is no job.
+    /// The lines, with the error of each invalid one.
     lines: Vec<(usize, Option<String>)>,
     jobs: Vec<OneOfMany>,
     env: Vec<u8>,
@@ -235,8 +239,8 @@ impl LineBatch {
         self.lines.len() >= MOST_JOBS || self.scripts.len() >= MOST_BYTES
     }
 
-    /// Whether jobs with this environment can go with these.
-    fn takes(&self, env: &[u8]) -> bool {
+    /// Returns whether a job with this environment can join the batch.
+    fn accepts(&self, env: &[u8]) -> bool {
         self.jobs.is_empty() || self.env == env
     }
 
@@ -253,48 +257,48 @@ impl LineBatch {
     }
 }
 
-/// The text of a refusal for a program: without the marks of a terminal.
+/// Returns the text of an error for a program, without the marks for terminals.
 fn in_words(error: &CliError) -> String {
     error.lines.iter().map(|(_, line)| line.trim()).collect::<Vec<_>>().join("\n")
 }
 
-/// The daemon, and the lines of each batch that it has not answered.
+/// The connection to the daemon, and the lines of each unanswered batch.
 struct Unanswered {
     daemon: Connection,
-    under_way: VecDeque<Vec<(usize, Option<String>)>>,
-    all_taken: bool,
+    in_flight: VecDeque<Vec<(usize, Option<String>)>>,
+    all_accepted: bool,
 }
 
 impl Unanswered {
-    fn hand_in(&mut self, batch: LineBatch) -> Result<(), CliError> {
+    fn send(&mut self, batch: LineBatch) -> Result<(), CliError> {
         let LineBatch { lines, mut jobs, env, scripts } = batch;
         note_trees(&mut jobs);
-        self.under_way.push_back(lines);
+        self.in_flight.push_back(lines);
         let request = SubmitMany { jobs, env_len: env.len(), client: client(false).process };
         self.daemon.send(&Request::SubmitMany(request), &[env, scripts].concat())?;
-        if self.under_way.len() > UNDER_WAY { self.answer() } else { Ok(()) }
+        if self.in_flight.len() > IN_FLIGHT { self.answer() } else { Ok(()) }
     }
 
     fn answer_all(&mut self) -> Result<(), CliError> {
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.answer()?;
         }
         Ok(())
     }
 
-    /// Tells what came of the oldest batch.
+    /// Prints the answers for the oldest batch.
     fn answer(&mut self) -> Result<(), CliError> {
-        let taken = match self.daemon.receive()?.0 {
-            Answer::SubmittedMany(taken) => taken,
+        let results = match self.daemon.receive()?.0 {
+            Answer::SubmittedMany(results) => results,
             Answer::Refused(why) => return Err(refused("Batch job submission failed", &why)),
             other => return Err(unexpected(&other)),
         };
-        let mut taken = taken.into_iter();
+        let mut results = results.into_iter();
         let mut text = String::new();
-        for (line, wrong) in self.under_way.pop_front().unwrap_or_default() {
+        for (line, wrong) in self.in_flight.pop_front().unwrap_or_default() {
             let outcome = match wrong {
                 Some(wrong) => Outcome::Error(wrong),
-                None => match taken.next() {
+                None => match results.next() {
                     Some(Ok(job)) => Outcome::Job(job),
                     Some(Err(why)) => {
                         Outcome::Error(in_words(&refused("Batch job submission failed", &why)))
@@ -302,12 +306,12 @@ impl Unanswered {
                     None => {
                         return Err(CliError::error(
                             1,
-                            "the daemon answered fewer jobs than it was asked for",
+                            "the daemon answered fewer jobs than were submitted",
                         ));
                     }
                 },
             };
-            self.all_taken &= matches!(outcome, Outcome::Job(_));
+            self.all_accepted &= matches!(outcome, Outcome::Job(_));
             text += &serde_json::to_string(&LineAnswer { line, outcome }).unwrap_or_default();
             text.push('\n');
         }
@@ -315,7 +319,7 @@ impl Unanswered {
     }
 }
 
-/// Notes the work trees of jobs that are handed in together. Most are in one directory.
+/// Records the work trees of the jobs of a batch. Most are in one directory.
 fn note_trees(jobs: &mut [OneOfMany]) {
     let mut last: Option<JobRequest> = None;
     for OneOfMany { request, .. } in jobs {
@@ -344,25 +348,25 @@ pub fn run(args: &SubmitArgs) -> Done {
         templates: HashMap::new(),
         copies: Vec::new(),
     };
-    // What is wrong with the options of all is told before a line is read.
+    // Reports errors in the common options before a line is read.
     let plain = TemplateKey { options: Vec::new(), directives: Vec::new(), is_wrapped: true };
     maker.template(plain, "")?;
     let mut unanswered = Unanswered {
         daemon: Connection::open(&paths()?)?,
-        under_way: VecDeque::new(),
-        all_taken: true,
+        in_flight: VecDeque::new(),
+        all_accepted: true,
     };
     let done = submit_all(&mut maker, &mut unanswered);
-    done.map_err(|error| match unanswered.under_way.front().and_then(|lines| lines.first()) {
+    done.map_err(|error| match unanswered.in_flight.front().and_then(|lines| lines.first()) {
         Some((line, _)) => error.and(
             Mark::Error,
             format!(
-                "line {line} and those after it have no answer: look with `squeue` or `sacct` which of them are jobs"
+                "line {line} and later ones were not answered: check with `squeue` or `sacct` which of them became jobs"
             ),
         ),
         None => error,
     })?;
-    Ok(u8::from(!unanswered.all_taken))
+    Ok(u8::from(!unanswered.all_accepted))
 }
 
 fn submit_all(maker: &mut Maker<'_>, unanswered: &mut Unanswered) -> Result<(), CliError> {
@@ -375,14 +379,14 @@ fn submit_all(maker: &mut Maker<'_>, unanswered: &mut Unanswered) -> Result<(), 
         let text = text.trim_ascii();
         if !text.is_empty() {
             let made = maker.make(text);
-            if made.as_ref().is_ok_and(|made| !batch.takes(&made.env)) {
-                unanswered.hand_in(std::mem::take(&mut batch))?;
+            if made.as_ref().is_ok_and(|made| !batch.accepts(&made.env)) {
+                unanswered.send(std::mem::take(&mut batch))?;
             }
             batch.push(number, made);
         }
         let has_more = input.buffer().contains(&b'\n');
         if batch.is_full() || (!has_more && !batch.lines.is_empty()) {
-            unanswered.hand_in(std::mem::take(&mut batch))?;
+            unanswered.send(std::mem::take(&mut batch))?;
         }
         if !has_more && !is_readable(&stdin) {
             unanswered.answer_all()?;
@@ -391,20 +395,21 @@ fn submit_all(maker: &mut Maker<'_>, unanswered: &mut Unanswered) -> Result<(), 
     unanswered.answer_all()
 }
 
-/// The next line, which the last one need not end; `None` where there is no more.
+/// Reads the next line. The last line need not end with a newline. Returns `None` at the end of
+/// input.
 fn next_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, CliError> {
     let mut line = Vec::new();
     let read = input.take(MOST_LINE as u64 + 1).read_until(b'\n', &mut line);
-    read.map_err(|error| CliError::error(1, format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| CliError::error(1, format!("cannot read standard input: {error}")))?;
     if line.len() > MOST_LINE {
         return Err(CliError::error(1, format!("a line is longer than {} MB", MOST_LINE >> 20)));
     }
     Ok((!line.is_empty()).then_some(line))
 }
 
-/// Whether something can be read, or there is no more.
+/// Returns whether a read would not block: there is input, or its end.
 fn is_readable(stdin: &io::Stdin) -> bool {
     let mut asked = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    // What cannot be asked is waited for by the read.
+    // If polling fails, the read waits instead.
     poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }

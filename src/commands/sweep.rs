@@ -1,8 +1,8 @@
-//! `slotd sweep`: a script for each combination of parameters, as the tasks of one array. A task
-//! finds its parameters in its environment, by their names.
+//! `slotd sweep`: submits a script for each combination of parameters, as the tasks of one array.
+//! Each task has its parameters in its environment, under their names.
 //!
-//! They travel with the environment of the job, in variables that name the task: what is stored
-//! once is there for each start of a task, also after a requeue, and for `slotd retry`.
+//! The parameters are stored in the job's environment, in variables whose names contain the task.
+//! They are therefore available at each start of a task, including requeues and `slotd retry`.
 
 use super::launch::{check_work_dir, submit_parsed, tell};
 use super::output::print;
@@ -10,6 +10,7 @@ use super::{Done, sbatch, submitting_origin};
 use crate::args::error::CliError;
 use crate::args::submit::submit_line;
 use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
+use crate::model::counted;
 use crate::parse::error::shown;
 use crate::sys::files;
 use std::ffi::OsString;
@@ -23,17 +24,18 @@ use std::path::{Path, PathBuf};
                   slotd sweep --csv runs.csv --dry-run"
 )]
 pub struct SweepArgs {
-    /// Values of a parameter, with commas between them: lr=0.1,0.01 or fold=1-5. Each with each of
-    /// the others
+    /// Values of a parameter, separated by commas: lr=0.1,0.01 or fold=1-5. Repeat the option to
+    /// combine each value with all values of the others
     #[arg(long, value_name = "NAME=VALUES")]
     param: Vec<String>,
-    /// A file whose first line names parameters; each other line has a value of each
+    /// Read combinations from a CSV file. Its first line names the parameters, and each other line
+    /// contains their values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// At most so many tasks run at once, as --array=...%N has it
+    /// Run at most N tasks at once, like --array=...%N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
-    /// Print the parameters of each task, and submit nothing
+    /// Print the parameters of each task, but submit nothing
     #[arg(long)]
     dry_run: bool,
     /// Options of sbatch, then the script and its arguments
@@ -41,21 +43,21 @@ pub struct SweepArgs {
     words: Vec<String>,
 }
 
-/// Tasks at most.
+/// Maximum number of tasks.
 const MOST: u32 = MAX_TASK_ID;
 
-/// The parameters of a task, with their values.
+/// The parameters of a task and their values.
 type Row = Vec<(String, String)>;
 
 pub fn run(args: &SweepArgs) -> Done {
     let rows = rows(args)?;
     if args.dry_run {
         return print(
-            &rows.iter().enumerate().map(|(task, row)| told(task, row)).collect::<String>(),
+            &rows.iter().enumerate().map(|(task, row)| task_line(task, row)).collect::<String>(),
         );
     }
     if args.words.is_empty() {
-        return Err(CliError::error(2, "no script is named")
+        return Err(CliError::error(2, "no script specified")
             .hint("slotd sweep --param lr=0.1,0.01 train.sh"));
     }
     let last = u32::try_from(rows.len() - 1).unwrap_or(u32::MAX);
@@ -67,12 +69,13 @@ pub fn run(args: &SweepArgs) -> Done {
     let origin = submitting_origin()?;
     let mut parsed = sbatch::parse(&argv, &origin, &sbatch::read)?;
     if parsed.request.array.as_ref() != Some(&array) {
-        let why =
-            "the tasks of the array are the combinations of the parameters: leave out --array";
-        return Err(CliError::error(2, why).hint("--at-once says how many run at the same time"));
+        let why = "the combinations of the parameters define the tasks of the array: omit --array";
+        return Err(
+            CliError::error(2, why).hint("use --at-once to limit how many run at the same time")
+        );
     }
     if parsed.wait || parsed.test_only {
-        let why = "--wait and --test-only are not for slotd sweep: leave them out";
+        let why = "slotd sweep does not support --wait and --test-only: omit them";
         return Err(
             CliError::error(2, why).hint("`slotd wait` waits for all tasks; --dry-run lists them")
         );
@@ -84,11 +87,15 @@ pub fn run(args: &SweepArgs) -> Done {
     let parsable = parsed.parsable;
     let job = submit_parsed(parsed, "slotd sweep")?;
     let names: Vec<&str> = rows.iter().take(1).flatten().map(|(name, _)| name.as_str()).collect();
-    tell(&format!("slotd: {} tasks, each with its own {}\n", rows.len(), names.join(", ")));
+    tell(&format!(
+        "slotd: {}, each with its own {}\n",
+        counted(rows.len(), "task"),
+        names.join(", ")
+    ));
     print(&if parsable { format!("{job}\n") } else { format!("Submitted batch job {job}\n") })
 }
 
-/// What the environment of the array says of one task.
+/// Returns the array's environment entries for one task.
 fn entries(task: usize, row: &Row) -> Vec<u8> {
     let entry = |(name, value): &(String, String)| {
         format!("SLOTD_ARRAY_TASK_{task}_{name}={value}\0").into_bytes()
@@ -96,14 +103,14 @@ fn entries(task: usize, row: &Row) -> Vec<u8> {
     row.iter().flat_map(entry).collect()
 }
 
-/// `3 lr=0.1 name='a b'`
-fn told(task: usize, row: &Row) -> String {
+/// Returns a line such as `3 lr=0.1 name='a b'`.
+fn task_line(task: usize, row: &Row) -> String {
     let word = |(name, value): &(String, String)| format!(" {name}={}", submit_line(&[value]));
     format!("{task}{}\n", row.iter().map(word).collect::<String>())
 }
 
-/// The tasks, in their order: the rows of the file with each combination of the parameters, the
-/// last of which changes fastest.
+/// Returns the tasks in order: the rows of the file with each combination of the parameters. The
+/// last parameter changes fastest.
 fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
     let mut rows = match &args.csv {
         Some(file) => {
@@ -112,7 +119,7 @@ fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
             csv_rows(file, &text)?
         }
         None if args.param.is_empty() => {
-            let why = "no parameters are named";
+            let why = "no parameters specified";
             return Err(CliError::error(2, why)
                 .hint("--param lr=0.1,0.01 --param fold=1-5, or --csv runs.csv"));
         }
@@ -131,12 +138,12 @@ fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
     Ok(rows)
 }
 
-/// `lr=0.1,0.01`, `fold=1-5`, `n=1-9:2,20`.
+/// Parses `lr=0.1,0.01`, `fold=1-5` or `n=1-9:2,20`.
 fn param_values(text: &str) -> Result<(String, Vec<String>), CliError> {
     let invalid = || {
-        let why = format!("invalid --param {}: it is a name and its values", shown(text));
+        let why = format!("invalid --param {}: expected NAME=VALUES", shown(text));
         CliError::error(2, why)
-            .hint("lr=0.1,0.01 or fold=1-5; values with commas in them go into a file for --csv")
+            .hint("lr=0.1,0.01 or fold=1-5; for values that contain commas, use a file and --csv")
     };
     let (name, list) = text.split_once('=').ok_or_else(invalid)?;
     let mut values = Vec::new();
@@ -156,8 +163,8 @@ fn param_values(text: &str) -> Result<(String, Vec<String>), CliError> {
     Ok((name.to_owned(), values))
 }
 
-/// The first and the last number of `1-9:2`, and its step; `Some(None)` for a value of another
-/// form, and `None` for a range that has no numbers.
+/// Parses a range such as `1-9:2` into its first and last number and its step. Returns `Some(None)`
+/// for a value of another form, and `None` for a range without numbers.
 fn range(value: &str) -> Option<Option<(u64, u64, u64)>> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (ends, step) = value.split_once(':').unwrap_or((value, "1"));
@@ -177,32 +184,27 @@ fn too_many() -> CliError {
     CliError::error(1, format!("more than {MOST} combinations")).hint("use fewer values")
 }
 
-/// Variables by which programs, the shell and the loader find what they need.
+/// Variables that programs, the shell and the loader need.
 const NEEDED: [&str; 14] = [
     "BASH_ENV", "ENV", "HOME", "HOSTNAME", "IFS", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD",
     "SHELL", "TERM", "TMPDIR", "USER",
 ];
 
-/// Refuses what a shell could not name, what has a meaning already, and a name that is there.
+/// Refuses names that a shell does not accept, that have another meaning, or that are already used.
 fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Result<(), CliError> {
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_name {
-        let why = format!("{} cannot be the name of a parameter", shown(name));
-        return Err(
-            CliError::error(2, why).hint("names are those of variables: letters, digits and _")
-        );
+        let why = format!("invalid parameter name: {}", shown(name));
+        return Err(CliError::error(2, why).hint("use letters, digits and _, as for a variable"));
     }
     if NEEDED.contains(&name)
         || ["SLURM_", "SLOTD_", "LD_", "LC_"].iter().any(|prefix| name.starts_with(prefix))
     {
-        return Err(CliError::error(
-            2,
-            format!("{name} has a meaning of its own: choose another name"),
-        ));
+        return Err(CliError::error(2, format!("the name {name} is reserved: choose another one")));
     }
     if others.any(|other| other == name) {
-        return Err(CliError::error(2, format!("the parameter {name} is given twice")));
+        return Err(CliError::error(2, format!("duplicate parameter {name}")));
     }
     Ok(())
 }
@@ -210,7 +212,7 @@ fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Resu
 fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, CliError> {
     let refuse = |error: csv::Error| {
         CliError::error(1, format!("{}: {error}", file.display()))
-            .hint("each line has as many values as the first")
+            .hint("each line needs as many values as the first")
     };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let names = reader.headers().map_err(refuse)?.clone();
@@ -223,14 +225,14 @@ fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, CliError> {
     let rows: Vec<Row> =
         reader.records().map(|row| row.map(named).map_err(refuse)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
-        let why = format!("{}: there is no line of values", file.display());
+        let why = format!("{}: no lines of values", file.display());
         return Err(CliError::error(1, why)
-            .hint("the first line names the parameters, each other one is a combination"));
+            .hint("the first line names the parameters; each other line is a combination"));
     }
     if let Some((name, _)) = rows.iter().flatten().find(|(_, value)| value.contains('\0')) {
         return Err(CliError::error(
             1,
-            format!("{}: a value of {name} has a zero byte in it", file.display()),
+            format!("{}: a value of {name} contains a null byte", file.display()),
         ));
     }
     Ok(rows)
@@ -247,15 +249,15 @@ mod tests {
             Ok(rows) => Ok(rows
                 .iter()
                 .enumerate()
-                .map(|(task, row)| told(task, row).trim_end().to_owned())
+                .map(|(task, row)| task_line(task, row).trim_end().to_owned())
                 .collect()),
             Err(error) => Err(error.lines[0].1.clone()),
         }
     }
 
     #[test]
-    fn each_value_goes_with_each_of_the_others() {
-        let told = all(&["lr=0.1,1e-2", "fold=1-3:2,9"]).expect("two parameters");
+    fn values_are_combined_with_all_others() {
+        let lines = all(&["lr=0.1,1e-2", "fold=1-3:2,9"]).expect("two parameters");
         let want = [
             "0 lr=0.1 fold=1",
             "1 lr=0.1 fold=3",
@@ -263,7 +265,7 @@ mod tests {
             "3 lr=1e-2 fold=1",
             "4 lr=1e-2 fold=3",
         ];
-        assert_eq!((&told[..5], told.len()), (&want.map(str::to_owned)[..], 6));
+        assert_eq!((&lines[..5], lines.len()), (&want.map(str::to_owned)[..], 6));
         assert_eq!(
             all(&["x=a b,-1,2020-01-01"]),
             Ok(vec!["0 x='a b'".into(), "1 x=-1".into(), "2 x=2020-01-01".into()])
@@ -271,43 +273,43 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_those_of_tasks_make_a_range_too() {
-        assert_eq!(all(&["seed=5000000-5000004:2"]).map(|told| told.len()), Ok(3));
+    fn ranges_may_exceed_the_largest_task_number() {
+        assert_eq!(all(&["seed=5000000-5000004:2"]).map(|lines| lines.len()), Ok(3));
     }
 
     #[test]
-    fn what_is_no_parameter_is_refused() {
+    fn invalid_parameters_are_refused() {
         for (params, why) in [
-            (&["lr"][..], "invalid --param lr: it is a name and its values"),
-            (&["lr=1,,2"], "invalid --param lr=1,,2: it is a name and its values"),
-            (&["2x=1"], "2x cannot be the name of a parameter"),
-            (&["PATH=/opt/a,/opt/b"], "PATH has a meaning of its own: choose another name"),
-            (&["LD_PRELOAD=x"], "LD_PRELOAD has a meaning of its own: choose another name"),
+            (&["lr"][..], "invalid --param lr: expected NAME=VALUES"),
+            (&["lr=1,,2"], "invalid --param lr=1,,2: expected NAME=VALUES"),
+            (&["2x=1"], "invalid parameter name: 2x"),
+            (&["PATH=/opt/a,/opt/b"], "the name PATH is reserved: choose another one"),
+            (&["LD_PRELOAD=x"], "the name LD_PRELOAD is reserved: choose another one"),
             (&["n=1-5000000"], "more than 4000000 combinations"),
             (&["n=0-18446744073709551615"], "more than 4000000 combinations"),
             (&["n=1-3999999,7-8"], "more than 4000000 combinations"),
-            (&["n=5-1"], "invalid --param n=5-1: it is a name and its values"),
-            (&["n=1-9:0"], "invalid --param n=1-9:0: it is a name and its values"),
+            (&["n=5-1"], "invalid --param n=5-1: expected NAME=VALUES"),
+            (&["n=1-9:0"], "invalid --param n=1-9:0: expected NAME=VALUES"),
             (
                 &["n=1-99999999999999999999"],
-                "invalid --param n=1-99999999999999999999: it is a name and its values",
+                "invalid --param n=1-99999999999999999999: expected NAME=VALUES",
             ),
-            (&["SLURM_X=1"], "SLURM_X has a meaning of its own: choose another name"),
-            (&["a=1", "a=2"], "the parameter a is given twice"),
+            (&["SLURM_X=1"], "the name SLURM_X is reserved: choose another one"),
+            (&["a=1", "a=2"], "duplicate parameter a"),
             (&["a=0-3999999", "b=1,2"], "more than 4000000 combinations"),
-            (&[], "no parameters are named"),
+            (&[], "no parameters specified"),
         ] {
             assert_eq!(all(params), Err(why.to_owned()));
         }
     }
 
     #[test]
-    fn a_file_has_a_combination_a_line() {
+    fn csv_files_have_one_combination_per_line() {
         let rows =
             |text: &str| csv_rows(Path::new("runs.csv"), text).map_err(|error| error.text("slotd"));
         let read = rows("lr, name\n0.1,\"a,b\"\n0.2, c \n").expect("two lines");
         assert_eq!(
-            read.iter().map(|row| told(0, row)).collect::<String>(),
+            read.iter().map(|row| task_line(0, row)).collect::<String>(),
             "0 lr=0.1 name='a,b'\n0 lr=0.2 name=c\n"
         );
         assert_eq!(
@@ -315,13 +317,13 @@ mod tests {
             b"SLOTD_ARRAY_TASK_3_lr=0.1\0SLOTD_ARRAY_TASK_3_name=a,b\0"
         );
         for (text, why) in [
-            ("lr,lr\n1,2\n", "the parameter lr is given twice"),
+            ("lr,lr\n1,2\n", "duplicate parameter lr"),
             ("lr,b\n1\n", "CSV error"),
-            ("lr\n", "there is no line of values"),
-            ("lr\na\0b\n", "a value of lr has a zero byte in it"),
+            ("lr\n", "no lines of values"),
+            ("lr\na\0b\n", "a value of lr contains a null byte"),
         ] {
-            let said = rows(text).expect_err(text);
-            assert!(said.contains(why), "{text}: {said}");
+            let error = rows(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 }

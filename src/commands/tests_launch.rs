@@ -1,4 +1,4 @@
-//! The command lines of srun, salloc and scancel against recorded Slurm.
+//! Tests of the command lines of srun, salloc and scancel against recorded Slurm.
 
 use crate::args::error::CliError;
 use crate::args::origin::tests::lab;
@@ -51,7 +51,7 @@ fn refused(text: &str, exit: i32) -> Result<(), (String, i32)> {
 // srun
 
 #[test]
-fn srun_refuses_as_slurm_does() {
+fn srun_prints_slurms_errors() {
     for (record, words, text, exit) in [
         ("K-20", &[][..], "srun: fatal: No command given to execute.\n", 1),
         ("K-25", &["-t", "foo", "true"], "srun: error: Invalid --time specification: foo\n", 255),
@@ -107,7 +107,7 @@ fn srun_stops_reading_options_at_the_command() {
 }
 
 #[test]
-fn srun_finds_the_job_it_is_in() {
+fn srun_finds_the_surrounding_job() {
     assert_eq!(srun(&["true"]).jobid, None);
     let inside = srun_in(&[("SLURM_JOB_ID", "12")], &["true"]).expect("good").jobid;
     assert_eq!(inside, Some(JobRef::job(JobId(12))));
@@ -120,7 +120,7 @@ fn srun_finds_the_job_it_is_in() {
 }
 
 #[test]
-fn a_step_takes_from_the_environment_what_describes_it() {
+fn step_reads_only_its_own_variables_from_the_environment() {
     let env = [
         ("SLURM_JOB_ID", "12"),
         ("SLURM_NTASKS", "4"),
@@ -148,7 +148,7 @@ fn a_step_takes_from_the_environment_what_describes_it() {
 }
 
 #[test]
-fn gpus_that_the_user_asks_for_by_a_variable_are_the_steps() {
+fn step_gets_gpus_requested_by_user_variables() {
     let job = [
         ("SLURM_JOB_ID", "12"),
         ("SLURM_JOB_GPUS", "0,1"),
@@ -165,7 +165,7 @@ fn gpus_that_the_user_asks_for_by_a_variable_are_the_steps() {
         srun_in(&env, &[words, &["hostname"]].concat()).expect("good").step.gpu
     };
     let one = GpuRequest { per_node: Some(1), ..GpuRequest::default() };
-    assert_eq!(gpu(&[], &[]), GpuRequest::default(), "they tell of the job");
+    assert_eq!(gpu(&[], &[]), GpuRequest::default(), "they describe the job");
     assert_eq!(gpu(&[("SLURM_GRES", "gpu:1")], &[]), one);
     assert_eq!(gpu(&[("SLURM_STEP_GRES", "gpu:1")], &[]), one);
     assert_eq!(gpu(&[("SLURM_GPUS_PER_NODE", "1")], &[]), one);
@@ -215,7 +215,7 @@ fn option_cpu_bind() {
 }
 
 #[test]
-fn a_job_of_its_own_asks_for_the_cpus_that_its_tasks_are_bound_to() {
+fn separate_job_requests_the_cpus_its_tasks_are_bound_to() {
     let named = |args: &[&str]| srun(args).request.named_cpus;
     assert_eq!(named(&["--cpu-bind=map_cpu:2,0", "true"]), [2]);
     assert_eq!(named(&["-n3", "--cpu-bind=map_cpu:2,0", "true"]), [0, 2]);
@@ -224,13 +224,13 @@ fn a_job_of_its_own_asks_for_the_cpus_that_its_tasks_are_bound_to() {
     assert_eq!(
         named(&["--jobid=7", "--cpu-bind=map_cpu:2", "true"]),
         [0; 0],
-        "that job has its CPUs"
+        "that job already has its CPUs"
     );
 }
 
 #[test]
-fn what_a_step_was_told_of_its_binding_is_no_option_of_a_step_inside_it() {
-    let told = |all: &str, list: &str, kind: &str| {
+fn inner_step_ignores_the_binding_masks_of_the_outer_step() {
+    let bindings = |all: &str, list: &str, kind: &str| {
         let of_step = |id| {
             let bind = [
                 ("SLURM_CPU_BIND", all),
@@ -250,9 +250,12 @@ fn what_a_step_was_told_of_its_binding_is_no_option_of_a_step_inside_it() {
         [inside.step.cpu_bind, no_wait.request.cpu_bind, by_hand.step.cpu_bind]
             .map(|bind| bind.to_string())
     };
-    assert_eq!(told("quiet,mask_cpu:0x1", "0x1", "mask_cpu:"), ["quiet", "quiet", "mask_cpu:0x1"]);
-    assert_eq!(told("quiet,none", "", "none"), ["none", "quiet", "none"]);
-    assert_eq!(told("quiet,cores", "0x1", "mask_cpu:"), ["cores"; 3], "the user has changed it");
+    assert_eq!(
+        bindings("quiet,mask_cpu:0x1", "0x1", "mask_cpu:"),
+        ["quiet", "quiet", "mask_cpu:0x1"]
+    );
+    assert_eq!(bindings("quiet,none", "", "none"), ["none", "quiet", "none"]);
+    assert_eq!(bindings("quiet,cores", "0x1", "mask_cpu:"), ["cores"; 3], "the user changed it");
 }
 
 #[test]
@@ -282,7 +285,7 @@ fn rarer_options_of_srun() {
 }
 
 #[test]
-fn values_of_srun_are_refused_in_slurms_words() {
+fn invalid_srun_values_print_slurms_errors() {
     for (option, text, exit) in [
         (
             "--cpu-bind=bogus",
@@ -301,7 +304,7 @@ fn values_of_srun_are_refused_in_slurms_words() {
 }
 
 #[test]
-fn a_cpu_binding_that_is_none_comes_with_the_kinds() {
+fn invalid_cpu_binding_lists_the_kinds() {
     let error = |word: &str| {
         srun::parse(&argv(&["srun", word, "true"]), &lab(&[])).expect_err("no binding")
     };
@@ -315,7 +318,7 @@ fn a_cpu_binding_that_is_none_comes_with_the_kinds() {
 }
 
 #[test]
-fn exit_codes_may_be_asked_for() {
+fn variables_set_the_exit_codes() {
     let origin = lab(&[("SLURM_EXIT_ERROR", "99"), ("SLURM_EXIT_IMMEDIATE", "x")]);
     let codes = ["SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE", "SLURM_EXIT_OTHER"]
         .map(|name| origin.exit_code(name));
@@ -340,7 +343,7 @@ fn salloc_runs_a_command_or_a_shell() {
 }
 
 #[test]
-fn salloc_rings_the_bell_when_it_is_told_to_or_after_a_wait() {
+fn salloc_rings_the_bell_on_request_or_after_a_wait() {
     let (short, long) = (Duration::from_secs(10), Duration::from_secs(11));
     for (words, rings) in [
         (&["--bell"][..], [true, true]),
@@ -354,7 +357,7 @@ fn salloc_rings_the_bell_when_it_is_told_to_or_after_a_wait() {
 // scancel
 
 #[test]
-fn scancel_refuses_as_slurm_does() {
+fn scancel_prints_slurms_errors() {
     for (record, words, text) in [
         ("I-08", &["abc"][..], "scancel: error: Invalid job id abc\n"),
         ("I-09", &["12x"], "scancel: error: Invalid job id 12x\n"),
@@ -382,14 +385,14 @@ fn scancel_refuses_as_slurm_does() {
 }
 
 #[test]
-fn scancel_takes_options_after_operands() {
+fn scancel_accepts_options_after_operands() {
     let got = scancel(&["12", "--signal", "USR2"]);
     assert_eq!((got.jobs(), got.signal), (vec![JobRef::job(JobId(12))], Some(12)));
     assert_eq!(scancel(&["--signal=SIGTERM", "12"]).signal, Some(15));
 }
 
 #[test]
-fn scancel_takes_many_ids_of_all_kinds() {
+fn scancel_accepts_several_ids_of_all_kinds() {
     let got = scancel(&["1", "2_3", "4_[1-3,9]", "5.0", "6_*"]);
     let shown: Vec<String> = got.jobs().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["1", "2_3", "4_[1-3,9]", "5.0", "6"]);
@@ -414,7 +417,7 @@ fn scancel_filters() {
     assert!(scancel(&["--name", "x", "-b", "-f"]).batch);
 }
 
-// All of them
+// All commands
 
 mod arbitrary {
     use super::*;
@@ -425,7 +428,7 @@ mod arbitrary {
     use crate::commands::squeue;
     use proptest::prelude::*;
 
-    /// Words as people and tools write them: options of all commands, right and wrong, and values.
+    /// Words as people and tools write them: valid and invalid options of all commands, and values.
     fn word() -> impl Strategy<Value = String> {
         prop_oneof![
             "--(time|mem|gres|gpus|array|export|begin|nice|signal|jobs|format|state|start|exclusive|no|o)?[=-]?[0-9a-zA-Z:,%._+-]{0,6}",
@@ -437,7 +440,7 @@ mod arbitrary {
 
     proptest! {
         #[test]
-        fn no_words_break_a_command_line(words in proptest::collection::vec(word(), 0..6), script in "(#!/bin/sh\n)?(#SBATCH [-=a-zA-Z0-9 '\"#]{0,20}\n){0,3}") {
+        fn arbitrary_words_never_panic(words in proptest::collection::vec(word(), 0..6), script in "(#!/bin/sh\n)?(#SBATCH [-=a-zA-Z0-9 '\"#]{0,20}\n){0,3}") {
             let line: Vec<OsString> = std::iter::once("x".to_owned()).chain(words.iter().cloned()).map(OsString::from).collect();
             let origin = lab(&[]);
             let _ = sbatch::parse(&line, &origin, &|_| Ok(script.clone().into_bytes()));

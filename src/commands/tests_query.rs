@@ -1,5 +1,5 @@
-//! The command lines of squeue, sacct, sinfo and scontrol against recorded Slurm and what clients
-//! write.
+//! Tests of the command lines of squeue, sacct, sinfo and scontrol against recorded Slurm and the
+//! invocations of clients.
 
 use crate::args::error::CliError;
 use crate::args::options::{DataVersion, Machine};
@@ -83,7 +83,7 @@ fn shown(refs: &[JobRef]) -> Vec<String> {
 // squeue
 
 #[test]
-fn of_two_formats_of_the_environment_squeue_takes_the_short_one() {
+fn squeue_format_variable_overrides_its_format2_variable() {
     let both = [("SQUEUE_FORMAT", "%i"), ("SQUEUE_FORMAT2", "name")];
     let format = |words: &[&str]| squeue_or(&both, words).map(|squeue| squeue.columns);
     assert_eq!(format(&[]), Ok(Format::Percent("%i".into())));
@@ -92,7 +92,7 @@ fn of_two_formats_of_the_environment_squeue_takes_the_short_one() {
 }
 
 #[test]
-fn squeue_refuses_as_slurm_does() {
+fn squeue_prints_slurms_errors() {
     for (record, words, text) in [
         (
             "both formats",
@@ -122,7 +122,7 @@ fn squeue_refuses_as_slurm_does() {
 }
 
 #[test]
-fn squeue_takes_a_list_of_jobs_in_every_spelling() {
+fn squeue_accepts_a_list_of_jobs_in_every_spelling() {
     for words in [
         &["-j", "1,2"][..],
         &["-j1,2"],
@@ -168,7 +168,7 @@ fn squeue_all_and_states() {
 }
 
 #[test]
-fn squeue_users_names_and_places() {
+fn squeue_users_names_and_partitions() {
     let got = squeue(&[
         "-u", "a,b", "--me", "-n", "x", "-p", "cpu,gpu", "-A", "none", "-w", "vm", "-q", "q", "-R",
         "r", "-L", "l",
@@ -219,7 +219,7 @@ fn squeue_machine_output_and_repetition() {
 // sacct
 
 #[test]
-fn sacct_refuses_as_slurm_does() {
+fn sacct_prints_slurms_errors() {
     for (record, words, text) in [
         ("G-15", &["-j", "abc"][..], "sacct: fatal: Bad job/step specified: abc\n"),
         ("G-23", &["-s", "R,bogus"], "sacct: fatal: unrecognized job state value 'bogus'\n"),
@@ -247,7 +247,7 @@ fn sacct_refuses_as_slurm_does() {
 }
 
 #[test]
-fn queries_say_what_they_would_understand() {
+fn query_errors_suggest_valid_input() {
     let hint = |command: &str, error: CliError| {
         error
             .text(command)
@@ -270,7 +270,7 @@ fn queries_say_what_they_would_understand() {
 }
 
 #[test]
-fn sacct_lists_add_up() {
+fn repeated_sacct_lists_are_merged() {
     let got = sacct(&["-o", "JobID,State", "--parsable2", "-j", "2", "-j", "3_1,4.0"]);
     assert_eq!(shown(&got.jobs), ["2", "3_1", "4.0"]);
     assert_eq!(
@@ -280,7 +280,7 @@ fn sacct_lists_add_up() {
 }
 
 #[test]
-fn sacct_looks_for_states_from_midnight_or_in_the_window_that_is_named() {
+fn sacct_states_apply_from_midnight_or_to_the_given_window() {
     let noon = "2026-11-20T11:00:00";
     let (midnight, then) = (sacct(&[]).window.0, sacct(&["-S", noon]).window.0);
     let window = |words: &[&str]| sacct(words).window;
@@ -297,7 +297,7 @@ fn sacct_looks_for_states_from_midnight_or_in_the_window_that_is_named() {
 }
 
 #[test]
-fn sacct_looks_back_to_midnight_or_to_the_beginning() {
+fn sacct_window_starts_at_midnight_or_in_1970() {
     let midnight = Timestamp::from_secs(1_795_176_000 - 12 * 3600);
     assert_eq!(sacct(&[]).window, (midnight, None));
     assert_eq!(sacct(&["-s", "all"]).window.0, midnight);
@@ -308,7 +308,7 @@ fn sacct_looks_back_to_midnight_or_to_the_beginning() {
 }
 
 #[test]
-fn option_p_of_sacct_is_slurms_or_takes_a_partition() {
+fn sacct_p_is_parsable_or_takes_a_partition() {
     assert_eq!(sacct(&["-p", "-j", "1"]).lines.separator("|"), Some(("|", true)));
     let refusal = sacct_or(&["--parsable", "cpu"]).map(|_| ());
     assert_eq!(refusal, Err(("sacct: error: Unrecognized option: cpu\n".to_owned(), 1)));
@@ -394,7 +394,7 @@ fn sinfo_forms() {
 // scontrol
 
 #[test]
-fn scontrol_refuses_as_slurm_does() {
+fn scontrol_prints_slurms_errors() {
     for (record, words, text, exit) in [
         (
             "H-09",
@@ -408,9 +408,9 @@ fn scontrol_refuses_as_slurm_does() {
         ("H-38", &["nosuch"], "invalid keyword: nosuch\n", 1),
         ("H-117", &["delete", "jobid=1"], "Invalid deletion entity: jobid=1\n", 1),
         (
-            "delete of what there is",
+            "delete of an entity that exists",
             &["delete", "PartitionName=x"],
-            "delete is not supported by slotd: take the partition out of slotd.toml and call scontrol reconfigure\n",
+            "delete is not supported by slotd: remove the partition from slotd.toml and run scontrol reconfigure\n",
             1,
         ),
         ("H-41", &["show"], "too few arguments for keyword:show\n", 1),
@@ -483,20 +483,23 @@ fn scontrol_suggests_the_nearest_word() {
         assert_eq!(hint.unwrap_or_default().trim_end_matches('?'), meant, "{words:?}: {text}");
         assert!(
             text.contains("\n  hint: "),
-            "what there is is listed where no word is near: {text}"
+            "without a similar word, the hint lists the valid ones: {text}"
         );
     }
 }
 
 #[test]
-fn values_of_scontrol_update_come_with_their_forms() {
+fn invalid_update_values_list_the_valid_forms() {
     for (word, hint) in [
         ("TimeLimit=abc", "minutes, minutes:seconds, "),
         ("TimeLimit=+1h", "did you mean 1:00:00?"),
         ("StartTime=tomorow", "did you mean tomorrow?"),
         ("MinMemoryNode=xyz", "a whole number of megabytes"),
         ("Dependency=foo:3", "afterok"),
-        ("Priority=x", "a whole number from 0 to 4294967293; `scontrol release` ends a hold"),
+        (
+            "Priority=x",
+            "a whole number from 0 to 4294967293; `scontrol release` releases a held job",
+        ),
         ("Priority=-1", "a whole number from 0 to 4294967293; "),
         ("Nice=x", "a whole number from -2147483645 to "),
         ("Requeue=maybe", "yes or no"),
@@ -510,16 +513,23 @@ fn values_of_scontrol_update_come_with_their_forms() {
 }
 
 #[test]
-fn a_refused_name_comes_with_the_nearest_of_those_there_are() {
+fn unknown_name_suggests_the_nearest_existing_one() {
     let known = || ["cpu", "fast_disk", "gpu"].map(str::to_owned).to_vec();
-    let partition =
-        |name: &str| Refusal::UnknownPartition { name: name.to_owned(), known: known() };
+    let partition = |name: &str| Refusal::UnknownPartition {
+        name: name.to_owned(),
+        known: known(),
+        lacks_gpus: false,
+    };
     let features =
         |wanted: &str| Refusal::MissingFeature { wanted: wanted.to_owned(), known: known() };
     for (why, hint) in [
         (partition("cup"), "did you mean cpu?"),
         (partition("gpu,fastdisc"), "did you mean fast_disk?"),
         (partition("x"), "partitions: cpu, fast_disk, gpu"),
+        (
+            Refusal::UnknownPartition { name: "gpu".to_owned(), known: known(), lacks_gpus: true },
+            "partition gpu exists only while the host has GPUs",
+        ),
         (features("gpu&(fats_disk|cpu)"), "did you mean fast_disk?"),
         (features("!gpu"), "features: cpu, fast_disk, gpu"),
     ] {
@@ -534,12 +544,12 @@ fn a_refused_name_comes_with_the_nearest_of_those_there_are() {
     let several = refused("It failed", &Refusal::NodeCount).text("srun");
     assert_eq!(
         several,
-        "srun: error: It failed: Node count specification invalid\n  hint: slotd runs on one host: leave --nodes out\n"
+        "srun: error: It failed: Node count specification invalid\n  hint: slotd runs on one host: omit --nodes\n"
     );
 }
 
 #[test]
-fn a_format_that_is_not_known_is_refused_in_two_lines() {
+fn unknown_format_prints_an_error_and_a_hint() {
     for (error, hint) in [
         (squeue_table::Layout::parse("JobID,Nmae").unwrap_err(), "did you mean Name?"),
         (
@@ -611,7 +621,7 @@ fn scontrol_shows_other_things() {
 }
 
 #[test]
-fn scontrol_steers_jobs_with_and_without_the_word_job() {
+fn scontrol_controls_jobs_with_and_without_the_word_job() {
     let one = vec![Target::Jobs(vec![job(12)])];
     assert_eq!(command(&["hold", "job", "12"]), Command::Hold(one.clone()));
     assert_eq!(command(&["hold", "12"]), Command::Hold(one.clone()));
@@ -656,7 +666,7 @@ fn changes(words: &[&str]) -> Vec<Update> {
 }
 
 #[test]
-fn scontrol_update_knows_the_most_used_keys() {
+fn scontrol_update_accepts_the_most_used_keys() {
     assert_eq!(changes(&["JobName=renamed"]), [Update::JobName("renamed".into())]);
     assert_eq!(changes(&["Name=x"]), [Update::JobName("x".into())]);
     assert_eq!(changes(&["Partition=gpu"]), [Update::Partition("gpu".into())]);
@@ -669,7 +679,7 @@ fn scontrol_update_knows_the_most_used_keys() {
 }
 
 #[test]
-fn scontrol_update_knows_slurms_keys() {
+fn scontrol_update_accepts_slurms_keys() {
     assert_eq!(changes(&["TimeLimit=+10"]), [Update::TimeLimitBy(600)]);
     assert_eq!(changes(&["TimeLimit=-10"]), [Update::TimeLimitBy(-600)]);
     assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [Update::Nice(100), Update::NumCpus(2)]);
@@ -705,7 +715,7 @@ fn scontrol_update_knows_slurms_keys() {
     );
 }
 
-// The others
+// Other commands
 
 fn parsed<T>(
     parse: impl Fn(&[OsString], &crate::args::origin::Origin) -> Result<T, CliError>,
@@ -715,7 +725,7 @@ fn parsed<T>(
 }
 
 #[test]
-fn sattach_joins_one_step() {
+fn sattach_accepts_one_step() {
     let (got, step) =
         parsed(sattach::parse, &["sattach", "-l", "--output-filter=1", "12.3"]).expect("good");
     assert_eq!((step.to_string().as_str(), got.label, got.output_filter), ("12.3", true, Some(1)));
@@ -726,7 +736,7 @@ fn sattach_joins_one_step() {
 }
 
 #[test]
-fn sstat_asks_for_jobs_and_steps() {
+fn sstat_selects_jobs_and_steps() {
     let got = parsed(
         sstat::parse,
         &["sstat", "--format=JobID,MaxRSS", "--allsteps", "--parsable2", "--jobs=12,13.0"],

@@ -1,4 +1,5 @@
-//! sbatch's command line against recorded Slurm and slotd's own options, one test each.
+//! Tests of sbatch's command line, one per option, against recorded Slurm and for slotd's own
+//! options.
 
 use crate::args::getopt::Grammar;
 use crate::args::options::JobOpts;
@@ -17,7 +18,7 @@ use std::io;
 
 const JOB: &str = "#!/bin/sh\necho hello\n";
 
-/// Runs a command line with this environment, this script in `job.sh` and on standard input.
+/// Parses a command line with this environment. The script is in `job.sh` and on standard input.
 fn outcome(env: &[(&str, &str)], script: &str, words: &[&str]) -> (Option<Sbatch>, String, i32) {
     let argv: Vec<OsString> =
         std::iter::once("sbatch").chain(words.iter().copied()).map(OsString::from).collect();
@@ -41,13 +42,13 @@ fn asked_with(env: &[(&str, &str)], script: &str, words: &[&str]) -> Sbatch {
     asked.unwrap_or_else(|| panic!("{words:?}: exit {exit}: {text}"))
 }
 
-/// What the words come to, with `job.sh` as the script.
+/// Returns the parsed command line, with `job.sh` as the script.
 fn asked(words: &[&str]) -> Sbatch {
     let words: Vec<&str> = words.iter().copied().chain(["job.sh"]).collect();
     asked_with(&[], JOB, &words)
 }
 
-/// Slurm's lines of a refusal; hints come after them.
+/// Returns Slurm's lines of a refusal, without the hints that follow them.
 fn refused(words: &[&str]) -> (String, i32) {
     let (asked, text, exit) = outcome(&[], JOB, words);
     assert!(asked.is_none(), "{words:?} was accepted");
@@ -61,7 +62,7 @@ fn without_hints(text: &str) -> String {
 const TRY: &str = "Try \"sbatch --help\" for more information\n";
 
 #[test]
-fn refusals_are_those_of_slurm() {
+fn refusals_print_slurms_errors() {
     let try_help = |text: &str| format!("{text}\n{TRY}");
     for (record, words, text, exit) in [
         ("A-13", &["--nosuch", "job.sh"][..], try_help("sbatch: unrecognized option '--nosuch'"), 255),
@@ -171,7 +172,7 @@ fn refusals_are_those_of_slurm() {
 }
 
 #[test]
-fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
+fn invalid_value_prints_the_valid_forms_and_the_nearest_name() {
     for (words, hint) in [
         (&["-t", "1h", "job.sh"][..], "did you mean 1:00:00?"),
         (&["--mem=1.5G", "job.sh"], "a whole number of megabytes"),
@@ -186,7 +187,7 @@ fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
         (&["--exclusive=usr", "job.sh"], "did you mean user?"),
         (&["--mail-type=BEGIN,ed", "job.sh"], "NONE, BEGIN, END, FAIL"),
         (&["--mail-type=fial", "job.sh"], "did you mean FAIL?"),
-        (&["--mail-user=me\nBcc: you", "job.sh"], "an address in one line"),
+        (&["--mail-user=me\nBcc: you", "job.sh"], "addresses without blanks"),
         (&["--kill-on-invalid-dep=maybe", "job.sh"], "yes or no"),
         (&["-C", "fast&", "job.sh"], "features joined by & (all) or | (any)"),
         (&["--open-mode=apend", "job.sh"], "append or truncate; did you mean append?"),
@@ -195,14 +196,14 @@ fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
         let (_, text, _) = outcome(&[], JOB, words);
         let line = text.lines().find_map(|line| line.strip_prefix("  hint: "));
         assert!(line.is_some_and(|line| line.contains(hint)), "{words:?}: {text}");
-        assert!(text.starts_with("sbatch: "), "Slurm's line is the first: {text}");
+        assert!(text.starts_with("sbatch: "), "Slurm's line comes first: {text}");
     }
-    // A script that is not there is no command.
+    // A missing script is not mistaken for a command.
     assert_eq!(outcome(&[], JOB, &["nope.sh"]).1, "sbatch: error: Unable to open file nope.sh\n");
 }
 
 #[test]
-fn a_program_of_path_in_place_of_a_script_points_to_wrap() {
+fn program_instead_of_script_suggests_wrap() {
     let argv = ["sbatch", "echo", "hello"].map(OsString::from);
     let read = |text: Text<'_>| match text {
         Text::File(path) if path == "/bin/echo" => Ok(b"\x7fELF\x02".to_vec()),
@@ -213,25 +214,25 @@ fn a_program_of_path_in_place_of_a_script_points_to_wrap() {
     assert!(text.starts_with("sbatch: error: This does not look like a batch script."), "{text}");
     assert!(
         text.ends_with(
-            "  hint: to run a command rather than a script: sbatch --wrap 'echo hello'\n"
+            "  hint: to run a command instead of a script: sbatch --wrap 'echo hello'\n"
         ),
         "{text}"
     );
 }
 
 #[test]
-fn a_script_that_is_not_there_before_wrap_is_no_part_of_the_hint() {
+fn hint_for_misplaced_wrap_does_not_suggest_wrap() {
     for words in [&["./nofile.sh", "--wrap", "x"][..], &["nofile.sh", "--wrap=x"]] {
         let text = outcome(&[], JOB, words).1;
         assert!(
-            text.contains("options stand before the script") && !text.contains("sbatch --wrap"),
+            text.contains("options come before the script") && !text.contains("sbatch --wrap"),
             "{text}"
         );
     }
 }
 
 #[test]
-fn a_variable_of_a_flag_counts_by_its_name_alone() {
+fn flag_variable_counts_even_if_empty() {
     let request = |env: &[(&str, &str)]| asked_with(env, JOB, &["job.sh"]).request;
     assert_eq!(request(&[("SBATCH_EXCLUSIVE", "")]).sharing, Sharing::Exclusive);
     assert_eq!(request(&[]).sharing, Sharing::Default);
@@ -241,17 +242,17 @@ fn a_variable_of_a_flag_counts_by_its_name_alone() {
     );
     assert!(request(&[("SBATCH_OVERCOMMIT", "")]).overcommit);
     assert!(asked_with(&[("SBATCH_WAIT", "")], JOB, &["job.sh"]).wait);
-    // A value that is not there, and how often, say nothing.
+    // Empty values and counts are ignored.
     let got = asked_with(&[("SBATCH_PARTITION", ""), ("SBATCH_DEBUG", "")], JOB, &["job.sh"]);
     assert_eq!((got.request.partition, got.job.common.verbose), (None, 0));
 }
 
 #[test]
-fn help_tells_of_an_effect_where_there_is_one() {
+fn help_lists_options_with_an_effect_separately() {
     let without_effect = |command: &str| {
         let entry = COMMANDS.iter().find(|entry| entry.name() == command).expect("a command");
         let help = entry.definition().render_help().to_string();
-        help.split_once("Kept, without effect on one host:")
+        help.split_once("Accepted for compatibility, without effect:")
             .map(|(_, options)| options.to_owned())
             .unwrap_or_default()
     };
@@ -265,7 +266,7 @@ fn help_tells_of_an_effect_where_there_is_one() {
 }
 
 #[test]
-fn scripts_are_refused_as_by_slurm() {
+fn invalid_scripts_print_slurms_errors() {
     for (record, script, text) in [
         ("A-10", "", "sbatch: error: Batch script is empty!\n"),
         (
@@ -290,7 +291,7 @@ fn scripts_are_refused_as_by_slurm() {
 }
 
 #[test]
-fn a_fault_in_a_directive_names_its_line() {
+fn directive_error_includes_the_line_number() {
     for (directive, text, exit) in [
         (
             "#SBATCH --nosuch=1",
@@ -323,7 +324,7 @@ fn a_fault_in_a_directive_names_its_line() {
 }
 
 #[test]
-fn a_fault_in_the_environment_names_the_variable() {
+fn environment_error_includes_the_variable() {
     let (_, text, exit) = outcome(&[("SBATCH_TIMELIMIT", "1h")], JOB, &["job.sh"]);
     assert_eq!(
         (without_hints(&text).as_str(), exit),
@@ -332,7 +333,7 @@ fn a_fault_in_the_environment_names_the_variable() {
 }
 
 #[test]
-fn directives_take_all_of_slurms_forms() {
+fn directives_accept_all_of_slurms_forms() {
     let script = "#!/bin/bash\n\n# a comment\n#SBATCH -N1\n#SBATCH --job-name            padded\n#SBATCH\t--ntasks=2\n\
         #SBATCH --comment \"two words\" -t 5 # trailing\n#SBATCH --parsable            \n#SBATCH --requeue=\n\
         #SBATCH --time-min='3'\necho\n#SBATCH -J late\n";
@@ -347,7 +348,7 @@ fn directives_take_all_of_slurms_forms() {
 }
 
 #[test]
-fn the_command_line_beats_the_environment_and_that_the_script() {
+fn command_line_overrides_environment_overrides_script() {
     let script = "#!/bin/sh\n#SBATCH -J script -t 1 -p cpu --mem=1G\n";
     let env =
         [("SBATCH_JOB_NAME", "fromenv"), ("SBATCH_TIMELIMIT", "7"), ("SBATCH_PARTITION", "gpu")];
@@ -361,7 +362,7 @@ fn the_command_line_beats_the_environment_and_that_the_script() {
 }
 
 #[test]
-fn of_two_opposite_options_the_last_one_counts() {
+fn last_of_two_opposite_options_wins() {
     let got = asked(&["--requeue", "--no-requeue"]);
     assert!(!got.request.requeue && got.request.no_requeue);
     let got = asked(&["--no-requeue", "--requeue"]);
@@ -374,7 +375,7 @@ fn of_two_opposite_options_the_last_one_counts() {
 }
 
 #[test]
-fn operands_after_the_script_are_its_own() {
+fn operands_after_the_script_are_its_arguments() {
     let got = asked_with(&[], JOB, &["-n2", "job.sh", "-n", "9", "b c", "--"]);
     assert_eq!(got.request.args, ["-n", "9", "b c", "--"]);
     assert_eq!(got.request.ntasks, Some(2));
@@ -383,7 +384,7 @@ fn operands_after_the_script_are_its_own() {
 }
 
 #[test]
-fn the_default_name_is_the_scripts_or_says_how_it_came() {
+fn default_job_name_is_the_script_or_its_source() {
     assert_eq!(asked(&[]).request.name, "job.sh");
     assert_eq!(asked_with(&[], JOB, &["sub/job.sh"]).request.name, "job.sh");
     assert_eq!(asked_with(&[], JOB, &[]).request.name, "sbatch");
@@ -392,14 +393,14 @@ fn the_default_name_is_the_scripts_or_says_how_it_came() {
 }
 
 #[test]
-fn a_script_is_also_found_in_path() {
+fn script_is_also_found_in_path() {
     assert_eq!(
         asked_with(&[("PATH", "rel:/opt/bin")], JOB, &["job.sh"]).request.command.as_deref(),
         Some("/work/job.sh")
     );
 }
 
-// Each option.
+// Single options
 
 #[test]
 fn option_wrap() {
@@ -575,7 +576,7 @@ fn option_parsable_and_wait() {
 }
 
 #[test]
-fn rarer_options_keep_slurms_meaning() {
+fn rare_options_keep_slurms_meaning() {
     let got = asked(&[
         "-H",
         "--nice",
@@ -620,7 +621,7 @@ fn rarer_options_keep_slurms_meaning() {
 }
 
 #[test]
-fn options_without_meaning_on_one_host_are_kept() {
+fn options_without_effect_on_one_host_are_accepted() {
     asked(&[
         "--get-user-env=L",
         "--get-user-env",
@@ -644,7 +645,7 @@ fn options_without_meaning_on_one_host_are_kept() {
 }
 
 #[test]
-fn what_is_said_of_the_layout_of_tasks_is_read() {
+fn task_layout_options_are_parsed() {
     let of = |words: &[&str]| asked(words).request.placement;
     assert_eq!(of(&[]), Placement::default());
     let shape = of(&["-B", "1-2:4:*", "--ntasks-per-core=1", "--ntasks-per-socket=3"]);
@@ -702,7 +703,7 @@ fn version_help_and_usage_go_to_standard_output() {
 }
 
 #[test]
-fn verbose_lists_what_was_given() {
+fn verbose_lists_the_given_options() {
     let got = asked_with(&[], JOB, &["-vv", "--wrap", "true", "-H"]);
     assert_eq!(got.job.common.verbose, 2);
     let expected = [("hold", "set"), ("verbose", "2"), ("wrap", "true")];
@@ -710,7 +711,7 @@ fn verbose_lists_what_was_given() {
 }
 
 #[test]
-fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
+fn definitions_are_valid_and_variables_name_their_options() {
     for entry in COMMANDS {
         let (applet, definition) = (entry.applet, entry.definition());
         let grammar = Grammar::of(&definition);
@@ -722,7 +723,7 @@ fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
 }
 
 #[test]
-fn each_option_names_its_heading_and_each_place_in_help_is_that_of_an_option() {
+fn options_declare_their_headings_and_moved_options_exist() {
     let mut places = headings::MOVED.map(|(_, option, _)| option).to_vec();
     for entry in COMMANDS {
         let definition = entry.definition();
@@ -740,10 +741,10 @@ fn each_option_names_its_heading_and_each_place_in_help_is_that_of_an_option() {
     assert_eq!(places, [""; 0]);
 }
 
-/// What an option of a job can be forgotten in: a new one stands in each of these, or in the list of
-/// those that do not.
+/// Everywhere a new job option could be forgotten: it must appear in each of these, or in the list
+/// of exceptions.
 #[test]
-fn each_option_of_a_job_has_a_variable_and_is_shown_and_changed_or_is_known_not_to() {
+fn job_options_have_a_variable_and_are_shown_and_editable_or_listed_as_exceptions() {
     let values = [
         "2",
         "1G",
@@ -777,7 +778,7 @@ fn each_option_of_a_job_has_a_variable_and_is_shown_and_changed_or_is_known_not_
         let asked = words
             .chain([format!("--{long}")])
             .find_map(|word| outcome(&[], JOB, &[&base[..], &[word.as_str()]].concat()).0)
-            .unwrap_or_else(|| panic!("--{long} takes none of the values"));
+            .unwrap_or_else(|| panic!("--{long} accepts none of the values"));
         if !variables.iter().any(|(_, option)| *option == long) {
             unnamed.push(long);
         }
@@ -798,7 +799,7 @@ fn each_option_of_a_job_has_a_variable_and_is_shown_and_changed_or_is_known_not_
         ),
         "without a variable"
     );
-    // Some of these show in what the daemon makes of the request.
+    // Some of these appear in fields that the daemon derives from the request.
     assert_eq!(
         unshown,
         words(
@@ -820,17 +821,17 @@ fn each_option_of_a_job_has_a_variable_and_is_shown_and_changed_or_is_known_not_
 }
 
 #[test]
-fn help_shows_the_groups_in_their_order_and_the_examples() {
+fn help_shows_ordered_groups_and_examples() {
     let entry = COMMANDS.iter().find(|entry| entry.name() == "sbatch").expect("a command");
     let help = entry.definition().render_help().to_string();
     let places: Vec<_> = [
-        "What runs:",
+        "Job and environment:",
         "--wrap",
         "CPUs and tasks:",
         "--cpus-per-task",
         "--ntasks ",
         "General:",
-        "Kept,",
+        "Accepted for compatibility,",
         "Examples:",
     ]
     .map(|text| help.find(text))

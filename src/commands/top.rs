@@ -1,11 +1,12 @@
-//! `slotd top`: the queue on a full screen, as it is from moment to moment.
+//! `slotd top`: shows the queue in a full-screen view.
 //!
-//! The loop around [`crate::tui`]: it waits for keys, for the daemon's word that something has
-//! changed and for the files that are shown, and for nothing else while nothing runs. What may take
-//! long is done beside it.
+//! The event loop around [`crate::tui`]. It waits for keys, for notifications from the daemon and
+//! for changes of the shown files, and for nothing else while no job runs. Work that may take long
+//! is done in the background.
 
 mod actions;
-mod aside;
+mod background;
+mod elsewhere;
 mod outputs;
 mod signals;
 mod terminal;
@@ -24,7 +25,8 @@ use crate::sys::{break_point, system};
 use crate::tui::page::Side;
 use crate::tui::state::{JobAction, Theme, Words};
 use crate::tui::{Action, Input, Screen};
-use aside::{Aside, News};
+use background::{Background, News};
+use elsewhere::Elsewhere;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, raise};
@@ -40,41 +42,40 @@ use terminal::Terminal;
 #[command(after_help = "Examples:\n  slotd top\n  NO_COLOR=1 slotd top    without colours")]
 pub struct TopArgs {}
 
-/// How often the times on the screen are moved on, while something runs.
+/// Interval at which the times on the screen are updated while a job runs.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The least time between two looks at the queue, however much happens in it.
+/// Minimum time between two updates of the queue, however often it changes.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 pub fn run(_: &TopArgs) -> Done {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(CliError::error(
-            1,
-            "slotd top needs a terminal: its input or its output is none",
-        )
-        .hint("see squeue"));
+        return Err(CliError::error(1, "slotd top needs a terminal for its input and output")
+            .hint("use squeue instead"));
     }
     let paths = paths()?;
     let follower = Follower::new(&paths)?.with_pause(LOOK_PAUSE);
     let signals =
-        Signals::take().map_err(|e| CliError::error(1, format!("signals cannot be taken: {e}")))?;
+        Signals::take().map_err(|e| CliError::error(1, format!("cannot handle signals: {e}")))?;
     let terminal = Terminal::enter().map_err(Ended::Terminal)?;
     let size = terminal.size().map_err(Ended::Terminal)?;
     let origin = origin();
     let ctx = output::ctx(&origin, now());
     let theme =
         Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !output::is_utf8(&origin) };
-    let top = Top {
+    let mut top = Top {
         screen: Screen::new(ctx, theme, Words { signal: signal_text, user: user_name }, size),
         terminal,
         follower,
         outputs: Outputs::default(),
-        aside: Aside::new().map_err(Ended::Terminal)?,
+        elsewhere: Elsewhere::new(),
+        background: Background::new().map_err(Ended::Terminal)?,
         paths,
         signals,
         ticked: Instant::now(),
         cpu_times: CpuTimes::default(),
     };
+    top.show_elsewhere();
     match top.run() {
         Ended::With(code) => Ok(code),
         failed => Err(failed.into()),
@@ -98,7 +99,7 @@ impl From<Ended> for CliError {
     fn from(ended: Ended) -> CliError {
         match ended {
             Ended::With(code) => CliError { exit: code.into(), ..CliError::default() },
-            Ended::Terminal(e) => CliError::error(1, format!("the terminal cannot be used: {e}")),
+            Ended::Terminal(e) => CliError::error(1, format!("cannot use the terminal: {e}")),
             Ended::Daemon(e) => e.into(),
         }
     }
@@ -109,25 +110,27 @@ struct Top {
     terminal: Terminal,
     follower: Follower,
     outputs: Outputs,
-    aside: Aside,
+    elsewhere: Elsewhere,
+    background: Background,
     paths: Paths,
     signals: Signals,
-    /// When the daemon's clock was last known or moved on.
+    /// When the daemon's time was last received or advanced.
     ticked: Instant,
-    /// How long the CPUs had worked then.
+    /// The CPU times at that moment.
     cpu_times: CpuTimes,
 }
 
-/// What there is to do after a wait.
+/// The events that ended a wait.
 #[derive(Default)]
 struct Ready {
     keys: bool,
-    /// The terminal was closed. Nothing is read from it then: crossterm would do so for ever.
+    /// The terminal was closed. It must not be read then: crossterm would loop forever.
     gone: bool,
     signals: bool,
     outputs: bool,
+    elsewhere: bool,
     daemon: bool,
-    aside: bool,
+    background: bool,
 }
 
 impl Top {
@@ -139,13 +142,13 @@ impl Top {
         }
     }
 
-    /// Shows what is known, and takes what happens next.
+    /// Draws the screen, then waits for events and handles them.
     fn turn(&mut self) -> Result<(), Ended> {
         self.follower.go_on();
         if let Some(question) = self.screen.next_request() {
             self.follower.ask(&question);
         }
-        // It may be known here before the signal that tells of it.
+        // The new size may be known before SIGWINCH arrives.
         if let Some((columns, rows)) = self.terminal.draw(&self.screen)? {
             self.take(Input::Size(columns, rows))?;
             self.terminal.draw(&self.screen)?;
@@ -164,31 +167,43 @@ impl Top {
             }
         }
         if ready.daemon {
-            self.hear()?;
+            self.receive()?;
         }
-        if ready.aside {
-            for news in self.aside.news() {
+        if ready.background {
+            for news in self.background.news() {
                 self.note(news)?;
             }
         }
         if ready.outputs {
             self.outputs.changed();
         }
+        if ready.elsewhere {
+            self.elsewhere.changed();
+            self.show_elsewhere();
+        }
+        self.elsewhere.ask(&self.background);
         self.time_passes()
     }
 
-    /// How long nothing has to be done; `None` until something happens.
+    /// Returns the time until the next scheduled work, or `None` if nothing is scheduled.
     fn rest(&self) -> Option<Duration> {
         let tick = self.screen.ticks().then(|| TICK.saturating_sub(self.ticked.elapsed()));
-        [tick, self.follower.rest(), self.outputs.rest()].into_iter().flatten().min()
+        [tick, self.follower.rest(), self.outputs.rest(), self.elsewhere.rest()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn wait(&self) -> io::Result<Ready> {
         let stdin = io::stdin();
-        let always = [stdin.as_fd(), self.signals.as_fd(), self.follower.fd(), self.aside.as_fd()];
-        let fds = always.into_iter().chain(self.outputs.watched());
+        let always =
+            [stdin.as_fd(), self.signals.as_fd(), self.follower.fd(), self.background.as_fd()];
+        let (outputs, elsewhere) = (self.outputs.watched(), self.elsewhere.watched());
+        let after = always.len() + usize::from(outputs.is_some());
+        let is_there = [outputs.is_some(), elsewhere.is_some()];
+        let fds = always.into_iter().chain(outputs).chain(elsewhere);
         let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // Rounded up: waking too early would only be to wait again.
+        // Rounded up, since waking too early would only mean another wait.
         let rest = self.rest().map(|rest| rest + Duration::from_millis(1));
         let timeout = rest.map_or(PollTimeout::NONE, |rest| {
             PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX)
@@ -206,8 +221,9 @@ impl Top {
             gone: fds[0].revents().is_some_and(is_closed),
             signals: is_ready(1),
             daemon: is_ready(2),
-            aside: is_ready(3),
-            outputs: is_ready(4),
+            background: is_ready(3),
+            outputs: is_there[0] && is_ready(4),
+            elsewhere: is_there[1] && is_ready(after),
         })
     }
 
@@ -219,14 +235,14 @@ impl Top {
                     self.take(Input::Size(columns, rows))?;
                 }
                 Asked::Stop => self.suspend(|| raise(Signal::SIGTSTP))?,
-                Asked::GoneOn => self.terminal.back()?,
+                Asked::Continued => self.terminal.back()?,
                 Asked::End(number) => return Err(Ended::With(128 + number)),
             }
         }
         Ok(())
     }
 
-    /// Stops until the shell lets it go on.
+    /// Stops until the shell continues the process.
     fn suspend(&mut self, stop: impl FnOnce() -> nix::Result<()>) -> Result<(), Ended> {
         self.terminal.leave();
         self.signals.without(stop)?.map_err(io::Error::from)?;
@@ -235,8 +251,8 @@ impl Top {
         self.take(Input::Size(columns, rows))
     }
 
-    /// What the daemon has said.
-    fn hear(&mut self) -> Result<(), Ended> {
+    /// Handles messages from the daemon.
+    fn receive(&mut self) -> Result<(), Ended> {
         self.follower.read().map_err(Ended::Daemon)?;
         while let Some(heard) = self.follower.next() {
             match heard {
@@ -251,9 +267,13 @@ impl Top {
         Ok(())
     }
 
+    fn show_elsewhere(&mut self) {
+        self.screen.update(Input::Elsewhere(self.elsewhere.lines()));
+    }
+
     fn time_passes(&mut self) -> Result<(), Ended> {
         if !self.screen.ticks() {
-            // What was before is too old to tell what is now.
+            // The previous measurement is too old to compare with.
             self.cpu_times = CpuTimes::default();
         } else if self.ticked.elapsed() >= TICK {
             let now = self.screen.now().plus(self.ticked.elapsed());
@@ -273,10 +293,10 @@ impl Top {
         }
     }
 
-    /// What was done beside the loop.
+    /// Handles a result from the background.
     fn note(&mut self, news: News) -> Result<(), Ended> {
         match news {
-            News::Told(text) => self.take(Input::Told(text)),
+            News::Done(text) => self.take(Input::Told(text)),
             News::Searching { search, done, of } if self.outputs.is_searching(search) => {
                 self.take(Input::Searching { done, of })
             }
@@ -294,7 +314,12 @@ impl Top {
                 self.read_outputs();
                 self.take(Input::Searched(why_not))
             }
-            // Of one that nobody waits for.
+            News::Elsewhere(answered) => {
+                self.elsewhere.note(answered);
+                self.show_elsewhere();
+                Ok(())
+            }
+            // From an abandoned search.
             News::Searching { .. } | News::Searched { .. } => Ok(()),
         }
     }
@@ -306,7 +331,8 @@ impl Top {
     fn act(&mut self, action: Action) -> Result<(), Ended> {
         match action {
             Action::Quit => return Err(Ended::With(0)),
-            // As the terminal would: whatever script it is in stops too.
+            // Stop the whole process group, as the terminal would do, including a script that runs
+            // `slotd top`.
             Action::Suspend => return self.suspend(|| kill(Pid::from_raw(0), Signal::SIGTSTP)),
             Action::Do { what, jobs } => self.start(what, jobs),
             Action::Edit(job) => return self.edit(&job),
@@ -316,7 +342,8 @@ impl Top {
             }
             Action::CloseLogs => self.outputs = Outputs::default(),
             Action::Log { side, to } => {
-                if let Err(why) = self.outputs.go(side, &to, lines(&self.screen, side), &self.aside)
+                if let Err(why) =
+                    self.outputs.go(side, &to, lines(&self.screen, side), &self.background)
                 {
                     self.take(Input::Told(why.to_string()))?;
                 }
@@ -331,24 +358,24 @@ impl Top {
         Ok(())
     }
 
-    /// Beside the loop: the daemon answers when it can.
+    /// Carries out an action in the background, since the daemon may take long to answer.
     fn start(&mut self, what: JobAction, jobs: Vec<JobRef>) {
         let paths = self.paths.clone();
-        let started = self
-            .aside
-            .start(move |teller| teller.tell(News::Told(actions::carry_out(&paths, what, jobs))));
+        let started = self.background.start(move |reporter| {
+            reporter.report(News::Done(actions::carry_out(&paths, what, jobs)))
+        });
         if let Err(e) = started {
             self.screen
-                .update(Input::Told(format!("nothing was done: no thread can be made: {e}")));
+                .update(Input::Told(format!("nothing was done: cannot start a thread: {e}")));
         }
     }
 
-    /// Leaves the screen to the user's editor. What comes of it is told there: it may be more than
-    /// a line.
+    /// Leaves the screen to the user's editor. `slotd edit` prints the result there, since it may
+    /// have several lines.
     fn edit(&mut self, job: &JobRef) -> Result<(), Ended> {
         self.terminal.leave();
         let started = self.signals.without(|| actions::editor(job).spawn())?;
-        let told = match started {
+        let failure = match started {
             Ok(mut child) => {
                 self.signals.behind(|| {
                     let ended = child.wait();
@@ -357,9 +384,9 @@ impl Top {
                 })??;
                 None
             }
-            Err(e) => Some(format!("slotd edit cannot be started: {e}")),
+            Err(e) => Some(format!("cannot start slotd edit: {e}")),
         };
-        // Interrupts were meant for the editor; another size is asked for anyway.
+        // Interrupts were meant for the editor. The size is queried anyway.
         let asked = self.signals.asked()?;
         self.terminal.back()?;
         if let Some(end) = asked.into_iter().find(|asked| is_end(*asked))
@@ -369,19 +396,19 @@ impl Top {
         }
         let (columns, rows) = self.terminal.size()?;
         self.take(Input::Size(columns, rows))?;
-        told.map_or(Ok(()), |why| self.take(Input::Told(why)))
+        failure.map_or(Ok(()), |why| self.take(Input::Told(why)))
     }
 }
 
-/// What was written before stays in sight until then.
+/// Waits for Enter, so that earlier output stays visible until then.
 fn wait_for_enter() {
-    tell("Enter goes back to slotd top: ");
-    // Whatever it is, there is nothing more to wait for.
+    tell("Press Enter to return to slotd top: ");
+    // Return even if reading fails.
     let _ = io::stdin().read_line(&mut String::new());
 }
 
-/// Of the signals that came while another program had the terminal: those that were not meant for
-/// it.
+/// Returns whether a signal that arrived while another program had the terminal ends this one.
+/// Interrupts were meant for the other program.
 fn is_end(asked: Asked) -> bool {
     matches!(asked, Asked::End(number) if ![Signal::SIGINT as u8, Signal::SIGQUIT as u8].contains(&number))
 }

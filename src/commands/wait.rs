@@ -1,6 +1,7 @@
-//! `slotd wait`: until jobs have ended, with a line about how far they are on a terminal.
-//! `sbatch --wait` shows it too.
+//! `slotd wait`: waits until jobs have ended, and shows a line of progress on a terminal. `sbatch
+//! --wait` shows it too.
 
+use super::clusters::jobs;
 use super::log::{views, views_if_there};
 use super::why::refs;
 use super::{Done, now, paths};
@@ -12,24 +13,27 @@ use crate::render::time;
 use std::io::{self, IsTerminal, Write};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  slotd wait 12 13 && ./summary")]
+#[command(after_help = "Examples:\n  slotd wait 12 13 && ./summary\n  slotd wait 17@hpc")]
 pub struct WaitArgs {
-    /// Jobs: 12, 12_3
+    /// The jobs: 12, 12_3, or 17@hpc on another cluster
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
 }
 
 pub fn run(args: &WaitArgs) -> Done {
-    let named = refs(&args.jobs)?;
-    let known = until_over(&named)?;
-    Ok(known.worst())
+    let (there, here): (Vec<String>, Vec<String>) =
+        args.jobs.iter().cloned().partition(|job| jobs::is_there(job));
+    let own = || {
+        let named = refs(&here)?;
+        Ok(if named.is_empty() { 0 } else { until_over(&named)?.worst() })
+    };
+    if there.is_empty() { own() } else { jobs::wait(&there, own) }
 }
 
-/// Waits until these jobs have ended. How far they are is told on a terminal, and nothing in a
-/// pipe.
+/// Waits until these jobs have ended. Prints progress only on a terminal.
 ///
 /// # Errors
-/// The daemon cannot be asked, or one of them does not exist.
+/// Fails if the daemon cannot be reached or a job does not exist.
 pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
     let mut follower = Follower::new(&paths()?)?;
     let mut line = Line::new();
@@ -73,10 +77,10 @@ pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
     Ok(known)
 }
 
-/// A line that is written over on a terminal.
+/// A line on the terminal that is overwritten repeatedly.
 struct Line {
     is_shown: bool,
-    /// When it was first seen, and how many were over then.
+    /// When it was first shown, and how many tasks had ended then.
     begun: Option<(Timestamp, usize)>,
 }
 
@@ -92,7 +96,7 @@ impl Line {
         let at = now();
         let (begun, before) = *self.begun.get_or_insert((at, progress.over));
         let togo = to_go(progress, progress.over.saturating_sub(before), at.since(begun).as_secs());
-        // Where standard error is gone there is nobody to tell that.
+        // Ignore errors: there is no other place to report them.
         let _ = write!(io::stderr(), "\r\x1b[K{}", text(progress, togo));
     }
 
@@ -103,7 +107,8 @@ impl Line {
     }
 }
 
-/// How long it takes until all are over if they go on as fast as so many have in so many seconds.
+/// Estimates the seconds until all have ended, if they continue to end at the rate of `over` in
+/// `secs`.
 fn to_go(progress: &Progress, over: usize, secs: u64) -> Option<u64> {
     let left = u64::try_from(progress.all().saturating_sub(progress.over))
         .ok()
@@ -112,7 +117,7 @@ fn to_go(progress: &Progress, over: usize, secs: u64) -> Option<u64> {
     Some(secs.saturating_mul(left).div_ceil(over))
 }
 
-/// `12/40 done, 4 running, 1 failed, about 5:12 to go`
+/// Returns a line such as `12/40 done, 4 running, 1 failed, about 5:12 to go`.
 fn text(progress: &Progress, to_go: Option<u64>) -> String {
     let Progress { over, failed, running, .. } = progress;
     let mut words = vec![format!("{over}/{} done", progress.all())];
@@ -127,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_tells_how_far_and_how_long() {
+    fn progress_line_shows_counts_and_time_to_go() {
         let progress = Progress { total: 40, over: 12, failed: 1, running: 4, waiting: 23 };
         assert_eq!(to_go(&progress, 10, 100), Some(280));
         assert_eq!(text(&progress, Some(280)), "12/40 done, 4 running, 1 failed, about 4:40 to go");

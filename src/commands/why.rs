@@ -1,5 +1,6 @@
-//! `slotd why`: what keeps jobs from starting, how long they may run, or why they ended.
+//! `slotd why`: explains what keeps jobs from starting, how long they may run, or why they ended.
 
+use super::clusters::jobs;
 use super::launch::signal_text;
 use super::output::{ctx, print};
 use super::{Done, ask_job_list, enforces_memory, origin, sacct};
@@ -18,22 +19,31 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Of the standard error of a job that failed.
+/// Limits of the shown part of a failed job's standard error, in lines and bytes.
 const LAST_LINES: u64 = 10;
 const MOST_BYTES: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  slotd why 12\n  slotd why --json 12 | python3 -m json.tool")]
 pub struct WhyArgs {
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Jobs: 12, 12_3
+    /// The jobs: 12, 12_3, or 17@hpc on another cluster
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
 }
 
 pub fn run(args: &WhyArgs) -> Done {
+    if args.jobs.iter().any(|job| jobs::is_there(job)) {
+        if args.json || !args.jobs.iter().all(|job| jobs::is_there(job)) {
+            return Err(CliError::error(
+                2,
+                "jobs of other clusters are explained separately, and not as JSON",
+            ));
+        }
+        return jobs::why(&args.jobs);
+    }
     let origin = origin();
     let jobs = refs(&args.jobs)?;
     let query = JobQuery { blockers: true, expected_starts: true, ..JobQuery::of(jobs.clone()) };
@@ -41,11 +51,11 @@ pub fn run(args: &WhyArgs) -> Done {
     views.sort_by_key(sacct::order);
     let ctx = ctx(&origin, now);
     if args.json {
-        let told: Vec<_> = views.iter().map(|view| told(view, &ctx)).collect();
-        print(&json::text(&json!({ "jobs": told })))?;
+        let all: Vec<_> = views.iter().map(|view| told(view, &ctx)).collect();
+        print(&json::text(&json!({ "jobs": all })))?;
     } else {
-        let told: Vec<String> = alike(&views).iter().map(|group| tell(group, &ctx)).collect();
-        print(&told.join("\n"))?;
+        let all: Vec<String> = alike(&views).iter().map(|group| explain(group, &ctx)).collect();
+        print(&all.join("\n"))?;
     }
     let is_known =
         |wanted: &JobRef| views.iter().any(|view| names_record(wanted, view.id, &view.role));
@@ -58,7 +68,7 @@ pub fn run(args: &WhyArgs) -> Done {
     }
 }
 
-/// What there is to be told of a job, as data.
+/// Returns the explanation of a job as JSON.
 pub fn told(view: &JobView, ctx: &Ctx) -> Value {
     why::json(view, tail_of(view).as_ref(), ctx, &NAMES)
 }
@@ -66,10 +76,10 @@ pub fn told(view: &JobView, ctx: &Ctx) -> Value {
 const NAMES: Names<'static> =
     Names { signal: &signal_text, user: &user::user_name, memory_is_enforced: &enforces_memory };
 
-/// The jobs that the words of a command line name.
+/// Parses the jobs named on the command line.
 ///
 /// # Errors
-/// One of them is no number of a job.
+/// Fails if a word is not a job ID.
 pub fn refs(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let refs = words.iter().map(|word| {
         parse::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string()))
@@ -77,7 +87,7 @@ pub fn refs(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     Ok(refs.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// Tasks of an array that ended alike are told of together.
+/// Groups the tasks of an array that ended in the same way, since they are explained together.
 fn alike(views: &[JobView]) -> Vec<Vec<&JobView>> {
     let mut groups: Vec<Vec<&JobView>> = Vec::new();
     let mut places: BTreeMap<(JobId, JobState, ExitCodeKey), usize> = BTreeMap::new();
@@ -108,7 +118,7 @@ fn key(exit: ExitCode) -> ExitCodeKey {
     (exit.status, exit.signal)
 }
 
-fn tell(group: &[&JobView], ctx: &Ctx) -> String {
+fn explain(group: &[&JobView], ctx: &Ctx) -> String {
     let Some((first, others)) = group.split_first() else { return String::new() };
     let mut text = why::print(first, tail_of(first).as_ref(), ctx, &NAMES);
     let tasks = others.iter().filter_map(|view| match &view.role {
@@ -123,7 +133,7 @@ fn tell(group: &[&JobView], ctx: &Ctx) -> String {
     text
 }
 
-/// What a job that failed wrote at last.
+/// Returns the last lines of a failed job's standard error.
 fn tail_of(view: &JobView) -> Option<Tail> {
     let has_failed = view.run.state.is_terminal()
         && view.run.state != JobState::Ended(End::Completed)

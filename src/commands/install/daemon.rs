@@ -1,4 +1,5 @@
-//! The daemon of an installation: started without a service manager, and stopped however it runs.
+//! Starts the daemon of an installation without a service manager, and stops it regardless of how
+//! it was started.
 
 use super::layout::Layout;
 use super::say::say;
@@ -13,8 +14,8 @@ pub(super) fn start(layout: &Layout, settings: &EnvFile) -> Result<u32, CliError
     Ok(detached::start(&layout.program, &layout.paths, &given, std::env::vars_os())?)
 }
 
-/// Stops whoever serves a root, however it was started, but for the process that is spared. This
-/// one may have the root itself.
+/// Stops the daemon of a root, unless it is the `spared` process or this one, which may hold the
+/// root itself.
 pub(super) fn stop(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
     let own = Some(std::process::id().cast_signed());
     let Some(pid) = detached::pid_of(paths).filter(|pid| ![spared, own].contains(&Some(*pid)))
@@ -22,7 +23,7 @@ pub(super) fn stop(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
         return Ok(());
     };
     say(&format!(
-        "stop the daemon of {} (process {pid}); running jobs go on",
+        "stop the daemon for {} (process {pid}); running jobs continue",
         paths.root().display()
     ));
     Ok(detached::stop(paths, pid)?)

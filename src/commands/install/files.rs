@@ -1,13 +1,16 @@
-//! The files of an installation: commands, pages, scripts. What others made is neither replaced nor
-//! removed.
+//! The files of an installation: commands, pages and scripts. Files of other programs are neither
+//! replaced nor removed.
 
 use super::layout::Layout;
 use super::say::{fail, note, say};
+use super::service;
 use crate::args::error::CliError;
 use crate::commands::pages::{self, completions, manual};
 use crate::commands::{COMMANDS, Entry};
 use crate::sys::files;
 use crate::sys::fresh::{self, Fresh};
+use crate::sys::paths::is_same_dir;
+use memchr::memmem;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
@@ -15,10 +18,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The second line of every script that is written here begins so.
+/// The beginning of the second line of every script written here.
 const SCRIPT_MARK: &str = "# Written by the installer of slotd.";
 
-/// The names that are installed in the directory of programs, but for slotd's own.
+/// Maximum size of the slotd program, in bytes. A debug build has 200 MB.
+const MOST_PROGRAM: u64 = 1 << 30;
+
+/// Maximum number of links from the environment file to its target, as in the kernel.
+const MOST_LINKS: usize = 40;
+
+/// Returns the names of the installed commands, without `slotd` itself.
 fn command_names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(Entry::name)
 }
@@ -26,7 +35,7 @@ fn command_names() -> impl Iterator<Item = &'static str> {
 pub fn make_dir(dir: &Path) -> Result<(), CliError> {
     fs::create_dir_all(dir).map_err(|e| {
         fail(format!(
-            "the directory {} cannot be made: {e}: check who owns the one above it",
+            "cannot create the directory {}: {e}: check the owner of its parent",
             dir.display()
         ))
     })
@@ -35,25 +44,55 @@ pub fn make_dir(dir: &Path) -> Result<(), CliError> {
 pub fn make_private_dir(dir: &Path) -> Result<(), CliError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| {
         fail(format!(
-            "{} cannot be made: {e}: check who owns the directory above it",
+            "cannot create the directory {}: {e}: check the owner of its parent",
             dir.display()
         ))
     })
 }
 
-/// Writes a file beside its place and renames it.
-pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
-    // A link, made by a manager of dot files say, stays one.
-    replace(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), bytes, mode)
+/// Writes the environment file. If it is a link, for example from a dotfiles manager, it remains
+/// one, and its target is written.
+///
+/// # Errors
+/// Fails like [`env_file_target`], or if the file cannot be written.
+pub fn write_settings(env_file: &Path, text: &str) -> Result<(), CliError> {
+    // The notification command may contain a secret.
+    write_file(&env_file_target(env_file)?, text.as_bytes(), 0o600)
 }
 
-/// Writes a program or a script into the directory of the commands, in the place of whatever has
-/// its name. What a link there leads to is another command.
+/// Returns the file to write for the environment file: itself, or the target of a link, which may
+/// be missing.
+///
+/// # Errors
+/// Fails if it is not a regular file, if its links form a loop, or if the directory of a link's
+/// target does not exist.
+fn env_file_target(env_file: &Path) -> Result<PathBuf, CliError> {
+    let refused =
+        |why: &str| fail(format!("{}: {why}: replace it or remove it", env_file.display()));
+    let mut at = env_file.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(found) = at.symlink_metadata() else {
+            let is_possible = at == env_file || at.parent().is_some_and(Path::is_dir);
+            let why = || format!("its target {} has no directory", at.display());
+            return if is_possible { Ok(at) } else { Err(refused(&why())) };
+        };
+        if !found.is_symlink() {
+            files::check(&found).map_err(|e| refused(&e.to_string()))?;
+            return Ok(at);
+        }
+        let target = fs::read_link(&at).map_err(|e| refused(&e.to_string()))?;
+        at = at.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    Err(refused("its links form a loop"))
+}
+
+/// Writes a program or script into the directory of the commands.
 fn write_command(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    replace(path, bytes, 0o755)
+    write_file(path, bytes, 0o755)
 }
 
-fn replace(place: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
+/// Writes a file to a temporary name and renames it. A link at the path is replaced, not followed.
+pub fn write_file(place: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
     let write = || {
         let mut fresh = Fresh::new(place, mode)?;
         fresh.file.write_all(bytes)?;
@@ -62,16 +101,62 @@ fn replace(place: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
     };
     write().map_err(|e| {
         let why = "check the directory's owner, mode and free space";
-        fail(format!("{} cannot be written: {e}: {why}", place.display()))
+        fail(format!("cannot write {}: {e}: {why}", place.display()))
     })
 }
 
 pub fn remove(path: &Path) -> Result<(), CliError> {
-    fs::remove_file(path)
-        .map_err(|e| fail(format!("{} cannot be removed: {e}: remove it by hand", path.display())))
+    fs::remove_file(path).map_err(|e| undeleted(path, &e))
 }
 
-/// Whether what has the name of a command came from here: a link to slotd, or a script.
+fn undeleted(path: &Path, e: &io::Error) -> CliError {
+    fail(format!("cannot delete {}: {e}: delete it manually", path.display()))
+}
+
+/// The deletions of an uninstallation. It continues after a failure, and reports all failures at
+/// the end.
+#[derive(Default)]
+pub struct Removal {
+    failures: CliError,
+    left: Vec<PathBuf>,
+}
+
+impl Removal {
+    /// Deletes a file. Returns whether it is gone.
+    pub fn remove(&mut self, path: &Path) -> bool {
+        match fs::remove_file(path) {
+            Ok(()) => true,
+            Err(e) => {
+                self.undeleted(path, &e);
+                false
+            }
+        }
+    }
+
+    /// Records a file or directory that could not be deleted, for the report at the end.
+    pub fn undeleted(&mut self, path: &Path, e: &io::Error) {
+        self.failed(undeleted(path, e));
+        self.left.push(path.to_owned());
+    }
+
+    /// Returns whether the report mentions this path or a directory above it.
+    pub fn names(&self, path: &Path) -> bool {
+        self.left.iter().any(|left| path.starts_with(left))
+    }
+
+    /// Records a failure, for the report at the end.
+    pub fn failed(&mut self, error: CliError) {
+        self.failures.lines.extend(error.lines);
+        self.failures.exit = 1;
+    }
+
+    /// Fails with everything that could not be deleted.
+    pub fn finish(self) -> Result<(), CliError> {
+        if self.failures.lines.is_empty() { Ok(()) } else { Err(self.failures) }
+    }
+}
+
+/// Returns whether a file was installed by slotd: a link to slotd or a marked script.
 fn is_ours(path: &Path) -> bool {
     match fs::read_link(path) {
         Ok(target) => target == Path::new("slotd") || target == path.with_file_name("slotd"),
@@ -79,22 +164,22 @@ fn is_ours(path: &Path) -> bool {
     }
 }
 
-/// The beginning of a file: enough to know a script by.
+/// Reads the beginning of a file, enough to recognize a script.
 fn head(path: &Path) -> String {
     use std::io::Read;
     let mut bytes = Vec::new();
-    // Whatever cannot be read is not ours.
+    // An unreadable file is not ours.
     let _ = files::open(path).and_then(|file| file.take(200).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What lies in a directory; nothing where there is none.
+/// Lists the paths in a directory. Returns nothing if the directory does not exist.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(dir) else { return Vec::new() };
     found.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Everything below a directory that is no directory itself.
+/// Lists all files below a directory, recursively.
 pub fn below(dir: &Path) -> Vec<PathBuf> {
     let is_dir = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let (dirs, mut files): (Vec<_>, Vec<_>) = entries(dir).into_iter().partition(is_dir);
@@ -102,99 +187,172 @@ pub fn below(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// # Errors
-/// The programs of others stand where commands would go.
-pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
-    for path in command_names().map(|name| layout.bin_dir.join(name)) {
-        if path.symlink_metadata().is_ok() && !is_ours(&path) {
-            let why = "move it away, or choose another directory with --install-bin-dir";
-            return Err(fail(format!("{} exists and is not slotd's: {why}", path.display())));
-        }
-    }
-    let own = layout.bin_dir.join("slotd");
-    if own.is_dir() {
-        return Err(fail(format!("{} is a directory: move it away", own.display())));
-    }
-    Ok(())
-}
-
-/// Links to the commands in a directory that is in every `PATH`: login shells and programs that
-/// trim their environment do not find those of a home.
+/// Checks that no files of other programs are in the way, and that the directories for links exist.
 ///
 /// # Errors
-/// Something else has the name of a command there, or the directory is not this user's to write.
-pub fn link_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
-    let names = || command_names().chain(["slotd"]);
-    let target = |name: &str| layout.bin_dir.join(name);
-    let is_there =
-        |name: &&str| fs::read_link(dir.join(name)).is_ok_and(|found| found == target(name));
-    for name in names().filter(|name| !is_there(name)) {
-        let path = dir.join(name);
-        symlink(target(name), &path).map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => fail(format!(
-                "{} exists and is not slotd's: move it away, or choose another --link-dir",
-                path.display()
-            )),
-            io::ErrorKind::PermissionDenied => {
-                let all = names().map(|name| quoted(&target(name))).collect::<Vec<_>>().join(" ");
-                fail(format!(
-                    "{} cannot be made: {e}: run sudo ln -s {all} {}",
-                    path.display(),
-                    quoted(dir)
-                ))
-            }
-            _ => fail(format!("{} cannot be made: {e}: check the directory", path.display())),
-        })?;
+/// Fails if another program has the name of a command, or if a directory is missing.
+pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
+    let refused = |path: &Path, why: &str| {
+        Err(fail(format!("{} exists and is not slotd's: {why}", path.display())))
+    };
+    let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+    let programs = [layout.bin_dir.join("slotd"), layout.program.clone()];
+    let scripts = command_names().map(|name| layout.bin_dir.join(name));
+    let scripts = scripts.chain([layout.daemon_script.clone()]);
+    let foreign_script = scripts.filter(is_there).find(|path| !is_ours(path));
+    let foreign = || programs.iter().find(|path| is_there(path) && !is_own_program(path)).cloned();
+    if let Some(path) = foreign_script.or_else(foreign) {
+        let why = "move it, or choose another directory with --install-bin-dir";
+        return refused(&path, why);
+    }
+    if let Some(unit) = service::foreign_units(layout).first() {
+        return refused(unit, "move it, or choose another directory with --systemd-user-dir");
+    }
+    let dirs = &layout.link_dirs_file;
+    if dirs.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return refused(dirs, "it is a link or not a regular file: remove it");
+    }
+    env_file_target(&layout.env_file)?;
+    for dir in &layout.link_dirs {
+        if !dir.is_dir() {
+            return Err(fail(format!(
+                "--link-dir: {} is not a directory: create it",
+                dir.display()
+            )));
+        }
+        if is_same_dir(dir, &layout.bin_dir) {
+            return Err(fail(format!(
+                "--link-dir: {} is the directory of the commands themselves: choose another one",
+                dir.display()
+            )));
+        }
+        let foreign =
+            links(layout, dir).find(|(path, target)| is_there(path) && !is_link_to(path, target));
+        if let Some((path, _)) = foreign {
+            return refused(&path, "move it, or choose another --link-dir");
+        }
     }
     Ok(())
 }
 
-/// Writes down where links are.
-pub fn keep_link_dirs(layout: &Layout) -> Result<(), CliError> {
-    if layout.link_dirs.is_empty() {
-        return Ok(());
+/// Returns the links to the commands in a directory for links, and their targets.
+fn links(layout: &Layout, dir: &Path) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    command_names().chain(["slotd"]).map(|name| (dir.join(name), layout.bin_dir.join(name)))
+}
+
+fn is_link_to(path: &Path, target: &Path) -> bool {
+    fs::read_link(path).is_ok_and(|found| found == target)
+}
+
+/// Creates links to the commands in the directories for links, which are in everyone's `PATH`.
+/// Login shells and programs that trim their environment do not find commands in a home directory.
+/// Each directory gets all links or none, and is recorded before its first link.
+///
+/// # Errors
+/// Fails if another file has the name of a command, or if this user cannot write to a directory.
+pub fn link_commands(layout: &Layout) -> Result<(), CliError> {
+    let mut recorded = layout.earlier_link_dirs.clone();
+    for dir in &layout.link_dirs {
+        say(&format!("link the commands in {}", dir.display()));
+        let is_new = recorded.insert(dir.clone());
+        record_link_dirs(layout, &recorded)?;
+        let all: Vec<_> = links(layout, dir).collect();
+        let Err((path, e)) = create_links(&all) else { continue };
+        if is_new && !all.iter().any(|(path, target)| is_link_to(path, target)) {
+            recorded.remove(dir);
+            record_link_dirs(layout, &recorded)?;
+        }
+        return Err(unlinked(&path, &e, &all, dir));
+    }
+    Ok(())
+}
+
+/// Creates the links that are missing. If one cannot be created, deletes those created before, and
+/// returns it with the cause.
+fn create_links(all: &[(PathBuf, PathBuf)]) -> Result<(), (PathBuf, io::Error)> {
+    let mut created = Vec::new();
+    for (path, target) in all.iter().filter(|(path, target)| !is_link_to(path, target)) {
+        if let Err(e) = symlink(target, path) {
+            // Ignore errors: what remains stays recorded.
+            created.iter().for_each(|path: &&PathBuf| drop(fs::remove_file(path)));
+            return Err((path.clone(), e));
+        }
+        created.push(path);
+    }
+    Ok(())
+}
+
+/// Returns the error for a link that could not be created.
+fn unlinked(path: &Path, e: &io::Error, all: &[(PathBuf, PathBuf)], dir: &Path) -> CliError {
+    match e.kind() {
+        io::ErrorKind::AlreadyExists => fail(format!(
+            "{} exists and is not slotd's: move it, or choose another --link-dir",
+            path.display()
+        )),
+        io::ErrorKind::PermissionDenied => {
+            let targets: Vec<String> = all.iter().map(|(_, target)| quoted(target)).collect();
+            let (targets, path) = (targets.join(" "), path.display());
+            fail(format!("cannot create {path}: {e}: run sudo ln -s {targets} {}", quoted(dir)))
+        }
+        _ => fail(format!("cannot create {}: {e}: check the directory", path.display())),
+    }
+}
+
+/// Records the directories that may contain links. Without any, there is no record.
+fn record_link_dirs(layout: &Layout, dirs: &BTreeSet<PathBuf>) -> Result<(), CliError> {
+    let file = &layout.link_dirs_file;
+    if dirs.is_empty() {
+        return if file.exists() { remove(file) } else { Ok(()) };
     }
     make_dir(&layout.config_dir)?;
-    let lines = layout.link_dirs.iter().flat_map(|dir| [dir.as_os_str().as_bytes(), b"\n"]);
-    write_file(&layout.link_dirs_file, &lines.collect::<Vec<_>>().concat(), 0o644)
+    let lines = dirs.iter().flat_map(|dir| [dir.as_os_str().as_bytes(), b"\n"]);
+    write_file(file, &lines.collect::<Vec<_>>().concat(), 0o644)
 }
 
-/// Removes what [`link_commands`] made.
-pub fn unlink_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
-    let mut paths =
-        command_names().chain(["slotd"]).map(|name| (dir.join(name), layout.bin_dir.join(name)));
-    paths.try_for_each(|(path, target)| match fs::read_link(&path) {
-        Ok(found) if found == target => remove(&path),
-        Ok(_) | Err(_) => Ok(()),
-    })
+/// Removes the links that [`link_commands`] created. The directories that still contain some stay
+/// recorded.
+pub fn unlink_commands(layout: &Layout, removal: &mut Removal) {
+    let is_kept = |dir: &&PathBuf| {
+        let links = links(layout, dir).filter(|(path, target)| is_link_to(path, target));
+        // Not `all`, which would stop at the first failure.
+        links.filter(|(path, _)| !removal.remove(path)).count() > 0
+    };
+    let left: BTreeSet<PathBuf> = layout.link_dirs.iter().filter(is_kept).cloned().collect();
+    if let Err(error) = record_link_dirs(layout, &left) {
+        removal.failed(error);
+    }
 }
 
-/// This program, and the commands as links or scripts.
+/// Installs this program, and the commands as links or scripts.
 pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
-    let program = fs::read("/proc/self/exe")
-        .map_err(|e| fail(format!("this program cannot be read: {e}")))?;
+    let program =
+        fs::read("/proc/self/exe").map_err(|e| fail(format!("cannot read this program: {e}")))?;
     write_command(&layout.program, &program)?;
     let names: BTreeSet<&str> = command_names().chain(["slotd"]).collect();
-    // The scripts of an earlier version. A link with another name is the user's.
+    // Remove the scripts of an earlier version. A link with another name is the user's. Without a
+    // user manager, slotd-daemon is needed until its successor replaces it.
+    let is_kept = |path: &Path| {
+        *path == layout.daemon_script
+            || path.file_name().and_then(|name| name.to_str()).is_some_and(|n| names.contains(n))
+    };
     for path in entries(&layout.bin_dir).iter().filter(|path| !path.is_symlink() && is_ours(path)) {
-        if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| names.contains(name))
-        {
+        if !is_kept(path) {
             remove(path)?;
         }
     }
     if layout.is_default_root {
         for path in command_names().map(|name| layout.bin_dir.join(name)) {
             fresh::replace_by_link(&path, Path::new("slotd")).map_err(|e| {
-                fail(format!("{} cannot be made: {e}: check the directory's owner", path.display()))
+                fail(format!("cannot create {}: {e}: check the directory's owner", path.display()))
             })?;
         }
-        let _ = fs::remove_file(layout.bin_dir.join("slotd.bin"));
-        return Ok(());
+        let earlier = layout.bin_dir.join("slotd.bin");
+        return if is_program(&earlier) { remove(&earlier) } else { Ok(()) };
     }
     for name in names {
         let words = if name == "slotd" { String::new() } else { format!(" {name}") };
         let script = format!(
-            "#!/bin/sh\n{SCRIPT_MARK} The runtime root is not the default one, which the commands would use by themselves.\n\
+            "#!/bin/sh\n{SCRIPT_MARK} It sets the runtime root, which is not the default one.\n\
              if [ -z \"$SLOTD_ROOT\" ]; then SLOTD_ROOT={}; export SLOTD_ROOT; fi\nexec {}{words} \"$@\"\n",
             quoted(&layout.root),
             quoted(&layout.program),
@@ -204,7 +362,7 @@ pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
     Ok(())
 }
 
-/// `slotd-daemon`: `slotd daemon` with the settings of this installation.
+/// Installs `slotd-daemon`, which runs `slotd daemon` with the settings of this installation.
 pub fn install_daemon_script(layout: &Layout) -> Result<(), CliError> {
     let (program, settings) = (quoted(&layout.program), quoted(&layout.env_file));
     let script =
@@ -212,61 +370,75 @@ pub fn install_daemon_script(layout: &Layout) -> Result<(), CliError> {
     write_command(&layout.daemon_script, script.as_bytes())
 }
 
-/// A path as one word of a shell. It was checked to be text.
+/// Removes `slotd-daemon` after an installation as a service, which replaces it.
+pub fn remove_daemon_script(layout: &Layout) -> Result<(), CliError> {
+    let path = &layout.daemon_script;
+    if path.is_symlink() || !is_ours(path) { Ok(()) } else { remove(path) }
+}
+
+/// Quotes a path as one shell word. The path was already checked to be text.
 pub fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     shlex::try_quote(&text).map_or_else(|_| text.clone().into_owned(), std::borrow::Cow::into_owned)
 }
 
-/// Removes the commands, whatever this or an earlier version linked.
-pub fn remove_commands(layout: &Layout) -> Result<bool, CliError> {
+/// Removes the commands that this or an earlier version installed. Returns whether there were any.
+/// A link named `slotd`, or another program of that name, is the user's.
+pub fn remove_commands(layout: &Layout, removal: &mut Removal) -> bool {
     let own = ["slotd", "slotd.bin"].map(|name| layout.bin_dir.join(name));
     let mut is_found = false;
     let is_command = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str());
         !path.is_symlink() || command_names().any(|command| Some(command) == name)
     };
-    for path in entries(&layout.bin_dir)
-        .iter()
-        .filter(|path| is_ours(path) && is_command(path) || own.contains(path))
-    {
-        remove(path)?;
-        is_found = true;
+    for path in &entries(&layout.bin_dir) {
+        if is_ours(path) && is_command(path) || own.contains(path) && is_program(path) {
+            is_found |= removal.remove(path);
+        } else if own.contains(path) {
+            note(&format!("kept {}, which is not slotd's", path.display()));
+        }
     }
-    Ok(is_found)
+    is_found
 }
 
-/// Whether a man page or a script of completions is slotd's: its last line says so.
-fn is_our_page(path: &Path) -> bool {
-    let Ok(bytes) = files::read(path, files::MOST_SETTINGS) else { return false };
-    let text = String::from_utf8_lossy(&bytes);
-    let last = text.lines().last().unwrap_or_default();
-    ["# ", ".\\\" "].iter().any(|comment| last.strip_prefix(comment) == Some(pages::MARK))
+/// Returns whether a file named `slotd` or `slotd.bin` was installed by slotd: its program, or a
+/// script.
+fn is_own_program(path: &Path) -> bool {
+    !path.is_symlink() && (is_ours(path) || is_program(path))
+}
+
+/// Returns whether a file is a slotd program of any version: it contains the line that slotd writes
+/// into scripts.
+fn is_program(path: &Path) -> bool {
+    let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    is_file
+        && files::read(path, MOST_PROGRAM)
+            .is_ok_and(|bytes| memmem::find(&bytes, SCRIPT_MARK.as_bytes()).is_some())
 }
 
 pub fn install_pages(layout: &Layout) -> Result<(), CliError> {
     let data = layout.pages[0].1.parent().and_then(Path::parent).unwrap_or(&layout.bin_dir);
-    let fish = layout.pages[3].1.display();
+    let fish = layout.pages[4].1.display();
     say(&format!(
         "install man pages and completions for bash, zsh and fish in {} and {fish}",
         data.display()
     ));
     for (kind, dir) in &layout.pages {
         let made = match *kind {
-            "man" => manual::pages(),
+            section if manual::SECTIONS.contains(&section) => manual::pages(section),
             shell => completions::files(shell).unwrap_or_default(),
         };
         make_dir(dir)?;
-        for old in entries(dir).iter().filter(|path| is_our_page(path)) {
-            // What only an earlier version had.
+        for old in entries(dir).iter().filter(|path| pages::is_ours(path)) {
+            // Pages that only an earlier version had.
             if !made.iter().any(|page| old.file_name().is_some_and(|name| *name == *page.name)) {
                 remove(old)?;
             }
         }
         for page in made {
             let path = dir.join(&page.name);
-            if path.symlink_metadata().is_ok() && !is_our_page(&path) {
-                note(&format!("{} is not slotd's and stays", path.display()));
+            if pages::is_of_others(&path) {
+                note(&format!("kept {}, which is not slotd's", path.display()));
             } else {
                 write_file(&path, &page.text, 0o644)?;
             }
@@ -275,13 +447,16 @@ pub fn install_pages(layout: &Layout) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Removes the man pages and completions, and directories that are empty then.
-pub fn remove_pages(layout: &Layout) -> Result<(), CliError> {
+/// Removes the man pages and completions, and the directories that are empty afterwards.
+pub fn remove_pages(layout: &Layout, removal: &mut Removal) {
     let mut is_found = false;
     for (_, dir) in &layout.pages {
-        for path in entries(dir).iter().filter(|path| is_our_page(path)) {
-            remove(path)?;
-            is_found = true;
+        let pages: Vec<_> = entries(dir).into_iter().filter(|path| pages::is_ours(path)).collect();
+        if pages.is_empty() {
+            continue;
+        }
+        for path in &pages {
+            is_found |= removal.remove(path);
         }
         let emptied: io::Result<()> = fs::remove_dir(dir);
         if let (Ok(()), Some(above)) = (emptied, dir.parent()) {
@@ -291,5 +466,27 @@ pub fn remove_pages(layout: &Layout) -> Result<(), CliError> {
     if is_found {
         note("removed the man pages and completions");
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_created_together_or_not_at_all() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let all: Vec<_> = ["a", "b", "c"].map(|name| (at(name), at("bin").join(name))).into();
+        fs::write(at("b"), "mine").unwrap();
+        let (path, error) = create_links(&all).unwrap_err();
+        assert_eq!((path, error.kind()), (at("b"), io::ErrorKind::AlreadyExists));
+        assert!(at("a").symlink_metadata().is_err() && at("c").symlink_metadata().is_err());
+        // A link of an earlier installation stays.
+        symlink(at("bin/a"), at("a")).unwrap();
+        create_links(&all).unwrap_err();
+        assert!(is_link_to(&at("a"), &at("bin/a")));
+        fs::remove_file(at("b")).unwrap();
+        create_links(&all).unwrap();
+        assert!(all.iter().all(|(path, target)| is_link_to(path, target)));
+    }
 }

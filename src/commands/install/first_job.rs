@@ -1,27 +1,37 @@
-//! A first job through the queue: what was installed works.
+//! Runs a first job through the queue to check the installation.
 
 use super::layout::Layout;
 use super::say::{fail, note, say};
 use crate::args::error::CliError;
+use crate::client::connection::Connection;
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long it may wait for its turn on a machine that is full of jobs.
+/// Maximum time for the job, which may have to wait for others.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const WORK: &str = "echo \"hello from slotd: job $SLURM_JOB_ID on $(uname -n)\"";
 
+/// Runs the first job.
+///
 /// # Errors
-/// The job was not taken, or did not complete.
+/// Fails if the job was refused or did not complete.
 pub fn run(layout: &Layout) -> Result<(), CliError> {
+    if let Some(reason) = drain(layout) {
+        say("no first job is sent through the queue");
+        note(&format!("the host is drained ({reason}), so no job starts until `slotd resume`"));
+        return Ok(());
+    }
     say("send a first job through the queue");
     let template = std::env::temp_dir().join("slotd-first-job-XXXXXX");
     let dir = nix::unistd::mkdtemp(&template).map_err(|e| {
         fail(format!(
-            "no temporary directory can be made in {}: {e}: check TMPDIR",
+            "cannot create the temporary directory {}: {e}: check TMPDIR",
             template.display()
         ))
     })?;
@@ -30,7 +40,17 @@ pub fn run(layout: &Layout) -> Result<(), CliError> {
     done
 }
 
-/// One of the commands that were installed, in the environment that a new login shell has.
+/// Returns why no job can start on this host, if it is drained.
+fn drain(layout: &Layout) -> Option<String> {
+    let mut daemon = Connection::open(&layout.paths).ok()?;
+    daemon.send(&Request::Node, &[]).ok()?;
+    match daemon.wait().ok()?.0 {
+        Answer::Node(node) => node.drained.map(|reason| reason.text),
+        _ => None,
+    }
+}
+
+/// Returns an installed command with the environment of a new login shell.
 fn command(layout: &Layout, name: &str) -> Command {
     let mut command = Command::new(layout.bin_dir.join(name));
     for (name, _) in std::env::vars_os() {
@@ -44,9 +64,9 @@ fn command(layout: &Layout, name: &str) -> Command {
 
 fn submit(layout: &Layout, dir: &Path) -> Result<(), CliError> {
     let output = dir.join("first-job.out");
-    // File names of jobs have patterns with %.
+    // In the output file names of jobs, % starts a pattern.
     let pattern = output.display().to_string().replace('%', "%%");
-    let refused = || fail("the first job was not taken: see the message above");
+    let refused = || fail("the first job was refused: see the message above");
     let mut sbatch = command(layout, "sbatch")
         .args([
             "--parsable",
@@ -69,21 +89,24 @@ fn submit(layout: &Layout, dir: &Path) -> Result<(), CliError> {
         .spawn()
         .map_err(|_| refused())?;
     let mut id = String::new();
-    // The number comes at once, the end when the job has ended.
-    let told =
+    // sbatch prints the ID immediately and exits when the job has ended.
+    let is_read =
         sbatch.stdout.take().is_some_and(|out| BufReader::new(out).read_line(&mut id).is_ok());
     let id = id.trim();
-    if !told || id.is_empty() {
+    if !is_read || id.is_empty() {
         let _ = sbatch.wait();
         return Err(refused());
     }
     let (ended, end) = mpsc::channel();
     std::thread::spawn(move || ended.send(sbatch.wait()));
     if end.recv_timeout(PATIENCE).is_err() {
+        let queued = command(layout, "squeue").args(["-h", "-o", "%T, %r", "-j", id]).output();
+        let state = queued.map(|output| output.stdout).unwrap_or_default();
         let _ = command(layout, "scancel").arg(id).status();
         note(&format!(
-            "job {id} did not get its turn in {} seconds, as others fill the machine (see squeue); it was cancelled",
-            PATIENCE.as_secs()
+            "cancelled job {id}: it did not finish within {} seconds ({}); see squeue",
+            PATIENCE.as_secs(),
+            String::from_utf8_lossy(&state).trim()
         ));
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Where an installation lies, and which directories may hold one.
+//! The paths of an installation, and the checks of the runtime root.
 
 use super::say::fail;
 use crate::args::error::CliError;
@@ -13,31 +13,32 @@ use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub struct Places {
-    /// Binary and commands [default: ~/.local/bin]
+    /// Directory of the binary and commands [default: ~/.local/bin]
     #[arg(long, value_name = "PATH")]
     install_bin_dir: Option<String>,
-    /// Directory for links to the commands that every shell finds, /usr/local/bin say
-    /// [default: none]
+    /// Directory for links to the commands, for example /usr/local/bin [default: none]
     #[arg(long, value_name = "PATH")]
     link_dir: Option<String>,
-    /// SLOTD_ROOT [default: ~/.local/share/slotd]
+    /// Set SLOTD_ROOT [default: ~/.local/share/slotd]
     #[arg(long, value_name = "PATH")]
     runtime_root: Option<String>,
     /// Directory of slotd.env [default: ~/.config/slotd]
     #[arg(long, value_name = "PATH")]
     config_dir: Option<String>,
-    /// Directory of the user unit [default: ~/.config/systemd/user]
+    /// Directory of the user units [default: ~/.config/systemd/user]
     #[arg(long, value_name = "PATH")]
     systemd_user_dir: Option<String>,
 }
 
 pub struct Layout {
     pub bin_dir: PathBuf,
-    /// Where links to the commands are wanted beside, now or by an earlier installation.
+    /// Additional directories with links to the commands, from this or an earlier installation.
     pub link_dirs: BTreeSet<PathBuf>,
-    /// The file that keeps them, a line each, for the next installation and its end.
+    /// The directories with links from the earlier installation.
+    pub earlier_link_dirs: BTreeSet<PathBuf>,
+    /// The file that lists these directories, one per line, for later upgrades and removal.
     pub link_dirs_file: PathBuf,
-    /// The binary itself: `slotd`, or `slotd.bin` beside scripts that set the root.
+    /// The binary: `slotd`, or `slotd.bin` beside scripts that set the root.
     pub program: PathBuf,
     pub daemon_script: PathBuf,
     pub root: PathBuf,
@@ -47,18 +48,31 @@ pub struct Layout {
     pub old_root: Option<PathBuf>,
     pub config_dir: PathBuf,
     pub env_file: PathBuf,
-    /// What the environment file holds, where there is one.
+    /// The contents of the environment file, if it exists and is valid.
     pub settings: Option<EnvFile>,
+    /// Why the environment file cannot be used.
+    pub fault: Option<CliError>,
     pub unit_dir: PathBuf,
-    /// The directories of man pages, and of completions by their shells.
-    pub pages: [(&'static str, PathBuf); 4],
+    /// The directories of the man pages and of the completions for each shell.
+    pub pages: [(&'static str, PathBuf); 5],
+}
+
+/// The use of a layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Requires a valid environment file.
+    Install,
+    /// Needs only the root, which can be specified if the environment file is invalid.
+    Uninstall,
 }
 
 impl Layout {
+    /// Determines the paths from the options, the environment and the earlier installation.
+    ///
     /// # Errors
-    /// A path makes no sense, the runtime root is somebody's whole world, or the environment file
-    /// cannot be read.
-    pub fn new(places: &Places) -> Result<Layout, CliError> {
+    /// Fails if a path is invalid, if the runtime root is a shared directory or contains the home
+    /// directory, or if the environment file cannot be read and is needed.
+    pub fn new(places: &Places, purpose: Purpose) -> Result<Layout, CliError> {
         let home = home()?;
         let place = |option: &str, given: &Option<String>, default: &str| match given {
             Some(path) => absolute(option, path, &home),
@@ -75,11 +89,12 @@ impl Layout {
         let earlier_dirs = earlier_dirs
             .split(|byte| *byte == b'\n')
             .map(|line| PathBuf::from(OsStr::from_bytes(line)));
-        let link_dirs =
-            earlier_dirs.filter(|dir| dir.is_absolute() && dir.is_dir()).chain(link_dir).collect();
+        let earlier_link_dirs: BTreeSet<PathBuf> =
+            earlier_dirs.filter(|dir| dir.is_absolute() && dir.is_dir()).collect();
+        let link_dirs = earlier_link_dirs.iter().cloned().chain(link_dir).collect();
         let env_file = config_dir.join("slotd.env");
         let default_root = home.join(".local/share/slotd");
-        let given_root = places
+        let mut given_root = places
             .runtime_root
             .as_ref()
             .map(|path| absolute("--runtime-root", path, &home))
@@ -87,7 +102,21 @@ impl Layout {
         if let Some(root) = &given_root {
             check_root(root, &home)?;
         }
-        let settings = earlier_settings(&env_file)?;
+        let (settings, fault) = match (earlier_settings(&env_file), purpose) {
+            (Ok(settings), _) => (settings, None),
+            (Err(fault), Purpose::Install) => return Err(fault),
+            (Err(fault), Purpose::Uninstall) => {
+                let set = std::env::var("SLOTD_ROOT").ok().filter(|root| !root.is_empty());
+                let set = set.map(|root| absolute("SLOTD_ROOT", &root, &home)).transpose()?;
+                given_root = given_root.or(set);
+                if given_root.is_none() {
+                    return Err(fault.hint(
+                        "with --runtime-root or SLOTD_ROOT, uninstall works without this file",
+                    ));
+                }
+                (None, Some(fault))
+            }
+        };
         let old_root = settings
             .as_ref()
             .and_then(|file| file.get("SLOTD_ROOT"))
@@ -109,6 +138,7 @@ impl Layout {
             daemon_script: bin_dir.join("slotd-daemon"),
             bin_dir,
             link_dirs,
+            earlier_link_dirs,
             link_dirs_file,
             paths: Paths::new(&root),
             root,
@@ -117,9 +147,11 @@ impl Layout {
             config_dir,
             env_file,
             settings,
+            fault,
             unit_dir,
             pages: [
-                ("man", data.join("man/man1")),
+                ("man1", data.join("man/man1")),
+                ("man5", data.join("man/man5")),
                 ("bash", data.join("bash-completion/completions")),
                 ("zsh", data.join("zsh/site-functions")),
                 ("fish", config.join("fish/completions")),
@@ -127,7 +159,7 @@ impl Layout {
         })
     }
 
-    /// The root, which was given as text or read from a file.
+    /// Returns the root as text. It was given as text or read from a text file.
     pub fn root_text(&self) -> &str {
         self.root.to_str().unwrap_or_default()
     }
@@ -138,7 +170,7 @@ fn xdg(variable: &str, home: &Path, default: &str) -> PathBuf {
     given.unwrap_or_else(|| home.join(default))
 }
 
-/// An absolute path without slashes at its end. `~` counts, since a shell leaves it alone in
+/// Returns an absolute path without trailing slashes. Expands `~`, since shells do not expand it in
 /// `--option=~/path`.
 fn absolute(option: &str, path: &str, home: &Path) -> Result<PathBuf, CliError> {
     if path.is_empty() {
@@ -155,24 +187,26 @@ fn absolute(option: &str, path: &str, home: &Path) -> Result<PathBuf, CliError> 
         path
     } else {
         let here = std::env::current_dir()
-            .map_err(|e| fail(format!("{option}: the working directory: {e}")))?;
+            .map_err(|e| fail(format!("{option}: cannot find the working directory: {e}")))?;
         format!("{}/{path}", here.display())
     };
     let trimmed = path.trim_end_matches('/');
     Ok(PathBuf::from(if trimmed.is_empty() { "/" } else { trimmed }))
 }
 
+/// Checks that a value can be stored in an environment file.
+///
 /// # Errors
-/// A value that cannot stand in one line of an environment file.
+/// Fails if the value cannot be written on one line of an environment file.
 pub fn check_storable(option: &str, value: &str) -> Result<(), CliError> {
     if value.chars().any(|c| c.is_control() && c != '\t') {
-        let why = "a line break or another control character cannot stand in an environment file";
+        let why = "an environment file cannot contain line breaks or other control characters";
         return Err(fail(format!("{option}: {why}: {value:?}")));
     }
     Ok(())
 }
 
-/// Directories that are more than one program's, and those below which that holds for all.
+/// Directories that several programs share.
 const SHARED: [&str; 27] = [
     "/",
     "/bin",
@@ -202,10 +236,12 @@ const SHARED: [&str; 27] = [
     "/var/lib",
     "/var/tmp",
 ];
+/// Like [`SHARED`], including everything below.
 const SHARED_TREES: [&str; 5] = ["/boot", "/dev", "/proc", "/sys", "/usr/local"];
 
-/// A directory that is somebody's whole world is no runtime root, least of all one to be removed.
-/// Looked at as written and with links followed: `/lib` may be a link to `/usr/lib`.
+/// Refuses shared directories and the home directory as the runtime root, since `--purge-runtime`
+/// deletes it. Checks the path as written and with links resolved: `/lib` may be a link to
+/// `/usr/lib`.
 fn check_root(root: &Path, home: &Path) -> Result<(), CliError> {
     let shown = root.display();
     let text = root.to_str().unwrap_or_default();
@@ -214,7 +250,7 @@ fn check_root(root: &Path, home: &Path) -> Result<(), CliError> {
         || text.contains("//")
     {
         return Err(fail(format!(
-            "the runtime root must be an absolute path without . and .. and double slashes, not {shown}"
+            "the runtime root must be an absolute path without ., .. or double slashes, not {shown}"
         )));
     }
     for (root, home) in [(root.to_owned(), home.to_owned()), (resolved(root), resolved(home))] {
@@ -227,14 +263,14 @@ fn check_root(root: &Path, home: &Path) -> Result<(), CliError> {
         }
         if home.starts_with(&root) {
             return Err(fail(format!(
-                "the runtime root must not be or hold the home directory, as {shown} does: choose another with --runtime-root"
+                "the runtime root must not be or contain the home directory, as {shown} does: choose another with --runtime-root"
             )));
         }
     }
     Ok(())
 }
 
-/// The path with the links of those of its directories followed that there are.
+/// Resolves the links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     let mut done = PathBuf::from("/");
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
@@ -244,7 +280,7 @@ fn resolved(path: &Path) -> PathBuf {
     done
 }
 
-/// The settings that an earlier installation left.
+/// Reads the settings of an earlier installation.
 fn earlier_settings(path: &Path) -> Result<Option<EnvFile>, CliError> {
     if path.exists() { read_settings(path).map(Some) } else { Ok(None) }
 }
@@ -259,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_of_its_own_is_taken_and_the_worlds_of_others_are_not() {
+    fn shared_directories_are_refused_as_the_root() {
         let home = Path::new("/home/u");
         for root in
             ["/home/u/.local/share/slotd", "/data", "/var/lib/slotd", "/usr/libexec/x", "/home/u2"]
@@ -283,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tilde_and_slashes_at_the_end_are_understood() {
+    fn tildes_and_trailing_slashes_are_resolved() {
         let path = |text: &str| absolute("--x", text, Path::new("/h")).unwrap();
         assert_eq!(path("~/a//"), Path::new("/h/a"));
         assert_eq!(path("~"), Path::new("/h"));

@@ -1,8 +1,8 @@
-//! What an installation prints.
+//! The output of the installer.
 
 use crate::args::error::CliError;
 
-/// A step of the installation.
+/// Prints a step of the installation.
 pub(super) fn say(text: &str) {
     println!("==> {text}");
 }
@@ -11,7 +11,7 @@ pub(super) fn note(text: &str) {
     println!("    {text}");
 }
 
-/// What went wrong, and what to do.
+/// Returns an error whose text states what went wrong and what to do.
 pub(super) fn fail(text: impl AsRef<str>) -> CliError {
     CliError::error(1, text)
 }

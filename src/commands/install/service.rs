@@ -1,5 +1,6 @@
-//! The units of the systemd user manager: the daemon, its socket, and the cgroup of the jobs.
+//! The systemd user units: the daemon, its socket, and the cgroup of the jobs.
 
+use super::files::Removal;
 use super::layout::Layout;
 use super::say::{fail, note, say};
 use super::{daemon, files};
@@ -7,6 +8,7 @@ use crate::args::error::CliError;
 use crate::client::connection::Connection;
 use crate::daemon::detached;
 use crate::parse::env_file::EnvFile;
+use crate::sys::files::MOST_SETTINGS;
 use nix::unistd::getuid;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,19 +19,20 @@ pub const UNIT: &str = "slotd.service";
 const SOCKET: &str = "slotd.socket";
 const JOBS: &str = "slotd-jobs.service";
 
-/// The units as they fit the default paths.
+/// The units for the default paths. An installed unit is recognized by its description, which must
+/// not change.
 const TEMPLATES: [(&str, &str); 3] = [
     (UNIT, include_str!("../../../contrib/systemd/slotd.service")),
     (SOCKET, include_str!("../../../contrib/systemd/slotd.socket")),
     (JOBS, include_str!("../../../contrib/systemd/slotd-jobs.service")),
 ];
 
-/// A socket address holds no longer path.
+/// Maximum length of a path in a socket address.
 const MAX_ADDRESS: usize = 107;
 
-/// A systemd user manager that answers.
+/// A reachable systemd user manager.
 pub struct Manager {
-    /// Its address, where the environment lacks it.
+    /// Variables with its address that this process's environment lacks.
     env: Vec<(&'static str, OsString)>,
 }
 
@@ -39,7 +42,7 @@ impl Manager {
         if manager.is_ok(&["show-environment"]) {
             return Some(manager);
         }
-        // Under su or cron the address is missing.
+        // Under su or cron, the environment lacks the address.
         let dir = PathBuf::from(format!("/run/user/{}", getuid()));
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if is_set("XDG_RUNTIME_DIR") || !dir.join("systemd/private").exists() {
@@ -64,14 +67,16 @@ impl Manager {
         self.command("systemctl", &[&["--user"], args].concat())
     }
 
-    /// In silence.
+    /// Runs a systemctl command without output. Returns whether it succeeded.
     fn is_ok(&self, args: &[&str]) -> bool {
         let status = self.systemctl(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     }
 
+    /// Runs a systemctl command.
+    ///
     /// # Errors
-    /// It fails; it has said why on standard error.
+    /// Fails if the command fails. The command prints the reason.
     fn must(&self, args: &[&str]) -> Result<(), CliError> {
         match self.systemctl(args).status() {
             Ok(status) if status.success() => Ok(()),
@@ -100,18 +105,17 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
         files::write_file(&layout.unit_dir.join(name), text.as_bytes(), 0o644)?;
     }
     say(&format!("start the systemd user service {UNIT}"));
-    // The manager starts the daemon, and nothing else.
-    if layout.daemon_script.exists() {
-        files::remove(&layout.daemon_script)?;
-    }
+    // With a manager, only the service may start the daemon.
+    files::remove_daemon_script(layout)?;
     manager.must(&["daemon-reload"])?;
-    // A daemon that was started by hand would keep the service from serving this root.
+    // A daemon started manually would block the service from using this root.
     let main = manager.property(&["show", "--property=MainPID", "--value", UNIT]);
     daemon::stop(&layout.paths, main.parse().ok())?;
     let searched = manager.property(&["show", "--property=UnitPath", "--value"]);
     let is_searched = searched.split_whitespace().any(|dir| Path::new(dir) == layout.unit_dir);
     if !is_searched {
-        // Elsewhere than the manager looks: without its link the service could not name it.
+        // The manager does not search this directory, and the service refers to the jobs' unit by
+        // name.
         manager.must(&["link", "--quiet", &layout.unit_dir.join(JOBS).display().to_string()])?;
     }
     for name in [SOCKET, UNIT].into_iter().filter(|name| has_socket || *name != SOCKET) {
@@ -123,7 +127,7 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
     if has_socket {
         listen(layout, manager)?;
     }
-    // It returns when the daemon has said that it serves, or has failed.
+    // Returns when the daemon has reported that it is ready, or has failed.
     if !manager.is_ok(&["restart", UNIT]) || Connection::open(&layout.paths).is_err() {
         let journal = ["--user", "--unit", UNIT, "--lines=5", "--output=cat"];
         let _ = manager.command("journalctl", &journal).status();
@@ -136,15 +140,15 @@ pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(
     Ok(())
 }
 
-/// Has the manager listen at the socket. One that listens there goes on: those who wait for the
-/// next daemon keep their places.
+/// Makes the manager listen on the socket. A socket that is already active is not restarted, so
+/// that clients waiting for the next daemon keep their places.
 fn listen(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
     let listens = manager.property(&["show", "--property=Listen", "--value", SOCKET]);
     let is_there = listens.starts_with(&format!("{} ", layout.paths.socket().display()));
     if is_there && manager.is_ok(&["is-active", "--quiet", SOCKET]) {
         return Ok(());
     }
-    // It cannot listen for a service that runs already.
+    // The manager cannot listen for a service that is already running.
     manager.is_ok(&["stop", SOCKET, UNIT]);
     manager.must(&["start", SOCKET])
 }
@@ -155,7 +159,7 @@ fn advise(settings: &EnvFile, manager: &Manager) {
     if linger.stderr(Stdio::null()).output().is_ok_and(|output| output.stdout.trim_ascii() == b"no")
     {
         note(
-            "it stops when you log out, and its jobs end; to let them run on: loginctl enable-linger",
+            "it stops and its jobs end when you log out; to keep them running: loginctl enable-linger",
         );
     }
     let has_base = settings.get("SLOTD_CGROUP_BASE").is_some_and(|base| !base.is_empty());
@@ -168,70 +172,93 @@ fn advise(settings: &EnvFile, manager: &Manager) {
             .all(|name| controllers.split_whitespace().any(|word| word == *name))
     {
         note(
-            "to have jobs held to their memory and CPUs by the kernel, install with --cgroup-base auto",
+            "to make the kernel enforce the memory and CPU limits of jobs, install with --cgroup-base auto",
         );
     }
 }
 
-/// Stops the service, which stays installed. Whether there is one that ran.
+/// Stops the service but keeps it installed. Returns whether it was running.
 pub fn stop(layout: &Layout) -> bool {
-    if !layout.unit_dir.join(UNIT).exists() {
+    if !units(layout).0.contains(&layout.unit_dir.join(UNIT)) {
         return false;
     }
     let Some(manager) = Manager::find() else { return false };
     let ran = manager.is_ok(&["is-active", "--quiet", UNIT]);
-    // Clients of the socket would start the daemon again.
+    // Also stop the socket: its clients would start the daemon again.
     manager.is_ok(&["stop", SOCKET, UNIT]);
     ran
 }
 
-/// Starts it again, as it was.
+/// Starts the socket and the service again.
 pub fn start_again() {
     if let Some(manager) = Manager::find() {
         manager.is_ok(&["start", SOCKET]);
         if !manager.is_ok(&["start", UNIT]) {
-            note(&format!("it could not be started again: see journalctl --user -u {UNIT}"));
+            note(&format!("cannot restart the service: see journalctl --user -u {UNIT}"));
         }
     }
 }
 
-/// Ends the service and removes its units; whether there were some.
-pub fn remove(layout: &Layout) -> Result<bool, CliError> {
-    let files: Vec<PathBuf> =
-        TEMPLATES.iter().map(|(name, _)| layout.unit_dir.join(name)).collect();
-    let files: Vec<PathBuf> =
-        files.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect();
+/// Returns the files with the names of the units that are not slotd's.
+pub fn foreign_units(layout: &Layout) -> Vec<PathBuf> {
+    let (_, foreign) = units(layout);
+    foreign
+}
+
+/// Returns the installed units, and the other files with their names.
+fn units(layout: &Layout) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let files = TEMPLATES.iter().map(|(name, template)| (layout.unit_dir.join(name), *template));
+    let files = files.filter(|(file, _)| file.symlink_metadata().is_ok());
+    let is_ours = |(file, template): &(PathBuf, &str)| {
+        let text = crate::sys::files::read_text(file, MOST_SETTINGS).unwrap_or_default();
+        !file.is_symlink() && description(&text) == description(template)
+    };
+    let (ours, foreign): (Vec<_>, Vec<_>) = files.partition(is_ours);
+    let paths = |files: Vec<(PathBuf, &str)>| files.into_iter().map(|(file, _)| file).collect();
+    (paths(ours), paths(foreign))
+}
+
+fn description(unit: &str) -> Option<&str> {
+    unit.lines().find(|line| line.starts_with("Description="))
+}
+
+/// Stops the service and removes its units. Returns whether there were any.
+pub fn remove(layout: &Layout, removal: &mut Removal) -> bool {
+    let (files, foreign) = units(layout);
+    for file in foreign {
+        note(&format!("kept {}, which is not slotd's", file.display()));
+    }
     if files.is_empty() {
-        return Ok(false);
+        return false;
     }
     let manager = Manager::find();
     if let Some(manager) = &manager {
         manager.is_ok(&["disable", "--now", SOCKET]);
         if !manager.is_ok(&["disable", "--now", UNIT]) {
             note(&format!(
-                "systemctl --user disable --now {UNIT} failed; the daemon is stopped by its process"
+                "systemctl --user disable --now {UNIT} failed; the daemon is stopped directly"
             ));
         }
-        // Running jobs are in it, and go on.
+        // This unit contains running jobs, which must continue.
         if detached::running_steps(&layout.paths) == 0 {
             manager.is_ok(&["stop", JOBS]);
         }
     }
-    for file in &files {
-        files::remove(file)?;
+    for file in files.iter().filter(|file| removal.remove(file)) {
         note(&format!("removed {}", file.display()));
     }
     if let Some(manager) = manager {
         manager.is_ok(&["daemon-reload"]);
     }
-    Ok(true)
+    true
 }
 
-/// The unit with the paths of the installation; `%` is systemd's own sign.
+/// Returns the unit with the paths of the installation, with `%` escaped for systemd.
 fn unit(template: &str, program: &Path, env_file: &Path, socket: &Path) -> String {
     let own = |path: &Path| path.display().to_string().replace('%', "%%");
     let (program, env_file, socket) = (own(program), own(env_file), own(socket));
-    // A program itself may have no quotes in its path; an argument may, and has $ expanded.
+    // systemd allows no quotes in the path of a program. It does in an argument, in which it also
+    // expands $.
     let argument = |text: &str| {
         let word = text.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
         format!("\"{word}\"")
@@ -242,7 +269,7 @@ fn unit(template: &str, program: &Path, env_file: &Path, socket: &Path) -> Strin
         format!("\"{program}\"")
     };
     let line = |line: &str| match line.split_once('=') {
-        // That of the jobs' unit runs nothing of ours.
+        // The jobs' unit does not run slotd.
         Some(("ExecStart", command)) if !command.contains("slotd daemon") => format!("{line}\n"),
         Some(("ExecStart", _)) => {
             format!("ExecStart={program} daemon --env-file {}\n", argument(&env_file))
@@ -263,7 +290,24 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_written_so_that_systemd_reads_them_back() {
+    fn units_are_recognized_by_descriptions_that_do_not_change() {
+        let known = TEMPLATES.map(|(_, template)| description(template));
+        let expected = [
+            "slotd, Slurm for one machine",
+            "Socket of slotd, Slurm for one machine",
+            "Jobs of slotd",
+        ];
+        assert_eq!(
+            known,
+            expected
+                .map(|text| Some(format!("Description={text}")))
+                .each_ref()
+                .map(Option::as_deref)
+        );
+    }
+
+    #[test]
+    fn paths_are_escaped_for_systemd() {
         let text = service("/a b/100%/slotd", "/c d/50%/slotd.env");
         assert!(
             text.contains(

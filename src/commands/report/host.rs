@@ -1,4 +1,4 @@
-//! `slotd report --host`: what the whole host used over time.
+//! `slotd report --host`: shows the use of the whole host over time.
 
 use super::{ReportArgs, asked, picture, put};
 use crate::args::error::CliError;
@@ -13,7 +13,7 @@ use crate::render::time::iso;
 use crate::render::{host_use, json};
 use crate::tui::plot;
 
-/// Bars of a picture.
+/// Bars per chart.
 const BARS: usize = 240;
 
 pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
@@ -48,7 +48,7 @@ pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
     output::print(&format!("{heading}\n\n{plots}"))
 }
 
-/// What is known from a moment on, and when it was asked for.
+/// Returns the host's use since `from`, and the daemon's time.
 pub fn spans(from: Timestamp) -> Result<(Timestamp, Vec<HostSpan>), CliError> {
     match ask(&Request::HostOverTime(from), &[])?.0 {
         Answer::HostOverTime { now, spans } => Ok((now, spans)),

@@ -1,4 +1,4 @@
-//! A report as a picture, and as a page with that picture in it.
+//! A report as an SVG chart, and as an HTML page that contains it.
 
 use crate::args::error::CliError;
 use crate::render::Ctx;
@@ -8,7 +8,7 @@ use crate::render::text::printable;
 use plotters::prelude::*;
 use std::fmt::Display;
 
-/// Names in the picture: those that waste the most.
+/// Names in the chart: those that waste the most.
 const MOST: usize = 30;
 
 const WIDTH: u32 = 900;
@@ -23,10 +23,10 @@ const USED: RGBColor = RGBColor(38, 110, 180);
 const INK: RGBColor = RGBColor(40, 44, 52);
 
 fn failed(why: impl Display) -> CliError {
-    CliError::error(1, format!("the picture cannot be drawn: {why}"))
+    CliError::error(1, format!("cannot draw the chart: {why}"))
 }
 
-/// CPU-hours by name: used, of those had.
+/// Draws the CPU-hours by name: used and allocated.
 pub fn svg(all: &[Use]) -> Result<String, CliError> {
     let shown = &all[..all.len().min(MOST)];
     let rows = i32::try_from(shown.len()).unwrap_or(0);
@@ -38,7 +38,7 @@ pub fn svg(all: &[Use]) -> Result<String, CliError> {
         root.draw(&Text::new(words, at, ("sans-serif", size).into_font().color(&INK)))
             .map_err(failed)
     };
-    write("CPU-hours: used (dark) of those had".to_owned(), 18, (MARGIN, MARGIN / 2))?;
+    write("CPU-hours: used (dark) of allocated".to_owned(), 18, (MARGIN, MARGIN / 2))?;
     let most = shown.iter().map(Use::cpu_hours_had).fold(0.0, f64::max);
     let room = f64::from(WIDTH) - f64::from(2 * MARGIN + NAMES + FIGURES);
     let bar = |hours: f64| if most > 0.0 { (hours / most * room).round() as i32 } else { 0 };
@@ -61,10 +61,10 @@ pub fn svg(all: &[Use]) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// As much of a name as there is room for.
+/// Truncates a name to the width of its column.
 fn short(name: &str) -> String {
     const LETTERS: usize = 26;
-    // XML has no way to write a control character.
+    // XML cannot represent control characters.
     let name = &printable(name.into(), true);
     match name.char_indices().nth(LETTERS) {
         Some((at, _)) => format!("{}…", &name[..at]),
@@ -72,7 +72,7 @@ fn short(name: &str) -> String {
     }
 }
 
-/// Bars over time, one chart below the other.
+/// Draws bars over time, one chart below the other.
 pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     let count = i32::try_from(all.len()).unwrap_or(0);
     let height = u32::try_from(count * (CHART + HEAD) + 2 * MARGIN).unwrap_or(0);
@@ -94,7 +94,7 @@ pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
         for (at, value) in chart.values.iter().enumerate() {
             let Some(value) = value else { continue };
             let part = if chart.top > 0.0 { (value / chart.top).clamp(0.0, 1.0) } else { 0.0 };
-            // What is nothing is told from what is not known.
+            // Zero is drawn as a thin line, unlike a missing value.
             let up = ((part * f64::from(CHART)).round() as i32).max(1);
             let corners = [(left(at), bottom - up), (left(at + 1), bottom)];
             root.draw(&Rectangle::new(corners, USED.filled())).map_err(failed)?;
@@ -103,17 +103,18 @@ pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     let [from, to] = times;
     let under = below(count - 1) + 6;
     write(from.to_owned(), (MARGIN, under))?;
-    write(to.to_owned(), (MARGIN + room as i32 - LETTERS_OF_A_TIME, under))?;
+    write(to.to_owned(), (MARGIN + room as i32 - TIME_WIDTH, under))?;
     root.present().map_err(failed)?;
     drop(root);
     Ok(text)
 }
 
-/// The height of a chart, and the width of a time.
+/// The height of a chart.
 const CHART: i32 = 80;
-const LETTERS_OF_A_TIME: i32 = 140;
+/// The width of a time.
+const TIME_WIDTH: i32 = 140;
 
-/// What the host used, as a page of its own, that loads nothing.
+/// Returns the host's use as a self-contained HTML page.
 pub fn page_of_host(heading: &str, all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
     let titles: String =
         all.iter().map(|chart| format!("<li>{}</li>\n", escaped(&chart.title))).collect();
@@ -129,7 +130,7 @@ fn page(heading: &str, body: &str) -> String {
     )
 }
 
-/// A page of its own, that loads nothing.
+/// Returns the report as a self-contained HTML page.
 pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, CliError> {
     let (heads, rows) = report::cells(all, ctx);
     let head: String =
@@ -147,16 +148,13 @@ pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, Cli
     let advice = if advice.is_empty() {
         advice
     } else {
-        format!("<h2>What to ask for next time</h2>\n<ul>\n{advice}</ul>\n")
+        format!("<h2>Suggested requests</h2>\n<ul>\n{advice}</ul>\n")
     };
     let notes: String =
         report::notes(all).iter().map(|line| format!("<p>{}</p>\n", escaped(line))).collect();
     let table =
         format!("<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
-    Ok(page(
-        heading,
-        &format!("{table}{advice}{notes}<h2>Where the CPU-hours went</h2>\n{}", svg(all)?),
-    ))
+    Ok(page(heading, &format!("{table}{advice}{notes}<h2>CPU-hours by name</h2>\n{}", svg(all)?)))
 }
 
 const STYLE: &str = "body{font:16px/1.4 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#282c34;background:#fff}\

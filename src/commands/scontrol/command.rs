@@ -1,4 +1,4 @@
-//! What `scontrol` can be told to do.
+//! The commands of `scontrol`.
 
 use super::show::Show;
 use crate::model::JobRef;
@@ -38,7 +38,7 @@ pub enum Command {
     },
     Reconfigure,
     Top(Vec<JobRef>),
-    /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.
+    /// `write batch_script`. The file is `-` for standard output, or `None` for `slurm-<id>.sh`.
     WriteScript {
         job: JobRef,
         file: Option<String>,
@@ -47,20 +47,20 @@ pub enum Command {
         job: JobRef,
         message: String,
     },
-    /// `listpids`: of one job or step, or all.
+    /// `listpids`, for one job or step, or for all.
     ListPids(Option<JobRef>),
-    /// `wait_job`: whether the job has its node.
+    /// `wait_job`: reports whether the job has its node.
     WaitJob(JobRef),
-    /// `completing`: the jobs whose processes are being ended.
+    /// `completing`: lists the jobs whose processes are being terminated.
     Completing,
-    /// `pidinfo`: the job of a process.
+    /// `pidinfo`: shows the job of a process.
     PidInfo(i32),
     /// `errnumstr`
     ErrorText(i32),
     Help,
     Ping,
     Version,
-    /// No words at all: commands come from standard input, a line each.
+    /// No words: commands are read from standard input, one per line.
     #[default]
     Interactive,
 }

@@ -1,4 +1,4 @@
-//! The verbs of `scontrol` that do something to jobs, and the words that name jobs.
+//! The verbs of `scontrol` that act on jobs, and the parsing of job names and IDs.
 
 use super::command::{Command, Target};
 use super::session::{Session, bare, too_few, too_many};
@@ -17,10 +17,10 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::{ControlAction, Request};
 use crate::render::{show, time};
 
-/// The call that Slurm names where a hold or a release fails.
+/// The call that Slurm names if a hold or a release fails.
 pub(super) const SUSPEND_CALL: Option<&str> = Some("slurm_suspend");
 
-/// `jobid=12`, `job=12`, `jobs=12` and a plain `12`: what is meant is the id.
+/// Returns the ID in `jobid=12`, `job=12`, `jobs=12` or a plain `12`.
 pub(super) fn id_text(word: &str) -> &str {
     match word.split_once('=') {
         Some((key, value))
@@ -42,20 +42,20 @@ fn unknown_job(word: &str) -> CliError {
     bare(format!("Invalid job id specified for job {}", shown(id_text(word))))
 }
 
-/// Ids, after the word `job` or without it.
+/// Parses a list of job IDs.
 pub(super) fn job_list(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let mut refs = Vec::new();
     for word in words {
         refs.extend(parse::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?);
     }
-    // What is done to a job is not done to one of its steps.
+    // These verbs act on jobs, not on single steps.
     match refs.iter().find(|named| named.step.is_some()) {
         Some(step) => Err(unknown_job(&step.to_string())),
         None => Ok(refs),
     }
 }
 
-/// The words after `job`  (`hold job 12`); all of them without it.
+/// Removes a leading word `job` (`hold job 12`).
 pub(super) fn without_job_word(words: &[String]) -> &[String] {
     match words.split_first() {
         Some((first, rest))
@@ -91,8 +91,8 @@ pub(super) fn targets(keyword: &str, words: &[String]) -> Result<Vec<Target>, Cl
         .collect()
 }
 
-/// The jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`; the options have no
-/// meaning of their own here.
+/// Parses the jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`. The options
+/// have no effect here.
 pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, CliError> {
     let is_option = |word: &String| {
         word.eq_ignore_ascii_case("incomplete") || word.to_ascii_lowercase().starts_with("state=")
@@ -103,7 +103,7 @@ pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, C
     }
 }
 
-/// A verb with nothing after it.
+/// Returns the command of a verb that takes no words.
 pub(super) fn alone(
     keyword: &str,
     words: &[String],
@@ -144,7 +144,7 @@ pub(super) fn notify(words: &[String]) -> Result<Command, CliError> {
     }
 }
 
-/// A node after the job is the one there is.
+/// Parses the words after `listpids`. A node after the job is ignored, since there is only one.
 pub(super) fn list_pids(words: &[String]) -> Result<Command, CliError> {
     match words {
         [] => Ok(Command::ListPids(None)),
@@ -153,7 +153,8 @@ pub(super) fn list_pids(words: &[String]) -> Result<Command, CliError> {
     }
 }
 
-/// The word after `pidinfo`. Slurm takes a word that is no number for a process that is not there.
+/// Parses the word after `pidinfo`. Like Slurm, it treats a word that is not a number as a process
+/// that does not exist.
 pub(super) fn pid_info(words: &[String]) -> Result<Command, CliError> {
     match words {
         [] => Err(bare("missing argument for keyword:pidinfo")),
@@ -162,11 +163,11 @@ pub(super) fn pid_info(words: &[String]) -> Result<Command, CliError> {
     }
 }
 
-/// A job without a limit ends so much later than it started, as Slurm counts it.
+/// The time limit that Slurm assumes for a job without one.
 const NO_LIMIT_SECS: u64 = 365 * 86_400;
 
 impl Session<'_> {
-    /// `completing`: a line for each job whose processes are being ended.
+    /// Prints a line for each job whose processes are being terminated (`completing`).
     pub(super) fn completing(&self) -> Done {
         let query = JobQuery { states: Some(vec![JobState::Completing]), ..JobQuery::default() };
         let list = ask_job_list(&Request::Jobs(query))?;
@@ -183,7 +184,7 @@ impl Session<'_> {
         output::print(&list.jobs.iter().map(line).collect::<String>())
     }
 
-    /// `pidinfo`: the job of a process, and when it ends.
+    /// Prints the job of a process and when that job ends (`pidinfo`).
     pub(super) fn pid_info(&self, pid: i32) -> Done {
         let list = self.query(&[])?;
         let running: Vec<_> =
@@ -203,7 +204,7 @@ impl Session<'_> {
         ))
     }
 
-    /// `listpids`: the processes that run.
+    /// Prints the running processes (`listpids`).
     pub(super) fn list_pids(&self, job: Option<&JobRef>) -> Done {
         let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
         let running: Vec<_> =
@@ -220,8 +221,8 @@ impl Session<'_> {
         }
     }
 
-    /// `wait_job`: whether the job has its node, which is ready from the start. Slurm does not wait
-    /// for a pending job either.
+    /// Reports whether the job has its node, which is ready as soon as the job starts (`wait_job`).
+    /// Slurm does not wait for a pending job either.
     pub(super) fn wait_job(&self, job: &JobRef) -> Done {
         let query = JobQuery {
             without_paths: true,
@@ -243,7 +244,7 @@ impl Session<'_> {
         Err(CliError::new(Mark::Plain, 1, format!("Job {job} no longer running")))
     }
 
-    /// Jobs by number, and by name where a name was given.
+    /// Resolves the targets to jobs, looking up names.
     pub(super) fn jobs_of(&self, targets: &[Target]) -> Result<Vec<JobRef>, CliError> {
         let mut refs = Vec::new();
         for target in targets {
@@ -262,7 +263,8 @@ impl Session<'_> {
         Ok(refs)
     }
 
-    /// Does something to each job; each failure is told, and one suffices for the exit code.
+    /// Applies an action to each job. Each failure is reported, and a single one makes the exit
+    /// code 1.
     pub(super) fn control(
         &self,
         jobs: &[JobRef],
@@ -294,7 +296,7 @@ impl Session<'_> {
     }
 }
 
-/// `write batch_script`.
+/// Writes the script of a job to a file or to standard output (`write batch_script`).
 pub(super) fn write_script(job: &JobRef, file: Option<&str>) -> Done {
     let script = match Connection::open(&paths()?)?.ask(&Request::BatchScript(job.job), &[])? {
         (Answer::Script, script) => script,
@@ -307,6 +309,7 @@ pub(super) fn write_script(job: &JobRef, file: Option<&str>) -> Done {
         return output::print_bytes(&script);
     }
     let path = file.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
-    std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
+    std::fs::write(&path, &script)
+        .map_err(|e| CliError::error(1, format!("cannot write {path}: {e}")))?;
     output::print(&format!("batch script for job {job} written to {path}\n"))
 }

@@ -1,11 +1,11 @@
-//! `scontrol errnumstr`: the texts of error numbers.
+//! `scontrol errnumstr`: the messages for error numbers.
 
 use super::command::Command;
 use super::session::bare;
 use crate::args::error::CliError;
 
-/// Slurm's numbers of the refusals that slotd has, too.
-const SLURMS: [(i32, &str); 29] = [
+/// Slurm's error numbers, for the refusals that slotd also has.
+const SLURM_ERRORS: [(i32, &str); 29] = [
     (2000, "Invalid partition name specified"),
     (2005, "More processors requested than permitted"),
     (2006, "Node count specification invalid"),
@@ -37,13 +37,13 @@ const SLURMS: [(i32, &str); 29] = [
     (2115, "Invalid Trackable RESource (TRES) specification"),
 ];
 
-/// The largest number of the system.
-const MOST_OF_SYSTEM: i32 = 133;
+/// The largest error number of the system.
+const MAX_ERRNO: i32 = 133;
 
-/// The word after `errnumstr`.
+/// Parses the word after `errnumstr`.
 ///
 /// # Errors
-/// It is not one number, in Slurm's words.
+/// Fails with Slurm's message unless there is exactly one number.
 pub(super) fn read(words: &[String]) -> Result<Command, CliError> {
     let [number] = words else { return Err(bare("one arguments required for keyword:errnumstr")) };
     let number =
@@ -51,16 +51,16 @@ pub(super) fn read(words: &[String]) -> Result<Command, CliError> {
     Ok(Command::ErrorText(number))
 }
 
-/// What an error number means.
+/// Returns the message for an error number.
 pub(super) fn text(number: i32) -> String {
-    if let Some((_, text)) = SLURMS.iter().find(|(known, _)| *known == number) {
+    if let Some((_, text)) = SLURM_ERRORS.iter().find(|(known, _)| *known == number) {
         return (*text).to_owned();
     }
     match number {
         0 => "No error".to_owned(),
-        1..=MOST_OF_SYSTEM => {
-            let said = std::io::Error::from_raw_os_error(number).to_string();
-            said.split(" (os error").next().unwrap_or_default().to_owned()
+        1..=MAX_ERRNO => {
+            let text = std::io::Error::from_raw_os_error(number).to_string();
+            text.split(" (os error").next().unwrap_or_default().to_owned()
         }
         _ => format!("Unknown error {number}"),
     }
@@ -71,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_slurm_and_of_the_system_have_their_texts() {
-        for (number, said) in [
+    fn errors_of_slurm_and_of_the_system_have_messages() {
+        for (number, message) in [
             (0, "No error"),
             (1, "Operation not permitted"),
             (2017, "Invalid job id specified"),
             (99_999, "Unknown error 99999"),
             (-1, "Unknown error -1"),
         ] {
-            assert_eq!(text(number), said);
+            assert_eq!(text(number), message);
         }
         assert!(read(&["x".to_owned()]).is_err() && read(&[]).is_err());
     }

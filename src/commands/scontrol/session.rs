@@ -1,4 +1,4 @@
-//! What all commands of one call of `scontrol` share: its options, its surroundings, its errors.
+//! State and errors shared by all commands of one `scontrol` invocation.
 
 use crate::args::error::{CliError, Mark};
 use crate::args::options::DataOpts;
@@ -12,23 +12,24 @@ use crate::protocol::request::Request;
 use crate::render::Ctx;
 use clap::Args;
 
-/// How it prints.
+/// Options for the output of `scontrol`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OutputOpts {
-    /// Show more
+    /// Show more details
     #[arg(short, long)]
     pub details: bool,
     #[command(flatten)]
     pub data: DataOpts,
-    /// One line for each record
+    /// Print one line per record
     #[arg(short, long)]
     pub oneliner: bool,
-    /// No messages, only the exit code
+    /// Print no messages and only set the exit code
     #[arg(short = 'Q', long)]
     pub quiet: bool,
 }
 
-/// An error line without `scontrol: error:`, as Slurm prints most of scontrol's.
+/// Returns an error without the prefix `scontrol: error:`, as Slurm prints most of scontrol's
+/// errors.
 pub(super) fn bare(text: impl Into<String>) -> CliError {
     CliError::new(Mark::Bare, 1, text)
 }
@@ -41,14 +42,14 @@ pub(super) fn too_many(keyword: &str) -> CliError {
     bare(format!("too many arguments for keyword:{keyword}"))
 }
 
-/// What all commands of one call share: its options and its surroundings.
+/// The options and environment of one `scontrol` invocation, shared by all its commands.
 pub(super) struct Session<'a> {
     pub(super) output: &'a OutputOpts,
     pub(super) origin: &'a Origin,
 }
 
 impl Session<'_> {
-    /// Something that is not there: Slurm says so on standard output.
+    /// Reports something that does not exist. Slurm prints this to standard output.
     pub(super) fn not_found(&self, what: &str) -> Done {
         if !self.output.quiet {
             output::print(&format!("{what} not found\n"))?;

@@ -1,4 +1,4 @@
-//! `scontrol show`: what can be shown, and how it is asked for.
+//! `scontrol show`: what can be shown, and how it is queried.
 
 use super::control::id_text;
 use super::session::{Session, bare, too_few, too_many};
@@ -24,26 +24,26 @@ pub enum Show {
     Jobs(Option<Vec<JobRef>>),
     /// `None`: the steps of all jobs.
     Steps(Option<Vec<JobRef>>),
-    /// By name; `None`: the one there is.
+    /// By name. `None`: the only node.
     Node(Option<String>),
     Partition(Option<String>),
     Config,
-    /// The names in a host list, which was looked up in `SLURM_NODELIST` if it was not given. Not
-    /// yet read: a list that cannot be read is told on standard error and the exit code is 0.
+    /// The names in a host list, by default the one in `SLURM_NODELIST`. It is parsed later,
+    /// because an invalid list is only reported on standard error and the exit code is 0.
     Hostnames(String),
-    /// Names to be joined to a host list, sorted or as given.
+    /// Names to combine into a host list, sorted or in the given order.
     Hostlist {
         names: Vec<String>,
         sorted: bool,
     },
     Daemons,
     Aliases,
-    /// Something that one host never has any of: `reservations`, `licenses`, `burstbuffer`,
-    /// `topology`, …, by its full name.
+    /// Something that does not exist on a single host, by its full name: `reservations`,
+    /// `licenses`, `burstbuffer`, `topology`, …
     Nothing(&'static str),
 }
 
-/// What may be shown, with the least that must be written of it.
+/// The entities that can be shown, each with its shortest accepted abbreviation in letters.
 const ENTITIES: [(&str, usize); 19] = [
     ("aliases", 2),
     ("assoc_mgr", 2),
@@ -66,18 +66,23 @@ const ENTITIES: [(&str, usize); 19] = [
     ("topology", 1),
 ];
 
-/// Slurm's text for a job that cannot be read.
+/// Returns the full names of what can be shown.
+pub fn entities() -> impl Iterator<Item = &'static str> {
+    ENTITIES.iter().map(|(name, _)| *name)
+}
+
+/// Slurm's message for a job ID that cannot be parsed.
 const NO_JOB: &str = "scontrol_print_job error: Invalid job id specified";
 
-/// Reads the words after `show`.
+/// Parses the words after `show`.
 ///
 /// # Errors
-/// Slurm's texts, exit code 1.
+/// Fails with Slurm's messages and exit code 1.
 pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
     let Some((first, rest)) = words.split_first() else {
         return Err(too_few("show"));
     };
-    // `show job 12`, `show job=12` and `show jobid=12` are the same.
+    // `show job 12`, `show job=12` and `show jobid=12` are equivalent.
     let (entity, value) = match first.split_once('=') {
         Some((entity, value)) => (entity, Some(value.to_owned())),
         None => (first.as_str(), None),
@@ -91,7 +96,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
     let Some((name, _)) = known else {
         let unknown = bare(format!("invalid entity:{} for keyword:show ", shown(entity)));
         let names = ENTITIES.iter().map(|(name, _)| *name);
-        // Of short words a missing `s` would be one slip too many.
+        // In a short word, a missing `s` plus a typo would be too far from any entity.
         let singular = suggest::nearest(lower, ["job", "node", "step"])
             .map(|name| format!("did you mean {name}?"));
         return Err(
@@ -137,7 +142,8 @@ fn refs(value: Option<String>) -> Result<Option<Vec<JobRef>>, CliError> {
     }
 }
 
-/// Without a list it is the one of the job around it; outside a job Slurm says so and exits with 0.
+/// Without a list, uses that of the surrounding job. Outside a job, Slurm reports an empty list and
+/// exits with 0.
 fn hostnames(value: Option<String>, origin: &Origin) -> Result<Show, CliError> {
     let around = || {
         ["SLURM_NODELIST", "SLURM_JOB_NODELIST"]
@@ -165,7 +171,9 @@ impl Session<'_> {
             (Show::Nothing(what), None) => nothing(what),
             (_, Some(_)) => {
                 let known = "job, step, node, partition and config";
-                Err(bare(format!("--json and --yaml are for show of {known}: leave them out here")))
+                Err(bare(format!(
+                    "--json and --yaml apply only to show {known}: leave them out here"
+                )))
             }
             (Show::Hostnames(list), None) => show_hostnames(list),
             (Show::Hostlist { names, sorted }, None) => {
@@ -224,7 +232,7 @@ impl Session<'_> {
         let wanted = refs.unwrap_or_default();
         let mut list = self.query(wanted)?;
         if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
-            // A task of a job that is no array, or not of this array.
+            // A task of a job that is not an array, or a task outside this array.
             return if list.unknown.contains(&first.job) {
                 Err(bare(format!("slurm_load_jobs error: {}", Refusal::UnknownJob)))
             } else {
@@ -273,7 +281,7 @@ impl Session<'_> {
     }
 }
 
-/// A list that cannot be read is told of, and is no failure, as in Slurm.
+/// Prints the names in a host list. As in Slurm, an invalid list is reported but is not a failure.
 fn show_hostnames(list: &str) -> Done {
     if list.is_empty() {
         eprintln!("scontrol: error: host list is empty");
@@ -288,7 +296,7 @@ fn show_hostnames(list: &str) -> Done {
     }
 }
 
-/// `show` of what one host never has any of, in Slurm's words.
+/// Prints Slurm's message for something that does not exist on a single host.
 fn nothing(what: &str) -> Done {
     match what {
         "topology" => {
@@ -301,7 +309,7 @@ fn nothing(what: &str) -> Done {
     }
 }
 
-/// `show job 12_7` of tasks that wait together: that one task.
+/// Narrows a record of several pending array tasks to the wanted ones: `show job 12_7`.
 fn narrow(job: &mut JobView, wanted: &[JobRef]) {
     let array = job.role.array_job(job.id);
     let asked = wanted.iter().find(|r| Some(r.job) == array).and_then(|r| r.tasks.as_ref());
@@ -312,7 +320,8 @@ fn narrow(job: &mut JobView, wanted: &[JobRef]) {
     };
     let common = tasks.intersection(asked);
     match (array, common.first()) {
-        // One task is shown as it will be once it is by itself: its paths name it.
+        // A single task is shown as it will look with a record of its own, with its index in the
+        // paths.
         (Some(array_job), Some(task)) if common.len() == 1 => {
             for path in [&mut job.std_out, &mut job.std_err, &mut job.std_in] {
                 *path = path.replace("%a", &task.to_string());

@@ -1,4 +1,4 @@
-//! What `scontrol` changes of the host: `update PartitionName=…`, `update NodeName=…`,
+//! Changes to the host with `scontrol`: `update PartitionName=…`, `update NodeName=…` and
 //! `reconfigure`.
 
 use super::command::Command;
@@ -16,7 +16,26 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use std::collections::BTreeSet;
 
-/// The words after `update`, if they are about a partition or the node.
+/// The keys of `update NodeName=…`.
+const NODE_KEYS: [&str; 4] = ["State", "Reason", "Gres", "CPUs"];
+
+/// Returns the keys that may follow these words of `update`, or `None` unless the words are about
+/// a partition or the node.
+pub(super) fn keys(words: &[String]) -> Option<Vec<&'static str>> {
+    let has = |key: &str| {
+        words
+            .iter()
+            .filter_map(|word| word.split_once('='))
+            .any(|(known, _)| known.eq_ignore_ascii_case(key))
+    };
+    if has("PartitionName") {
+        return Some(partition::scontrol_keys().collect());
+    }
+    has("NodeName").then(|| NODE_KEYS.into())
+}
+
+/// Parses the words after `update`, or returns `None` unless they are about a partition or the
+/// node.
 pub(super) fn read(words: &[String]) -> Option<Result<Command, CliError>> {
     let pair =
         |word: &String| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -50,7 +69,7 @@ fn partition(name: &str, settings: Vec<(String, String)>) -> Result<Command, Cli
     if settings.is_empty() {
         return Err(bare("No changes specified"));
     }
-    // What makes no sense is told before the daemon is asked.
+    // Report invalid settings before contacting the daemon.
     let mut trial = Partition::default();
     for (key, value) in &settings {
         partition::set(&mut trial, key, value, Written::ToScontrol).map_err(
@@ -85,7 +104,7 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
             _ => {
                 return Err(refused(
                     &format!("{key}={value}"),
-                    Some("keys: State, Reason, Gres, CPUs".to_owned()),
+                    Some(format!("keys: {}", NODE_KEYS.join(", "))),
                 ));
             }
         }
@@ -99,11 +118,10 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
         }
         (Some("RESUME" | "UNDRAIN" | "IDLE"), _) => NodeOrder::Resume { parts },
         (Some("DOWN"), Some(_)) => {
-            let hint = "State=DRAIN takes no more jobs; scancel ends those that run";
-            return Err(bare(
-                "State=DOWN is not supported by slotd: it would end the jobs that run",
-            )
-            .hint(hint));
+            let hint = "State=DRAIN keeps new jobs from starting; scancel ends running ones";
+            return Err(
+                bare("State=DOWN is not supported by slotd: it would end running jobs").hint(hint)
+            );
         }
         (Some(other), _) => {
             let text = format!("Invalid input: {}", shown(other));
@@ -112,15 +130,15 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
                 .hint("states: DRAIN, RESUME"));
         }
         (None, _) if !parts.is_empty() => {
-            let hint = "State=DRAIN Reason=... takes these out of use, State=RESUME puts them back";
-            return Err(bare("No state is given for the parts of the node").hint(hint));
+            let hint = "State=DRAIN Reason=... takes them out of use, State=RESUME puts them back into use";
+            return Err(bare("No state given for the parts of the node").hint(hint));
         }
         (None, _) => return Err(bare("No changes specified")),
     };
     Ok(Command::UpdateNode { name: name.to_owned(), order })
 }
 
-/// Asks the daemon for a change; `call` is what Slurm names where it fails.
+/// Requests a change from the daemon. `call` is the call that Slurm names on failure.
 pub(super) fn change(request: &Request, call: &str) -> Done {
     match Connection::open(&paths()?)?.ask(request, &[])?.0 {
         Answer::SiteChanged(remarks) => {

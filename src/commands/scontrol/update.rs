@@ -1,6 +1,6 @@
-//! `scontrol update`: which job, and what of it.
+//! `scontrol update`: parses the job and the changes to it.
 //!
-//! Whether a job is in a state that allows the change is the daemon's business.
+//! The daemon checks whether the state of the job allows the change.
 
 use super::command::{Command, Target};
 use super::control::{job_list, without_job_word};
@@ -15,8 +15,8 @@ use crate::parse;
 use crate::parse::error::shown;
 use crate::parse::suggest;
 
-/// Keys of jobs that Slurm knows and that change nothing here.
-const IDLE: [&str; 19] = [
+/// Slurm's keys for jobs that have no effect here.
+const NO_EFFECT: [&str; 19] = [
     "burstBuffer",
     "clusterFeatures",
     "clusters",
@@ -38,20 +38,30 @@ const IDLE: [&str; 19] = [
     "endTime",
 ];
 
-/// Things of Slurm that `update` can change and that are set otherwise here, by their first key.
-const OTHERS: [(&str, &str); 5] = [
+/// Entities that Slurm's `update` can change but slotd refuses, by their first key, with the
+/// reason.
+const OTHER_ENTITIES: [(&str, &str); 5] = [
     ("frontendname", "there are no front ends"),
-    ("powercap", "the host is not powered by slotd"),
+    ("powercap", "slotd does not control the power of the host"),
     ("reservationname", "there are no reservations"),
     ("stepid", "a step has its job's time limit"),
-    ("suspendexcnodes", "the host is not powered by slotd"),
+    ("suspendexcnodes", "slotd does not control the power of the host"),
 ];
 
-/// Reads the words after `update`: `JobId=12 TimeLimit=2:00:00`, `job 12 TimeLimit=2:00:00`,
+/// Returns the keys that may follow these words of `update`.
+pub fn keys(words: &[String]) -> Vec<&'static str> {
+    if let Some(keys) = site::keys(words) {
+        return keys;
+    }
+    let entities = if words.is_empty() { &["NodeName", "PartitionName"][..] } else { &[] };
+    ["JobId"].into_iter().chain(changes::key_names()).chain(entities.iter().copied()).collect()
+}
+
+/// Parses the words after `update`: `JobId=12 TimeLimit=2:00:00`, `job 12 TimeLimit=2:00:00` or
 /// `JobName=x Comment=y`.
 ///
 /// # Errors
-/// Slurm's texts, exit code 1.
+/// Fails with Slurm's messages and exit code 1.
 pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let pairs = without_job_word(words);
     if pairs.is_empty() {
@@ -75,7 +85,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
             return Err(unsupported(word));
         };
         let lower = key.to_ascii_lowercase();
-        if let Some((_, why)) = OTHERS.iter().find(|(other, _)| *other == lower) {
+        if let Some((_, why)) = OTHER_ENTITIES.iter().find(|(other, _)| *other == lower) {
             return Err(bare(format!("update of {} is not supported by slotd: {why}", shown(key))));
         }
         match lower.as_str() {
@@ -90,16 +100,16 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
                         .and(Mark::Bare, "Request aborted")
                         .maybe_hint(error.hint));
                 }
-                None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {
+                None if NO_EFFECT.iter().any(|key| key.eq_ignore_ascii_case(lower)) => {
                     check_hosts(lower, value, origin)?;
-                    // Slurm reads whose job it is, and counts it for no change.
+                    // Slurm parses the user but does not count it as a change.
                     changes_nothing |= !lower.starts_with("user");
                 }
                 None => return Err(unsupported(word)),
             },
         }
     }
-    // A name says which jobs only where no id does.
+    // The name selects jobs only if no ID does. With an ID, it is the new name.
     let target = match (target, name) {
         (Some(target), Some(name)) => {
             updates.insert(0, Update::JobName(name));
@@ -115,7 +125,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     Ok(Command::Update { target, updates })
 }
 
-/// A list of hosts to be left out may not be this one.
+/// Fails if the list of excluded hosts includes this host or an unknown one.
 fn check_hosts(key: &str, value: &str, origin: &Origin) -> Result<(), CliError> {
     if key != "excnodelist" || value.is_empty() {
         return Ok(());

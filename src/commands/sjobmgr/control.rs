@@ -1,11 +1,11 @@
-//! What is asked of a manager that runs: wait, list, cancel, hold, release, top, status.
+//! The commands that talk to a running manager: wait, list, cancel, hold, release, top, status.
 
-use super::{ask, connect, connect_to, job_meant, understood};
+use super::{ask, checked, connect, connect_to, job_meant};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::launch::tell;
 use crate::commands::{Done, output, paths};
-use crate::model::{ExitCode, JobId};
+use crate::model::{ExitCode, JobId, counted};
 use crate::stepmgr::api::{Ask, Event, Status};
 use crate::stepmgr::core::Row;
 use crate::stepmgrd::ended::{self, Known};
@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
 pub struct JobArg {
-    /// The job of the manager, where it is not this one
+    /// Talk to the manager of this job [default: the current one]
     #[arg(long, value_name = "JOB")]
     jobid: Option<u32>,
     /// Print JSON
@@ -26,13 +26,13 @@ pub struct JobArg {
 pub struct Names {
     #[command(flatten)]
     job: JobArg,
-    /// Names or patterns of steps: fit-*; without them, all steps
+    /// Names or patterns of steps: fit-*. Without names, all steps
     names: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct SomeNames {
-    /// The job of the manager, where it is not this one
+    /// Talk to the manager of this job [default: the current one]
     #[arg(long, value_name = "JOB")]
     jobid: Option<u32>,
     /// Names or patterns of steps: fit-*
@@ -49,19 +49,19 @@ pub enum Change {
 }
 
 fn unexpected(event: &Event) -> CliError {
-    CliError::error(1, format!("the manager's answer makes no sense here: {event:?}"))
+    CliError::error(1, format!("unexpected answer from the manager: {event:?}"))
 }
 
-/// Who can tell of steps.
-enum Teller {
+/// The source of the steps' states.
+enum StepSource {
     Manager(Client),
-    /// There is none any more: what stands in its journal.
+    /// The manager has ended: the contents of its journal.
     Journal(Vec<Known>),
 }
 
-fn teller(job: JobId) -> Result<Teller, CliError> {
+fn step_source(job: JobId) -> Result<StepSource, CliError> {
     let no_manager = match connect_to(job) {
-        Ok(client) => return Ok(Teller::Manager(client)),
+        Ok(client) => return Ok(StepSource::Manager(client)),
         Err(error) => error,
     };
     let paths = paths()?;
@@ -69,20 +69,19 @@ fn teller(job: JobId) -> Result<Teller, CliError> {
     if !dir.exists() {
         return Err(no_manager);
     }
-    // One that is about to listen does so before the lock is free.
-    let _beginning = begin(&paths, job).map_err(|e| {
-        CliError::error(1, format!("the directory of job {job} cannot be used: {e}"))
-    })?;
+    // A manager that is starting listens before it releases the lock.
+    let _beginning = begin(&paths, job)
+        .map_err(|e| CliError::error(1, format!("cannot use the directory of job {job}: {e}")))?;
     if let Ok(client) = connect_to(job) {
-        return Ok(Teller::Manager(client));
+        return Ok(StepSource::Manager(client));
     }
     let steps = ended::read(&dir).map_err(|e| {
-        CliError::error(1, format!("the journal of the steps of job {job} cannot be read: {e}"))
+        CliError::error(1, format!("cannot read the step journal of job {job}: {e}"))
     })?;
-    if steps.is_empty() { Err(no_manager) } else { Ok(Teller::Journal(steps)) }
+    if steps.is_empty() { Err(no_manager) } else { Ok(StepSource::Journal(steps)) }
 }
 
-/// The steps of these names and patterns; all, where there are none.
+/// Returns the steps with these names or patterns; without names, all steps.
 fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a Known>, CliError> {
     if names.is_empty() {
         return Ok(steps.iter().collect());
@@ -92,7 +91,7 @@ fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a
         let matching = ended::matching(steps, name);
         if matching.is_empty() {
             let text =
-                format!("the journal of job {job} has no step {name:?}, and its manager has ended");
+                format!("the manager of job {job} has ended, and its journal has no step {name:?}");
             return Err(CliError::error(1, text).hint("sjobmgr list shows the names"));
         }
         found.extend(matching);
@@ -100,16 +99,16 @@ fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a
     Ok(found)
 }
 
-/// The exit code is that of the worst of the steps.
+/// Waits for steps. The exit code is that of the worst step.
 pub fn wait(args: &Names, origin: &Origin) -> Done {
     let job = job_meant(args.job.jobid, origin)?;
-    match teller(job)? {
-        Teller::Manager(client) => wait_for(client, job, &args.names),
-        Teller::Journal(steps) => look_back(&steps, job, &args.names),
+    match step_source(job)? {
+        StepSource::Manager(client) => wait_for(client, job, &args.names),
+        StepSource::Journal(steps) => exit_code_of(&steps, job, &args.names),
     }
 }
 
-/// Waits until these steps have ended, or their manager has. The exit code.
+/// Waits until these steps, or their manager, have ended. Returns the exit code.
 pub fn wait_for(mut client: Client, job: JobId, names: &[String]) -> Done {
     let ask = Ask::Wait { names: names.to_vec() };
     let mut event = client.ask(&ask).and_then(|()| client.next_event());
@@ -118,13 +117,13 @@ pub fn wait_for(mut client: Client, job: JobId, names: &[String]) -> Done {
             Ok(Some(Event::Waited { exit_code })) => {
                 return Ok(u8::try_from(exit_code).unwrap_or(1));
             }
-            Ok(Some(other)) => drop(understood(Ok(Some(other)))?),
-            // It has ended in the meantime.
+            Ok(Some(other)) => drop(checked(Ok(Some(other)))?),
+            // The manager has ended in the meantime.
             Ok(None) | Err(_) => {
                 drop(client);
-                return match teller(job)? {
-                    Teller::Manager(client) => wait_for(client, job, names),
-                    Teller::Journal(steps) => look_back(&steps, job, names),
+                return match step_source(job)? {
+                    StepSource::Manager(client) => wait_for(client, job, names),
+                    StepSource::Journal(steps) => exit_code_of(&steps, job, names),
                 };
             }
         }
@@ -132,8 +131,8 @@ pub fn wait_for(mut client: Client, job: JobId, names: &[String]) -> Done {
     }
 }
 
-/// The exit code that a wait would have had.
-fn look_back(steps: &[Known], job: JobId, names: &[String]) -> Done {
+/// Returns the exit code that waiting would have returned, from the journal.
+fn exit_code_of(steps: &[Known], job: JobId, names: &[String]) -> Done {
     let steps = named(steps, names, job)?;
     let ends = steps.iter().filter_map(|step| step.end);
     let worst = ends.fold(ExitCode::OK, |worst, (_, exit)| worst.worse(exit)).as_shell();
@@ -141,27 +140,27 @@ fn look_back(steps: &[Known], job: JobId, names: &[String]) -> Done {
     let code = u8::try_from(worst).unwrap_or(1);
     let Some(first) = left.first() else { return Ok(code) };
     let text = format!(
-        "{} of {} steps have not run ({:?}): their manager has ended",
+        "{} of {} {} not run ({:?}): their manager has ended",
         left.len(),
-        steps.len(),
+        counted(steps.len(), "step"),
+        if left.len() == 1 { "has" } else { "have" },
         first.name
     );
-    Err(CliError::error(i32::from(code.max(1)), text).hint("sjobmgr run --resume FILE runs them"))
+    Err(CliError::error(i32::from(code.max(1)), text)
+        .hint("run them with sjobmgr run --resume FILE"))
 }
 
 pub fn list(args: &Names, origin: &Origin) -> Done {
     let job = job_meant(args.job.jobid, origin)?;
-    let rows: Vec<Row> = match teller(job)? {
-        Teller::Manager(mut client) => {
+    let rows: Vec<Row> = match step_source(job)? {
+        StepSource::Manager(mut client) => {
             match ask(&mut client, &Ask::List { names: args.names.clone() })? {
                 Event::List { steps } => steps,
                 other => return Err(unexpected(&other)),
             }
         }
-        Teller::Journal(steps) => {
-            tell(&format!(
-                "sjobmgr: the manager of job {job} has ended: this is what its journal tells\n"
-            ));
+        StepSource::Journal(steps) => {
+            tell(&format!("sjobmgr: the manager of job {job} has ended: showing its journal\n"));
             named(&steps, &args.names, job)?.into_iter().map(Known::row).collect()
         }
     };
@@ -178,9 +177,10 @@ pub fn change(args: &SomeNames, origin: &Origin, change: Change) -> Done {
         Change::Top => Ask::Top { names },
     };
     match ask(&mut client, &request)? {
-        Event::Changed { steps: 0 } => {
-            Err(CliError::error(1, "none of these steps can be changed: they run, or have ended"))
-        }
+        Event::Changed { steps: 0 } => Err(CliError::error(
+            1,
+            "none of these steps can be changed: they are running or have ended",
+        )),
         Event::Changed { .. } => Ok(0),
         other => Err(unexpected(&other)),
     }
@@ -212,7 +212,7 @@ fn table(steps: &[Row]) -> String {
         let priority = priority.map_or_else(String::new, |priority| priority.to_string());
         let line =
             format!("{name:width$} {state:9} {step:>8} {priority:>8} {attempts:>5} {reason}");
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out

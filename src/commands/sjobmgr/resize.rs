@@ -1,5 +1,6 @@
-//! `sjobmgr resize`: more or less for a running job. It shrinks as its steps allow, grows at once
-//! where there is room, and otherwise waits for it by a job that expands it.
+//! `sjobmgr resize`: changes the size of a running job. It shrinks as its steps allow, and grows
+//! immediately if the resources are free. Otherwise, a job is submitted that waits for them and
+//! then expands it.
 
 use super::own_job;
 use crate::args::error::CliError;
@@ -20,19 +21,19 @@ use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
 pub struct ResizeArgs {
-    /// CPUs that the job is to have, or with a sign how many more or fewer; without it and --mem,
-    /// what is pending is shown
+    /// The new number of CPUs, or the signed difference. Without CPUs and --mem, show pending
+    /// changes
     #[arg(allow_hyphen_values = true)]
     cpus: Option<String>,
-    /// Memory that it is to have, or how much more or less: 4G, +500M, -1G
+    /// Set the memory, or change it by a signed difference: 4G, +500M, -1G
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     mem: Option<String>,
-    /// The job, where it is not this one
+    /// Resize this job [default: the current one]
     #[arg(long, value_name = "JOB")]
     jobid: Option<u32>,
 }
 
-/// What an amount comes to that is written as a number, or as a difference to `now`.
+/// Parses an amount, which is a number or a signed difference to `now`.
 fn amount(
     text: &str,
     now: u64,
@@ -44,7 +45,7 @@ fn amount(
         _ => ("", text),
     };
     let invalid =
-        || CliError::error(2, format!("invalid {what}: {text:?}")).hint("write it so: 4, +4 or -2");
+        || CliError::error(2, format!("invalid {what}: {text:?}")).hint("for example 4, +4 or -2");
     let number = read(number).ok_or_else(invalid)?;
     let wanted = match sign {
         "+" => now.checked_add(number),
@@ -54,35 +55,34 @@ fn amount(
     let words = || {
         CliError::error(
             1,
-            format!("nothing would be left: the job has {now} {what}, and {text} is asked for"),
+            format!("nothing would be left: the job has {now} {what} and {text} was requested"),
         )
     };
     wanted.filter(|wanted| *wanted > 0).ok_or_else(words)
 }
 
-/// The job, and those that wait to expand it.
-fn look(id: JobId) -> Result<(JobView, Vec<JobView>), CliError> {
+/// Returns the job, and the pending jobs that will expand it.
+fn fetch(id: JobId) -> Result<(JobView, Vec<JobView>), CliError> {
     let query = JobQuery { expected_starts: true, ..JobQuery::live() };
     let Answer::Jobs(list) = ask(&Request::Jobs(query), &[])?.0 else {
-        return Err(CliError::error(1, "the daemon's answer is no list of jobs"));
+        return Err(CliError::error(1, "unexpected answer from the daemon: not a list of jobs"));
     };
     let expands =
         |job: &JobView| job.request.dependency.expands().is_some_and(|target| target.job == id);
     let (waiting, others): (Vec<_>, Vec<_>) = list.jobs.into_iter().partition(expands);
     let job = others.into_iter().find(|job| job.id == id && job.run.state != JobState::Pending);
     let job = job.ok_or_else(|| {
-        CliError::error(1, format!("job {id} does not run"))
-            .hint("what waits is changed by scontrol update")
+        CliError::error(1, format!("job {id} is not running"))
+            .hint("change pending jobs with scontrol update")
     })?;
     Ok((job, waiting))
 }
 
 pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
     let id = args.jobid.map(JobId).or_else(|| own_job(origin)).ok_or_else(|| {
-        CliError::error(1, "this is not within a job")
-            .hint("name the job that is to grow or shrink: --jobid=12")
+        CliError::error(1, "not inside a job").hint("specify the job to resize: --jobid=12")
     })?;
-    let (job, _) = look(id)?;
+    let (job, _) = fetch(id)?;
     let has = job.tres;
     let count = |text: &str| text.parse::<u32>().ok().map(u64::from);
     let cpus =
@@ -98,7 +98,7 @@ pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
         [cpus.is_some_and(|cpus| cpus > has.cpus), mem.is_some_and(|mem| mem > has.mem_mb)];
     let keys = keys.into_iter().zip(is_more).filter_map(|(key, is_more)| Some((key?, is_more)));
     let (more, less): (Vec<_>, Vec<_>) = keys.partition(|(_, is_more)| *is_more);
-    // What is less can always be had, and what is more may have to wait.
+    // Shrinking always works, while growing may have to wait.
     for keys in [less, more] {
         let keys: Vec<Update> = keys.into_iter().map(|(key, _)| key).collect();
         if !keys.is_empty() {
@@ -118,14 +118,12 @@ fn change(job: &JobView, keys: Vec<Update>, origin: &Origin) -> Result<(), CliEr
         Some(Err(Refusal::NoRoom { more, .. })) if more.cpus > 0 => {
             expand(job, more.cpus, more.mem_mb, origin)
         }
-        Some(Err(why)) => {
-            Err(refused(&format!("the size of job {} cannot be changed", job.id), &why))
-        }
+        Some(Err(why)) => Err(refused(&format!("cannot change the size of job {}", job.id), &why)),
         Some(Ok(_)) | None => Ok(()),
     }
 }
 
-/// A job that waits for so much more.
+/// Submits a job that waits for the additional resources.
 fn expand(job: &JobView, cpus: u32, mem_mb: u64, origin: &Origin) -> Result<(), CliError> {
     let words = [
         "sbatch".to_owned(),
@@ -137,7 +135,7 @@ fn expand(job: &JobView, cpus: u32, mem_mb: u64, origin: &Origin) -> Result<(), 
         "--wrap=true".to_owned(),
     ];
     let mut parsed = sbatch::parse(&words.map(OsString::from), origin, &sbatch::read)?;
-    // `--mem=0` would be all of the host's.
+    // `--mem=0` would mean all of the host's memory.
     parsed.request.mem = match job.request.mem {
         MemRequest::PerCpu(mb) => MemRequest::PerCpu(mb),
         _ if mem_mb == 0 => MemRequest::None,
@@ -147,14 +145,14 @@ fn expand(job: &JobView, cpus: u32, mem_mb: u64, origin: &Origin) -> Result<(), 
     output::print(&format!("Submitted batch job {id}\n")).map(drop)
 }
 
-/// What the job has, what it gives back, and what it waits for with the time at which that is
-/// expected.
+/// Prints the size of the job, pending reductions, and pending expansions with their expected start
+/// times.
 fn show(id: JobId, origin: &Origin) -> Done {
-    let (job, waiting) = look(id)?;
+    let (job, waiting) = fetch(id)?;
     let ctx = output::ctx(origin, now());
     let alloc = job.run.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
     let mut out = format!("JobId={id} CPUs={} Mem={}M", alloc.cpus, alloc.mem_mb);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     if job.run.shrinks {
         let _ = write!(out, " PendingCPUs={} PendingMem={}M", job.tres.cpus, job.tres.mem_mb);
     }
@@ -177,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_is_a_number_or_a_difference() {
+    fn amounts_are_numbers_or_differences() {
         let cpus = |text| {
             amount(text, 4, "CPUs", |text| text.parse().ok()).map_err(|error| error.lines.len())
         };

@@ -1,7 +1,8 @@
-//! `sjobmgr run`: the manager itself within a job, a job that runs one outside of any.
+//! `sjobmgr run`: becomes the manager inside a job, and outside a job submits one that runs a
+//! manager.
 
 use super::control::wait_for;
-use super::{answer, own_job, understood};
+use super::{answer, checked, own_job};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::launch::{client, tell};
@@ -11,67 +12,68 @@ use crate::parse::mem;
 use crate::stepmgr::api::{Ask, Event};
 use crate::stepmgr::def::OnFailure;
 use crate::stepmgrd::{
-    Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path,
-    step_within, text_of,
+    Client, Identity, RunError, Setup, Source, Verbosity, begin, check, manage, read_steps,
+    socket_path, step_within, text_of,
 };
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// At most so many steps at once; 0: as many as there is room for
+    /// Run at most COUNT steps at once; 0 means as many as fit
     #[arg(short = 'j', long = "jobs", value_name = "COUNT")]
     most: Option<u32>,
-    /// Go on where an earlier run of this file ended: nothing that ended well is run again
+    /// Continue an earlier run of this file; completed steps do not run again
     #[arg(long)]
     resume: bool,
-    /// As --resume, and run again what had failed
+    /// Like --resume, but also run failed steps again
     #[arg(long)]
     resume_failed: bool,
-    /// Whatever fails, run all that does not depend on it
+    /// If a step fails, still run all steps that do not depend on it
     #[arg(short = 'k', long)]
     keep_going: bool,
-    /// Start no other step once one has failed
+    /// Start no more steps once one has failed
     #[arg(long, conflicts_with = "keep_going")]
     halt_on_failure: bool,
-    /// No lines about progress
+    /// Do not print progress
     #[arg(short = 'Q', long)]
     quiet: bool,
     #[command(flatten)]
     job: JobArgs,
-    /// Lines of commands, TOML (.toml) or JSON lines (.json, .jsonl); - for standard input
+    /// The steps: lines of commands, TOML (.toml) or JSON lines (.json, .jsonl); - for standard
+    /// input
     file: String,
 }
 
-/// What sbatch is told where this is not within a job.
+/// Options for sbatch, which are only used outside a job.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Of the job that is submitted, where this is not within one")]
+#[command(next_help_heading = "Options of the job that is submitted outside a job")]
 struct JobArgs {
-    /// CPUs
+    /// Request this many CPUs
     #[arg(short = 'c', long, value_name = "COUNT")]
     cpus_per_task: Option<String>,
-    /// Memory: 500M, 8G
+    /// Request this much memory: 500M, 8G
     #[arg(long)]
     mem: Option<String>,
-    /// GPUs
+    /// Request this many GPUs
     #[arg(short = 'G', long)]
     gpus: Option<String>,
-    /// Time limit: 90, 1:30:00
+    /// Set the time limit: 90, 1:30:00
     #[arg(short = 't', long)]
     time: Option<String>,
-    /// Partition
+    /// Run in this partition
     #[arg(short = 'p', long)]
     partition: Option<String>,
-    /// Name of the job
+    /// Set the name of the job
     #[arg(short = 'J', long)]
     job_name: Option<String>,
-    /// Where the output of the job goes
+    /// Write the output of the job to this file
     #[arg(short = 'o', long)]
     output: Option<String>,
-    /// Queue the job again where it fails or its time is up: the steps that are left run then
+    /// Requeue the job if it fails or reaches its time limit, to run the remaining steps
     #[arg(long)]
     requeue: bool,
 }
@@ -93,11 +95,11 @@ impl JobArgs {
         given.chain(self.requeue.then(|| "--requeue".to_owned())).collect()
     }
 
-    /// CPUs, memory and GPUs of the job, as far as they are known before sbatch has read the
-    /// values.
+    /// Returns the CPUs, memory and GPUs of the job, as far as they are known before sbatch parses
+    /// the values.
     fn size(&self) -> (Option<u32>, Option<u64>, Option<u32>) {
         let cpus = self.cpus_per_task.as_ref().map_or(Some(1), |text| text.parse().ok());
-        // None is all that there is.
+        // 0 means all of the host's memory.
         let mem_mb = self.mem.as_deref().and_then(mem::megabytes).filter(|mb| *mb > 0);
         let gpus = self.gpus.as_ref().and_then(|text| text.rsplit(':').next()?.parse().ok());
         (cpus, mem_mb, gpus)
@@ -106,8 +108,8 @@ impl JobArgs {
 
 pub fn run(args: &RunArgs, origin: &Origin) -> Done {
     if args.file == "-" && (args.resume || args.resume_failed) {
-        return Err(CliError::error(1, "standard input has no name to go on with")
-            .hint("write the steps into a file: sjobmgr run --resume FILE"));
+        return Err(CliError::error(1, "cannot resume from standard input")
+            .hint("write the steps to a file: sjobmgr run --resume FILE"));
     }
     let Some(job) = own_job(origin) else { return submit(args, origin) };
     let paths = paths()?;
@@ -132,7 +134,7 @@ fn source(args: &RunArgs, origin: &Origin) -> Source {
     }
 }
 
-/// This process becomes the manager of the job, and what starts its steps.
+/// Turns this process into the manager of the job and its step launcher.
 fn become_manager(
     args: &RunArgs,
     origin: &Origin,
@@ -154,16 +156,16 @@ fn become_manager(
         most_running: args.most.filter(|most| *most > 0),
         resume: args.resume || args.resume_failed,
         resume_failed: args.resume_failed,
-        manner: if args.quiet { Manner::Quiet } else { Manner::Normal },
+        verbosity: if args.quiet { Verbosity::Quiet } else { Verbosity::Normal },
         work_dir: origin.cwd.clone(),
         umask: *origin.umask,
     };
-    manage(setup, beginning, told)
-        .map_err(|e| CliError::error(1, format!("the manager cannot be started: {e}")))
+    manage(setup, beginning, report)
+        .map_err(|e| CliError::error(1, format!("cannot start the manager: {e}")))
 }
 
-/// Tells why a manager does not run, and how it ends then.
-fn told(error: RunError) -> u8 {
+/// Prints why the manager cannot run. Returns its exit code.
+fn report(error: RunError) -> u8 {
     output::tell("sjobmgr", &why_not(error));
     1
 }
@@ -177,14 +179,14 @@ fn why_not(error: RunError) -> CliError {
     error.maybe_hint(hint)
 }
 
-/// Whether the manager starts no other step.
+/// Returns whether the manager starts no more steps.
 fn is_ending(manager: &mut Client) -> bool {
     manager.ask(&Ask::Status).is_ok()
         && matches!(manager.next_event(), Ok(Some(Event::Status(status))) if status.halted)
 }
 
-/// The manager that runs in this job takes the steps, and this process waits for them. `None`: it
-/// has ended, and took none.
+/// Passes the steps to the manager that is running in this job, and waits for them. Returns `None`
+/// if it has ended and accepted none.
 fn hand_over(
     args: &RunArgs,
     origin: &Origin,
@@ -194,24 +196,26 @@ fn hand_over(
     if is_ending(&mut manager) {
         return Ok(wait_for_end(manager));
     }
-    tell("sjobmgr: a manager runs in this job already: it takes the steps\n");
-    let mut bytes = Vec::new();
+    tell("sjobmgr: a manager is already running in this job: passing the steps to it\n");
     let read = match args.file.as_str() {
-        "-" => std::io::stdin().lock().read_to_end(&mut bytes),
-        name => File::open(origin.absolute(name)).and_then(|mut file| file.read_to_end(&mut bytes)),
+        "-" => {
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        }
+        name => read_steps(Path::new(&origin.absolute(name))),
     };
     let text = read
-        .and_then(|_| text_of(bytes))
+        .and_then(text_of)
         .map_err(|e| CliError::error(1, format!("could not read {}: {e}", args.file)))?;
     let dir = origin.cwd.to_string_lossy().into_owned();
     let ask = Ask::Submit { file: args.file.clone(), text, dir };
     let mut event = match manager.ask(&ask).and_then(|()| manager.next_event()) {
-        // Standard input is read once.
+        // Standard input can be read only once.
         Ok(None) | Err(_) if args.file != "-" => return Ok(None),
         Ok(Some(Event::Refused { .. })) if args.file != "-" && is_ending(&mut manager) => {
             return Ok(wait_for_end(manager));
         }
-        first => understood(first)?,
+        first => checked(first)?,
     };
     let mut names = Vec::new();
     loop {
@@ -225,63 +229,59 @@ fn hand_over(
     }
 }
 
-/// A manager that starts nothing more holds its connections until it has ended.
+/// Waits until the manager has ended. A manager that starts no more steps keeps its connections
+/// open until then.
 fn wait_for_end(mut manager: Client) -> Option<u8> {
-    tell("sjobmgr: the manager of this job starts no other step: waiting for its end\n");
+    tell("sjobmgr: the manager of this job is ending and starts no more steps: waiting for it\n");
     while let Ok(Some(_)) = manager.next_event() {}
     None
 }
 
-/// The name by which a job can read a file later, which this process can read now.
+/// Returns a path by which a job can later read a file that this process can read now.
 ///
 /// # Errors
-/// There is none: it is a pipe, say, as of the shell's `<(command)`.
-fn lasting(named: &str, path: &str) -> Result<String, CliError> {
+/// Fails if no such path exists, for example for a pipe of the shell's `<(command)`.
+fn lasting_path(named: &str, path: &str) -> Result<String, CliError> {
     let unusable = |what: &str| {
-        CliError::error(
-            1,
-            format!("{named} is {what}: the job that is submitted could not read it"),
-        )
-        .hint("write the steps into a file, or call sjobmgr within a job: sbatch, salloc")
+        CliError::error(1, format!("{named} is {what}: the submitted job could not read it"))
+            .hint("write the steps to a file, or run sjobmgr inside a job: sbatch, salloc")
     };
-    // Whatever else is wrong with it is told by who reads it.
+    // Other errors are reported by the code that reads it.
     let Ok(found) = std::fs::metadata(path) else { return Ok(path.to_owned()) };
     if !found.is_file() && !found.is_dir() {
-        return Err(unusable("no regular file"));
+        return Err(unusable("not a regular file"));
     }
-    // What descriptors of this process are called is nothing to others: /dev/stdin,
-    // /proc/self/fd/3.
+    // Descriptors of this process mean something else to others: /dev/stdin, /proc/self/fd/3.
     if !["/dev/", "/proc/"].iter().any(|dir| path.starts_with(dir)) {
         return Ok(path.to_owned());
     }
     let real = std::fs::canonicalize(path).map_err(|_| unusable("a file without a name"))?;
     real.into_os_string()
         .into_string()
-        .map_err(|_| unusable("a file whose name is no text in UTF-8"))
+        .map_err(|_| unusable("a file with a name that is not valid UTF-8"))
 }
 
-/// A job of its own that runs this command.
+/// Submits a job that runs this command.
 fn submit(args: &RunArgs, origin: &Origin) -> Done {
     if args.file == "-" {
-        let text =
-            "this is not within a job, and standard input cannot go with one that is submitted";
+        let text = "not inside a job, and a submitted job cannot read this standard input";
         return Err(CliError::error(1, text)
-            .hint("name a file, or call sjobmgr within a job: sbatch, salloc"));
+            .hint("specify a file, or run sjobmgr inside a job: sbatch, salloc"));
     }
-    let file = lasting(&args.file, &origin.absolute(&args.file))?;
+    let file = lasting_path(&args.file, &origin.absolute(&args.file))?;
     let (cpus, mem_mb, gpus) = args.job.size();
     if check(&source(args, origin), &origin.cwd, cpus, mem_mb, gpus).map_err(why_not)? == 0 {
         return Err(CliError::error(
             1,
-            format!("{}: there is no step in it: no job is submitted", args.file),
+            format!("{} contains no steps: no job was submitted", args.file),
         ));
     }
     let program = std::env::current_exe()
-        .map_err(|e| CliError::error(1, format!("this program is not found: {e}")))?;
+        .map_err(|e| CliError::error(1, format!("cannot find this program: {e}")))?;
     let mut own =
         vec![program.to_string_lossy().into_owned(), "sjobmgr".to_owned(), "run".to_owned()];
     own.extend(args.most.map(|most| format!("--jobs={most}")));
-    // A job that comes back goes on where it was.
+    // A requeued job continues where it stopped.
     let flags = [
         (args.resume || args.job.requeue, "--resume"),
         (args.resume_failed, "--resume-failed"),
@@ -294,7 +294,7 @@ fn submit(args: &RunArgs, origin: &Origin) -> Done {
     let script = shlex::try_join(own.iter().map(String::as_str)).map_err(|e| {
         CliError::error(1, format!("{}: {e}", args.file)).and(Mark::Bare, "use another name")
     })?;
-    tell("sjobmgr: this is not within a job: a job is submitted that runs the steps\n");
+    tell("sjobmgr: not inside a job: submitting a job that runs the steps\n");
     let mut words = vec!["sbatch".to_owned()];
     words.extend(args.job.words());
     if args.job.job_name.is_none() {

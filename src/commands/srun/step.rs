@@ -1,4 +1,4 @@
-//! The step of an srun: what it asks of its allocation, its programs, its streams, and its end.
+//! The step of an srun: its request, its commands, its streams and its end.
 
 use super::super::launch::{Reporter, all_streams, tell, verdict};
 use super::{Done, Srun};
@@ -20,11 +20,14 @@ use crate::sys::{files, system};
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// `--cpu-bind`: the binding, and whether it is reported.
+/// The value of `--cpu-bind`: the binding, and whether to report it.
 pub type Binding = (CpuBind, bool);
 
+/// Parses the value of `--cpu-bind`.
+///
 /// # Errors
-/// No binding, in srun's words.
+/// Fails with srun's message if the text is not a binding. `help` also returns an error, which
+/// holds the output.
 pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
     if text.eq_ignore_ascii_case("help") {
         return Err(CliError::output(format!("--cpu-bind=: {}\n", parse::cpu_bind::FORMS)));
@@ -37,30 +40,32 @@ pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
     Ok((bind, parse::cpu_bind::wants_report(text)))
 }
 
+/// Parses the value of `--mpi`.
+///
 /// # Errors
-/// No kind that slotd serves; `list`, whose text is an output.
+/// Fails if slotd does not support the type. `list` also returns an error, which holds the output.
 pub fn mpi(text: &str) -> Result<Mpi, CliError> {
     match text {
         "list" => Err(CliError::output("MPI plugin types are...\n\tnone\n\tpmi2\n")),
-        // Open MPI needs nothing of Slurm, and Slurm once had a name for that.
+        // Open MPI needs no support from Slurm, which once had this type for it.
         "none" | "openmpi" => Ok(Mpi::None),
         "pmi2" => Ok(Mpi::Pmi2),
         other => {
             let text =
                 format!("invalid MPI type '{}', --mpi=list for acceptable types", shown(other));
-            let hint = "inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM in place of srun PROGRAM";
+            let hint = "inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM instead of srun PROGRAM";
             Err(CliError::error(1, text).hint(hint))
         }
     }
 }
 
-/// Where one of the three streams goes (srun man page, "IO Redirection").
+/// The target of a standard stream (srun man page, "IO Redirection").
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Redirection {
-    /// To (or from) the terminal of srun, for all tasks. The default.
+    /// To or from srun's terminal, for all tasks. The default.
     #[default]
     All,
-    /// `none`: nowhere.
+    /// `none`: output is discarded and input is empty.
     None,
     /// To or from srun, for this task only.
     Task(u32),
@@ -69,10 +74,10 @@ pub enum Redirection {
 }
 
 impl Redirection {
-    /// `all`, `none`, the number of a task, or a file's pattern. An empty text says nothing.
+    /// Parses `all`, `none`, a task number or a file pattern. An empty text means the default.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub fn read(text: &str) -> Result<Redirection, SpecError> {
         Ok(match text {
             "" => Redirection::All,
@@ -84,8 +89,7 @@ impl Redirection {
         })
     }
 
-    /// The file's pattern, if it is a file. `/dev/null` for nowhere: what a job that the daemon
-    /// runs has in its place.
+    /// Returns the file pattern for a job that the daemon runs. For `none` it is `/dev/null`.
     pub fn path(&self) -> Option<String> {
         match self {
             Redirection::All | Redirection::Task(_) => None,
@@ -95,11 +99,12 @@ impl Redirection {
     }
 }
 
-/// Whether an allocation of the one node can be what was asked for (srun looks before it asks the
-/// controller).
+/// Checks the requested nodes against the single node of the allocation. Slurm's srun also checks
+/// this before it contacts the controller.
 ///
 /// # Errors
-/// More nodes than one, the node left out, or another one: in srun's words.
+/// Fails with srun's messages if the step requests several nodes, excludes this node or names
+/// another one.
 pub fn check_node(step: &StepRequest, job: JobId, node: &str) -> Result<(), CliError> {
     let is_node = |name: &String| name == node || name == "localhost";
     let asked = step.nodes.map_or(1, |nodes| nodes.min.max(1));
@@ -122,8 +127,8 @@ pub fn check_node(step: &StepRequest, job: JobId, node: &str) -> Result<(), CliE
 }
 
 impl Srun {
-    /// The step. What the environment says of memory and GPUs there describes the job, not the
-    /// step, once there is one; but GPUs for each task are for the tasks of every step.
+    /// Returns the request for the step. Inside a job, memory and GPUs from the environment
+    /// describe the job, not the step, except that GPUs per task apply to the tasks of every step.
     pub fn step_request(
         &self,
         submission: &Submission,
@@ -152,7 +157,7 @@ impl Srun {
         let (cpu_bind, report_cpu_bind) = self.cpu_bind.clone().unwrap_or_default();
         StepRequest {
             kind: StepKind::Numbered,
-            // The name of the job around it is not the step's (srun man page, SLURM_JOB_NAME).
+            // The step does not inherit the name of its job (srun man page, SLURM_JOB_NAME).
             name: if jobs_own(&["job-name"]) {
                 default_name.to_owned()
             } else {
@@ -173,7 +178,7 @@ impl Srun {
             exact: self.exact || (inside && sized && !self.whole && !self.overlap),
             overlap: self.overlap,
             overcommit: request.overcommit,
-            // Of an allocation of its own the limit is the job's.
+            // In a new allocation, the time limit is the job's.
             time_limit_secs: request.time_limit_secs.filter(|_| inside),
             immediate: request.immediate_secs.is_some() && inside,
             submit_line: request.submit_line.clone(),
@@ -188,13 +193,13 @@ impl Srun {
     }
 }
 
-/// How a step ended.
+/// The end of a step.
 pub struct StepEnd {
     /// The exit code of this client.
     code: u8,
-    /// What the records say.
+    /// The recorded exit code.
     pub exit: ExitCode,
-    /// By Ctrl-C at this client's terminal.
+    /// Whether Ctrl-C at this client's terminal ended it.
     interrupted: bool,
 }
 
@@ -207,10 +212,10 @@ impl StepEnd {
     }
 }
 
-/// Runs the step in this allocation, by a connection of this caller.
+/// Runs the step in this allocation.
 ///
 /// # Errors
-/// It could not be started, or the daemon is gone.
+/// Fails if the step could not be started, or if the connection to the daemon was lost for good.
 pub fn run(
     srun: &Srun,
     origin: &Origin,
@@ -219,8 +224,7 @@ pub fn run(
     view: &JobView,
 ) -> Result<StepEnd, CliError> {
     let (streams, options) = streams(srun);
-    // What no daemon takes is refused by this one, who knows its bound, before anything is made for
-    // each task.
+    // The daemon refuses a step with too many tasks, so do not allocate streams for them.
     let with_streams =
         Some(srun.step.tasks(&view.request)).filter(|tasks| *tasks <= MOST_TASKS).unwrap_or(0);
     let launch = StepLaunch {
@@ -256,10 +260,10 @@ pub fn run(
     Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
 }
 
-/// The command of the tasks, or with `--multi-prog` of each.
+/// Returns the command for all tasks or, with `--multi-prog`, for each.
 ///
 /// # Errors
-/// The file of `--multi-prog` cannot be read.
+/// Fails if the file of `--multi-prog` cannot be read or parsed.
 pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
     if !srun.multi_prog {
         return Ok(vec![srun.command.clone()]);
@@ -271,14 +275,14 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
     })?;
     let tasks = srun.step.tasks(job);
     if tasks > MOST_TASKS {
-        // The daemon refuses them.
+        // The daemon refuses this many tasks.
         return Ok(Vec::new());
     }
     multi_prog::parse(&text, file, tasks, &srun.command[1..])
         .map_err(|e| CliError::error(1, e.to_string()))
 }
 
-/// Where the streams of each task go, and what of them this client passes on.
+/// Returns the targets of each task's streams, and the streams that this client forwards.
 fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
     let append = srun.open_mode == Some(OpenMode::Append);
     let of = |wanted: Option<&Redirection>| match wanted {
@@ -292,14 +296,14 @@ fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
     let (stdin, stdin_stream) = of(srun.input.as_ref());
     let (stdout, stdout_stream) = of(srun.output.as_ref());
     let (stderr, stderr_stream) = match &srun.error {
-        // Where the output goes to a file, errors go with it.
+        // If output goes to a file, errors go to the same file.
         None if stdout == StreamTasks::Given => (StreamTasks::Given, Stream::SameAsStdout),
         error => of(error.as_ref()),
     };
     let wants_pty = srun.pty.is_some();
     let pty = wants_pty && std::io::stdin().is_terminal();
     if wants_pty && !pty {
-        // As Slurm: without a terminal of our own there is nothing to relay.
+        // As in Slurm, there is nothing to relay without a terminal.
         eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
     }
     let options = StepOptions {
