@@ -1,7 +1,7 @@
-//! What has changed, on its way to a client that watches.
+//! The changes that a watching client has not received yet.
 //!
-//! A feed holds one message at most: what changes before the client asks for it is added. So it
-//! takes little memory however slow the client is, and nobody waits for it.
+//! A feed holds at most one message: changes are merged into it until the client takes it. It
+//! therefore uses little memory even if the client is slow, and never blocks the sender.
 
 use crate::model::changed::Changed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,7 +22,7 @@ struct Slot {
 }
 
 impl Feed {
-    /// It begins with everything, since its client knows nothing yet.
+    /// Starts with everything marked as changed, since the client has no state yet.
     pub fn new() -> Feed {
         Feed(Arc::new(Slot { changed: Mutex::new(Changed::everything()), filled: Notify::new() }))
     }
@@ -31,13 +31,12 @@ impl Feed {
         FeedSender(Arc::downgrade(&self.0))
     }
 
-    /// Takes the changes since the last call; there may be none.
+    /// Takes the changes since the last call, possibly none.
     pub fn take(&self) -> Changed {
         self.0.with(std::mem::take)
     }
 
-    /// What has changed since this was last asked; waits until something has. Nothing is lost where
-    /// it is not waited for to its end.
+    /// Waits for changes and takes them. Cancelling the future loses none.
     pub async fn next(&self) -> Changed {
         loop {
             let changed = self.take();
@@ -50,7 +49,7 @@ impl Feed {
 }
 
 impl FeedSender {
-    /// False where the client is gone.
+    /// Returns false if the client has disconnected.
     #[must_use]
     pub fn add(&self, changed: &Changed) -> bool {
         let Some(slot) = self.0.upgrade() else { return false };
@@ -74,7 +73,7 @@ mod tests {
     use tokio::time::timeout;
 
     #[actix_rt::test]
-    async fn a_client_that_is_slow_gets_one_message_later() {
+    async fn slow_client_receives_one_merged_message() {
         tokio::time::pause();
         let feed = Feed::new();
         let sender = feed.sender();
@@ -87,7 +86,7 @@ mod tests {
             assert!(sender.add(&Changed::gone(JobId(id))));
         }
         assert_eq!(feed.next().await.jobs.len(), 2);
-        assert!(timeout(Duration::from_secs(3600), feed.next()).await.is_err(), "it is told once");
+        assert!(timeout(Duration::from_secs(3600), feed.next()).await.is_err(), "reported once");
         drop(feed);
         assert!(!sender.add(&Changed::node()));
     }

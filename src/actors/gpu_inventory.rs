@@ -1,9 +1,9 @@
-//! GpuInventoryActor: which GPUs the host has, and how they are used.
+//! GpuInventoryActor: the GPUs of the host and their usage.
 //!
-//! Owns the way they are found, and their numbers. Receives [`ProbeGpus`] (at the start of the
-//! daemon and on SIGHUP), which it answers, and [`ReadGpus`]; sends [`GpusRead`] for the second,
-//! and [`GpusChanged`] whenever it sees others than before. It never looks on its own. If it dies,
-//! the last known inventory stays in force.
+//! Owns the detection method and the GPU numbers. Answers [`ProbeGpus`], which it receives at
+//! startup and on SIGHUP. Sends [`GpusRead`] in response to [`ReadGpus`]. Sends [`GpusChanged`]
+//! whenever the set of GPUs differs from the last one. It never probes on its own. If it dies, the
+//! last known inventory stays in use.
 
 use crate::actors::messages::{GpusChanged, GpusRead, ProbeGpus, ReadGpus};
 use crate::model::gpu::{Gpu, GpuReading, keep_numbers};
@@ -11,7 +11,7 @@ use crate::sys::aside;
 use crate::sys::gpus::{Depth, Places, Seen};
 use actix::prelude::*;
 
-/// Where its facts go.
+/// The recipients of its facts.
 pub struct GpuOutputs {
     pub changed: Recipient<GpusChanged>,
     pub read: Recipient<GpusRead>,
@@ -20,16 +20,16 @@ pub struct GpuOutputs {
 pub struct GpuInventoryActor {
     places: Places,
     known: Vec<Gpu>,
-    /// Those that were known and are not there.
+    /// GPUs that were present once and are missing now.
     lost: Vec<Gpu>,
     outputs: Option<GpuOutputs>,
-    /// The first look has ended, well or not.
+    /// The first detection has finished, successfully or not.
     has_looked: bool,
     is_reading: bool,
 }
 
 impl GpuInventoryActor {
-    /// `kept` are those of the daemon before: each is lost until it is seen.
+    /// `kept` are the GPUs that the previous daemon knew. Each counts as lost until it is detected.
     pub fn new(places: Places, kept: Vec<Gpu>) -> Self {
         GpuInventoryActor {
             places,
@@ -41,7 +41,7 @@ impl GpuInventoryActor {
         }
     }
 
-    /// What was seen is what there is now.
+    /// Replaces the inventory with the GPUs just detected.
     fn note(&mut self, seen: &[Seen]) {
         let known: Vec<Gpu> = self.known.iter().chain(&self.lost).cloned().collect();
         let found = keep_numbers(&known, seen.iter().map(|one| one.gpu.clone()).collect());
@@ -56,14 +56,15 @@ impl GpuInventoryActor {
         (self.known, self.lost) = (found, lost);
         let (places, all) =
             (self.places.clone(), self.known.iter().chain(&self.lost).cloned().collect());
-        // Nobody waits for the disk.
+        // In the background: the disk may be slow.
         actix::spawn(aside::run("writing the numbers of the GPUs", aside::PATIENCE, move || {
             places.keep(all)
         }));
         self.tell_changed();
     }
 
-    /// Those who wait for the first look learn of its end, even if it has found nothing.
+    /// Completes the first detection. Reports it even if it found no GPUs, since other actors wait
+    /// for the report.
     fn end_detection(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true) {
             log_lost(self.lost.iter());
@@ -83,7 +84,7 @@ impl GpuInventoryActor {
 fn log_lost<'a>(gpus: impl Iterator<Item = &'a Gpu>) {
     for gpu in gpus {
         log::error!(
-            "GPU {} ({}) is not there any more",
+            "GPU {} ({}) has disappeared",
             gpu.id,
             gpu.uuid.as_deref().unwrap_or("without a UUID")
         );
@@ -94,7 +95,7 @@ impl Actor for GpuInventoryActor {
     type Context = Context<Self>;
 }
 
-/// From now on its facts go there.
+/// Sets the recipients of its facts.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ReportTo(pub GpuOutputs);
@@ -104,7 +105,8 @@ impl Handler<ReportTo> for GpuInventoryActor {
 
     fn handle(&mut self, ReportTo(outputs): ReportTo, _: &mut Self::Context) {
         self.outputs = Some(outputs);
-        // The first answer tells what there is; what went while no daemon ran comes here.
+        // The answer to the first probe lists present GPUs only. GPUs that disappeared while no
+        // daemon was running are reported here.
         if self.has_looked && !self.lost.is_empty() {
             log_lost(self.lost.iter());
             self.tell_changed();
@@ -121,9 +123,9 @@ impl Handler<ProbeGpus> for GpuInventoryActor {
         Box::pin(look.into_actor(self).map(|seen, actor, _| {
             match seen {
                 Ok(seen) => actor.note(&seen),
-                // A driver that does not answer once has not taken the GPUs away.
+                // One failed query does not mean that the GPUs have disappeared.
                 Err(e) => {
-                    log::warn!("GPUs could not be looked for: {e}");
+                    log::warn!("cannot detect GPUs: {e}");
                     actor.end_detection();
                 }
             }
@@ -136,7 +138,7 @@ impl Handler<ReadGpus> for GpuInventoryActor {
     type Result = ();
 
     fn handle(&mut self, _: ReadGpus, ctx: &mut Self::Context) {
-        // Whoever asks meanwhile has the same answer.
+        // A request during a reading gets the result of that reading.
         if std::mem::replace(&mut self.is_reading, true) {
             return;
         }
@@ -163,7 +165,7 @@ impl Handler<ReadGpus> for GpuInventoryActor {
     }
 }
 
-/// Of a host without GPUs: nothing is ever read.
+/// A host without GPUs, where nothing is ever read.
 #[cfg(test)]
 pub struct NoGpus;
 

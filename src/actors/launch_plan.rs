@@ -1,7 +1,6 @@
-//! From a decision to a launch: paths with their patterns filled in, the environment, the tasks and
-//! their CPUs.
+//! Builds launches from decisions: expanded paths, the environment, the tasks and their CPUs.
 //!
-//! Pure but for the local time zone of [`local_iso`].
+//! Pure except for the local time zone, which [`local_iso`] reads.
 
 use crate::actors::messages::LaunchStep;
 use crate::exec::LaunchError;
@@ -23,14 +22,14 @@ use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The instant as local time, `2026-11-20T23:14:49`.
+/// Formats an instant in local time: `2026-11-20T23:14:49`.
 pub fn local_iso(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.as_secs())
         .map(|t| t.to_zoned(crate::sys::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         .unwrap_or_else(|_| at.as_secs().to_string())
 }
 
-/// Local time against UTC at this instant, seconds.
+/// Returns the offset of local time from UTC at this instant, in seconds.
 fn utc_offset_secs(at: Timestamp) -> i32 {
     let zone = crate::sys::zone::local();
     jiff::Timestamp::from_second(at.as_secs()).map_or(0, |t| zone.to_offset(t).seconds())
@@ -63,7 +62,7 @@ fn vars(
     }
 }
 
-/// The output pattern of a batch job (sbatch man page, `--output`).
+/// Returns the output pattern of a batch job (sbatch man page, `--output`).
 fn output_pattern(request: &JobRequest) -> &str {
     request.std_out.as_deref().unwrap_or(if request.array.is_some() {
         "slurm-%A_%a.out"
@@ -76,8 +75,8 @@ fn absolute(dir: &str, path: &str) -> String {
     Path::new(dir).join(path).to_string_lossy().into_owned()
 }
 
-/// Puts the paths of a batch job's streams into a view; where the task is not known yet, its tokens
-/// stay.
+/// Sets the paths of a batch job's streams in a view. Array task patterns stay unexpanded until the
+/// task is known.
 pub fn fill_paths(view: &mut JobView, host: &str) {
     let request = view.request.clone();
     if request.kind == JobKind::Allocation {
@@ -97,7 +96,52 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
         .map_or("/dev/null".to_owned(), |input| path(&request.work_dir, input));
 }
 
-/// The launch of a batch script, or of the command of `srun --no-wait`.
+/// Returns the patterns of the files that the job may write its output to: absolute paths in which
+/// `*` stands for the array task.
+pub fn output_patterns(id: JobId, request: &JobRequest, host: &str) -> Vec<String> {
+    if request.kind == JobKind::Allocation {
+        return Vec::new();
+    }
+    let role = match &request.array {
+        Some(array) => ArrayRole::Rest { tasks: array.tasks.clone(), limit: array.limit },
+        None => ArrayRole::None,
+    };
+    let vars = FilenameVars {
+        // Several tasks: `%a` stays, even if there is only one.
+        array_task: request.array.is_none().then_some(NO_VAL),
+        ..vars(id, &role, request, host, StepId::Batch, 0)
+    };
+    let error = request.std_err.as_deref();
+    let named = [Some(output_pattern(request)), error].into_iter().flatten();
+    let expanded = named.map(|pattern| expand(&for_any_task(pattern), &vars));
+    expanded.map(|path| absolute(request.output_dir(), &path)).collect()
+}
+
+/// Replaces `%a` and `%b`, with or without a width, by `*`.
+fn for_any_task(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some((before, token)) = rest.split_once('%') {
+        out.push_str(before);
+        let letter = token.trim_start_matches(|c: char| c.is_ascii_digit());
+        match letter.strip_prefix(['a', 'b']) {
+            Some(after) => {
+                out.push('*');
+                rest = after;
+            }
+            None => {
+                // `%%` is one token.
+                let length = usize::from(token.starts_with('%'));
+                out.push('%');
+                out.push_str(&token[..length]);
+                rest = &token[length..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// Builds the launch of a batch script, or of the command of `srun --no-wait`.
 pub fn batch_launch(
     job: &Job,
     host: &Host,
@@ -109,7 +153,7 @@ pub fn batch_launch(
     let alloc = job.run.alloc.clone().unwrap_or_default();
     let is_run = request.kind == JobKind::Run;
     let ntasks = if ranks || is_run { request.task_count().max(1) } else { 1 };
-    // A requeued job adds to what its earlier run wrote, as in Slurm.
+    // A requeued job appends to the output of its earlier run, as in Slurm.
     let append = request.open_mode == Some(OpenMode::Append)
         || (request.open_mode.is_none() && job.run.restarts > 0);
     let ask = LayoutAsk {
@@ -175,16 +219,16 @@ pub fn batch_launch(
     }
 }
 
-/// What Slurm sets too where the user has none.
+/// Returns the default `TMPDIR`. Slurm also sets it if the user has not.
 fn tmpdir() -> (String, String) {
     ("TMPDIR".to_owned(), "/tmp".to_owned())
 }
 
-/// The launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL where its watcher ends
-/// it by itself.
+/// Builds the launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL when the
+/// watcher ends the step on its own.
 ///
 /// # Errors
-/// The request does not fit together: fewer streams or commands than tasks.
+/// Fails if the request is inconsistent: fewer streams or commands than tasks.
 pub fn step_launch(
     m: &LaunchStep,
     paths: &Paths,
@@ -205,7 +249,7 @@ pub fn step_launch(
     if request.kind == StepKind::Numbered {
         set_env.extend(bound_variables(&request.cpu_bind, request.report_cpu_bind, &layout, host));
     }
-    // What the caller's environment says of the job's GPUs is not true of a step without any.
+    // The caller's environment describes the job's GPUs. A step without GPUs must not see them.
     let job_has_gpus = job.run.alloc.as_ref().is_some_and(|whole| !whole.gpu_ids.is_empty());
     let hides_gpus = request.kind == StepKind::Numbered && alloc.gpu_ids.is_empty() && job_has_gpus;
     let there = m.alloc.gpu_ids.len();
@@ -231,7 +275,7 @@ pub fn step_launch(
         mpi: request.mpi,
         own_end: own_end(job, host, kill_wait),
         tie_fd: launch.client_line,
-        // A batch job has written it itself.
+        // The first launch of a job contains its record. For a batch job, that was the script's.
         job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),
         ..LaunchSpec::default()
     })
@@ -256,8 +300,8 @@ fn check(launch: &StepLaunch, tasks: u32) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// A step that is not to have its own CPUs alone may use those of the whole job, as long as it does
-/// not ask for a binding.
+/// Computes the CPU layout. A step without exclusive CPUs may use those of the whole job, unless it
+/// requests a binding.
 fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
     let LaunchStep { job, host, launch, alloc, .. } = m;
     let request = &launch.request;
@@ -271,12 +315,13 @@ fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
         ntasks,
         per_task: request.cpus_per_task(&job.request).unwrap_or(1),
     };
-    // Of a step of its own a map may name what the job has.
+    // A map may name any CPU of the job, unless the step has exclusive CPUs.
     let all = if request.exact && !request.is_shared() { &alloc.cpu_ids } else { job_cpus };
     sched::layout(ask, own, all, &host.topology).map_err(outside)
 }
 
-/// The NUMA nodes that a task on these CPUs has its memory from, where it is bound to some.
+/// Returns the NUMA nodes that a task on these CPUs allocates its memory from, if it is bound to
+/// any.
 fn memory_nodes(m: &LaunchStep, rank: u32, cpus: &[u32]) -> Option<MemoryNodes> {
     let (host, request) = (&m.host, &m.launch.request);
     let bind = request.placement.mem_bind.as_ref()?;
@@ -293,7 +338,7 @@ fn memory_nodes(m: &LaunchStep, rank: u32, cpus: &[u32]) -> Option<MemoryNodes> 
     (!nodes.is_empty()).then_some(MemoryNodes { nodes, prefers: bind.prefers, report })
 }
 
-/// What tasks are told of their binding.
+/// Returns the variables that describe the binding to the tasks.
 fn bound_variables(
     bind: &CpuBind,
     reports: bool,
@@ -351,7 +396,8 @@ fn own_end(job: &Job, host: &Host, kill_wait: Duration) -> OwnEnd {
     }
 }
 
-/// The GPUs of one task where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
+/// Returns the GPUs of one task, or `None` if it sees all GPUs of the step (`--gpus-per-task`,
+/// `--gpu-bind`).
 fn task_gpus(
     bind: &GpuBind,
     ask: &GpuRequest,
@@ -362,7 +408,7 @@ fn task_gpus(
     bind.gpus_of(ask.per_task.filter(|_| ntasks > 1), &alloc.gpu_ids, rank)
 }
 
-/// Slurm's words for a binding in the report of `--cpu-bind=verbose`.
+/// Returns Slurm's names for a binding in the report of `--cpu-bind=verbose`.
 fn reported(bind: &CpuBind) -> (&'static str, &'static str) {
     match bind {
         CpuBind::Auto => ("", "MASK"),
@@ -385,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_task_has_its_own_gpus_where_they_were_asked_for_by_task() {
+    fn gpus_per_task_gives_each_task_its_own_gpus() {
         let ask = GpuRequest { per_task: Some(2), ..GpuRequest::default() };
         let alloc = Allocation { gpu_ids: vec![1, 3, 5, 7], ..Allocation::default() };
         assert_eq!(task_gpus(&GpuBind::Auto, &ask, &alloc, 1, 2), Some(vec![5, 7]));

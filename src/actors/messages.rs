@@ -1,5 +1,5 @@
-//! Every message of the daemon, by receiver. Commands are imperative and have an answer; facts are
-//! in the past tense and have none.
+//! Every message of the daemon, by receiver. Commands are named in the imperative and have an
+//! answer. Facts are named in the past tense and have none.
 
 use crate::actors::feed::{Feed, FeedSender};
 use crate::actors::news::NewsSender;
@@ -33,18 +33,18 @@ use tokio::sync::oneshot;
 
 // ---- SchedulerActor: commands ----
 
-/// A submission. Answered when it is durable.
+/// Submit a job. Answered once it is durable.
 #[derive(Message)]
 #[rtype(result = "Result<Submitted, Refusal>")]
 pub struct SubmitJob {
     pub submission: Submission,
-    /// It may be in the queue already.
+    /// A resubmission: the job may be in the queue already.
     pub again: bool,
-    /// Where the news of the job go, if anybody waits for them.
+    /// The recipient of the job's events, if a client waits for them.
     pub news: Option<NewsSender>,
 }
 
-/// What would become of a submission.
+/// Estimate what would happen to a submission.
 #[derive(Message)]
 #[rtype(result = "Result<Estimate, Refusal>")]
 pub struct TestSubmission(pub Submission);
@@ -53,22 +53,22 @@ pub struct TestSubmission(pub Submission);
 #[rtype(result = "JobList")]
 pub struct QueryJobs {
     pub query: Arc<JobQuery>,
-    /// Some of those that were found.
+    /// Some of the jobs found.
     pub ids: Vec<JobId>,
-    /// For the last part of an answer that is to be of one moment.
+    /// Set for the last part of an answer that must be consistent.
     pub since: Option<Since>,
 }
 
-/// The parts of an answer that were sent before its last one.
+/// The parts of an answer that were sent before the last one.
 pub struct Since {
     /// All records of the answer that are in memory.
     pub ids: Vec<JobId>,
-    /// Changes since before the first part was read.
+    /// Changes since just before the first part was read.
     pub changes: Feed,
 }
 
-/// Which records in memory answer the question: all that it names, or the first of those with
-/// higher numbers than `after`.
+/// Find the records in memory that match: every job that the query names, or else the first ones
+/// with an ID above `after`.
 #[derive(Message)]
 #[rtype(result = "FoundJobs")]
 pub struct FindJobs {
@@ -78,15 +78,15 @@ pub struct FindJobs {
 
 /// The answer to [`FindJobs`].
 pub struct FoundJobs {
-    /// By number.
+    /// In ascending order.
     pub ids: Vec<JobId>,
-    /// The numbers that are named and nobody knows.
+    /// The IDs named in the query that do not exist.
     pub unknown: Vec<JobId>,
-    /// After which number to go on; `None` where that is all.
+    /// The ID to continue after, or `None` at the end.
     pub next: Option<JobId>,
 }
 
-/// The running steps of these jobs with their present use, and what their watchers told.
+/// Get the running steps of these jobs with their current usage, as measured by their watchers.
 #[derive(Message)]
 #[rtype(result = "(JobList, Vec<(StepKey, StepUsage)>)")]
 pub struct QueryUsage(pub UsageAsk);
@@ -95,28 +95,28 @@ pub struct QueryUsage(pub UsageAsk);
 #[rtype(result = "NodeView")]
 pub struct QueryNode;
 
-/// What the owner of the host changes. The answer is what is to be told of it.
+/// Apply a change by the owner of the host. The answer lists what to report to the owner.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<String>, Refusal>")]
 pub struct ChangeSite(pub SiteChange);
 
 pub enum SiteChange {
-    /// The configuration, as it was read again.
+    /// The configuration was reloaded.
     Configured(Box<Config>),
     Partition {
         name: String,
         settings: Vec<(String, String)>,
     },
-    /// What of the node is out of use.
+    /// The parts of the node that are out of use.
     Drains(Drains),
 }
 
-/// This is what the machine has now. The answer is the host as it is known from now on.
+/// Record the current state of the machine. The answer is the updated host.
 #[derive(Message)]
 #[rtype(result = "Box<Host>")]
 pub struct NoteMachine(pub Machine);
 
-/// Refused where the host does not have these.
+/// Check that the host has these parts. Refused if it does not.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct CheckParts(pub NodeParts);
@@ -128,21 +128,20 @@ pub struct QueryDiagnostics {
     pub reset: bool,
 }
 
-/// Puts what is in memory in the place of database records that are not over: memory knows more of
-/// them.
+/// Replace database records of unfinished jobs with the records in memory, which are more recent.
 #[derive(Message)]
 #[rtype(result = "Vec<JobView>")]
 pub struct RefreshLive(pub Vec<JobView>);
 
-/// Answered when all of it is durable, one outcome for each job named.
+/// Answered once everything is durable, with one outcome per named job.
 #[derive(Message)]
 #[rtype(result = "Vec<Outcome>")]
 pub struct ControlJobs {
     pub jobs: Vec<JobRef>,
     pub action: ControlAction,
-    /// What the database knows of the targets of an updated dependency.
+    /// Facts from the database about the targets of an updated dependency.
     pub ended: Vec<EndedJob>,
-    /// Those of the jobs that ended too long ago to be in memory.
+    /// The named jobs that ended too long ago to be in memory.
     pub recalled: Vec<Job>,
 }
 
@@ -150,7 +149,8 @@ pub struct ControlJobs {
 #[rtype(result = "Vec<Outcome>")]
 pub struct CancelJobs(pub CancelAsk);
 
-/// Send this job's news to `news` from now on. True if the job is known and not over.
+/// Send the events of this job to `news` from now on. Answered with the job if it exists and has
+/// not ended.
 #[derive(Message)]
 #[rtype(result = "Option<JobView>")]
 pub struct WatchJob {
@@ -158,26 +158,26 @@ pub struct WatchJob {
     pub news: NewsSender,
 }
 
-/// Say from now on what has changed.
+/// Report changes from now on.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct WatchChanges(pub FeedSender);
 
-/// A client is back at its allocation.
+/// Reattach a client to its allocation.
 #[derive(Message)]
 #[rtype(result = "Result<JobView, Refusal>")]
 pub struct AttachClient {
     pub job: JobId,
     pub client: ClientProcess,
-    /// The step whose end it waits for.
+    /// The step whose end the client waits for.
     pub step: Option<StepId>,
-    /// It holds the allocation, rather than being a guest with a step in it.
+    /// The client holds the allocation. Otherwise it only runs a step in it.
     pub holds: bool,
     pub news: NewsSender,
 }
 
-/// A launch inside an allocation. Answered when it has been decided whether it starts, waits or is
-/// refused.
+/// Launch a step inside an allocation. Answered once it is decided whether the step starts, waits
+/// or is refused.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct CreateStep {
@@ -185,11 +185,11 @@ pub struct CreateStep {
     pub env: Vec<u8>,
     pub fds: Vec<OwnedFd>,
     pub news: NewsSender,
-    /// Names the request while it waits.
+    /// Identifies the request while it waits.
     pub ticket: u64,
 }
 
-/// A process manages the steps of a job, or wants more numbers for them.
+/// Register a process as the manager of a job's steps, or reserve more step IDs for it.
 #[derive(Message)]
 #[rtype(result = "Result<Box<ManagedJob>, Refusal>")]
 pub struct ManageSteps {
@@ -200,7 +200,7 @@ pub struct ManageSteps {
     pub news: NewsSender,
 }
 
-/// What became of steps of the manager of a job. Answered when it is durable.
+/// Record steps reported by the manager of a job. Answered once they are durable.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct RecordSteps {
@@ -209,7 +209,7 @@ pub struct RecordSteps {
     pub steps: Vec<Step>,
 }
 
-/// The manager of a job gives back what none of its steps uses.
+/// Free the resources that none of the manager's steps uses.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct GiveBack {
@@ -218,8 +218,7 @@ pub struct GiveBack {
     pub given_back: GivenBack,
 }
 
-/// The manager of a job has ended, or its connection has. Numbers that it did not use can be given
-/// again.
+/// The manager of a job has exited or disconnected. Unused step IDs are free again.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LeaveSteps {
@@ -228,7 +227,7 @@ pub struct LeaveSteps {
     pub unused: Option<(u32, u32)>,
 }
 
-/// What a manager says that a step of it uses.
+/// A manager's report of a step's usage.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StepMeasured {
@@ -236,7 +235,7 @@ pub struct StepMeasured {
     pub usage: StepUsage,
 }
 
-/// What a manager says of a step that was to be signalled: whether it runs.
+/// A manager's answer to a signal for one of its steps: whether the step is running.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StepSignalled {
@@ -244,14 +243,14 @@ pub struct StepSignalled {
     pub runs: bool,
 }
 
-/// The client of a waiting step went away.
+/// The client of a waiting step has disconnected.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AbandonStep {
     pub ticket: u64,
 }
 
-/// The command of an allocation is over.
+/// The command of an allocation has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ReleaseAllocation {
@@ -259,19 +258,20 @@ pub struct ReleaseAllocation {
     pub exit: ExitCode,
 }
 
-/// Records that are to be removed from the database. Answered with those that are not in memory.
+/// Drop records from memory before they are deleted from the database. Answered with those that are
+/// not in memory.
 #[derive(Message)]
 #[rtype(result = "Vec<JobId>")]
 pub struct LeaveMemory(pub Vec<JobId>);
 
-/// Hands all that was decided to the store: the daemon stops.
+/// Send all decisions to the store, because the daemon is stopping.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct SendCommits;
 
 // ---- SchedulerActor: facts ----
 
-/// The process that held an allocation is gone.
+/// The process that held an allocation has exited.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ClientGone {
@@ -279,18 +279,17 @@ pub struct ClientGone {
     pub client: ClientProcess,
 }
 
-/// Whether cgroups of jobs can be made, and why not.
+/// Whether cgroups can be created for jobs, and if not, why.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CgroupsChecked(pub Result<(), String>);
 
-/// The host goes down: the jobs are ended, and the answer comes when all that is known of their
-/// ends is durable.
+/// The host is shutting down. Ends all jobs. Answered once everything about their ends is durable.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct HostGoesDown;
 
-/// The changes of [`Commit`] `seq` are durable, or were refused by the database.
+/// The changes of [`Commit`] `seq` are durable, or the database refused them.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Committed {
@@ -298,14 +297,13 @@ pub struct Committed {
     pub result: Result<Vec<(JobId, LaunchTexts)>, StoreError>,
 }
 
-/// The database cannot be written: what is to be committed waits. `withdrawn`: submissions that do
-/// not, and never will be stored, by the numbers of their commits, which are acknowledged in their
-/// turn nevertheless.
+/// The database cannot be written, so commits wait. `withdrawn` lists, by commit number, the
+/// submissions that do not wait and will never be stored. They are still acknowledged in order.
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "()")]
 pub struct Unstored {
     pub fault: StoreFault,
-    /// In SQLite's words.
+    /// SQLite's message.
     pub message: String,
     pub withdrawn: Vec<u64>,
 }
@@ -315,7 +313,7 @@ pub struct Unstored {
 #[rtype(result = "()")]
 pub struct StoreWell;
 
-/// A step's processes exist.
+/// The processes of a step exist.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StepStarted {
@@ -331,23 +329,23 @@ pub struct TaskEnded {
     pub exit: ExitCode,
 }
 
-/// A ladder runs on a step: it was told to end, and is killed if it does not.
+/// A step is being stopped: it has been signalled, and is killed if it does not end.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StepStopping {
     pub step: StepKey,
-    /// It is over by then, as a rule.
+    /// The number of seconds within which it should end.
     pub wait_secs: u64,
 }
 
-/// The time limit of a running job is over: its processes are told to end.
+/// A running job has reached its time limit, and its processes are being stopped.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LimitReached {
     pub job: JobId,
 }
 
-/// A numbered or interactive step is over.
+/// A numbered or interactive step has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StepEnded {
@@ -356,63 +354,62 @@ pub struct StepEnded {
     pub cause: EndCause,
 }
 
-/// Nothing of the job is left.
+/// No process of the job is left.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct JobEnded {
     pub job: JobId,
-    /// Of its script or command. Of an allocation: no use; its steps have theirs.
+    /// The exit of its script or command. Unused for an allocation: its steps have their own.
     pub record: ExitRecord,
     pub cause: EndCause,
 }
 
-/// The actor that ran a job went away without a word.
+/// The runner of a job has died without reporting the job's end.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct RunnerDied {
     pub job: JobId,
 }
 
-/// The host has other GPUs than before.
+/// The set of GPUs on the host has changed.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct GpusChanged {
     pub gpus: Vec<Gpu>,
-    /// Those that were there.
+    /// GPUs that have disappeared.
     pub lost: Vec<Gpu>,
 }
 
-/// How the GPUs are used, or why that cannot be told.
+/// The usage of the GPUs, or why it cannot be read.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct GpusRead(pub Result<Vec<GpuReading>, String>);
 
 // ---- StoreActor ----
 
-/// What is to be committed, in this order and with one write to the disk. Answered by a
-/// [`Committed`] for each.
+/// Commit these in order, with a single write to disk. Answered by one [`Committed`] each.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Commits(pub Vec<Commit>);
 
-/// Changes of one decision. Its [`Committed`] has the same number.
+/// The changes of one decision. Its [`Committed`] has the same number.
 pub struct Commit {
     pub seq: u64,
     pub changes: Vec<Change>,
-    /// Jobs that are launched after this commit: their scripts and environments come with the
-    /// answer.
+    /// Jobs to launch after this commit. The answer contains their scripts and environments.
     pub texts_for: Vec<JobId>,
-    /// The job that these changes submit: nobody knows its number yet. All of them are about it.
+    /// The job that these changes submit. Its client does not have the ID yet. All changes concern
+    /// this job.
     pub submission: Option<JobId>,
 }
 
-/// Removes the records of these jobs, which have ended. Answered with their number.
+/// Delete the records of these jobs, which have ended. Answered with the number of deleted records.
 #[derive(Message)]
 #[rtype(result = "Result<usize, StoreError>")]
 pub struct RemoveRecords(pub Vec<JobId>);
 
-/// Keeps what git told of the work tree of these submissions at that time, and how it differed from
-/// its commit.
+/// Store what git reported about the work tree of these submissions at the time `at`, and the diff
+/// of the tree against the commit.
 #[derive(Message)]
 #[rtype(result = "Result<(), StoreError>")]
 pub struct PutSource {
@@ -420,39 +417,41 @@ pub struct PutSource {
     pub at: Timestamp,
     pub source: Source,
     pub diff: Option<PackedDiff>,
-    /// The bytes that the differences of all submissions may have together.
+    /// The most bytes that all stored diffs may use together.
     pub most_diffs: Option<u64>,
 }
 
-/// Drops the environments of these submissions.
+/// Delete the environments of these submissions.
 #[derive(Message)]
 #[rtype(result = "Result<(), StoreError>")]
 pub struct DropEnvironments(pub Vec<JobId>);
 
-/// Gives some free pages of the database back. Answered with whether there may be more.
+/// Return some free pages of the database to the file system. Answered with whether more may be
+/// left.
 #[derive(Message)]
 #[rtype(result = "Result<bool, StoreError>")]
 pub struct Shrink;
 
-/// Empties the log of the database, which holds copies of what was deleted. False: readers are in
-/// the way, and it is tried again by itself.
+/// Empty the write-ahead log, which holds copies of deleted data. Answered with false if readers
+/// prevent it; it is then retried automatically.
 #[derive(Message)]
 #[rtype(result = "Result<bool, StoreError>")]
 pub struct OverwriteDeleted;
 
-/// Commits what waits and writes everything into the database: the daemon stops.
+/// Commit everything that waits, and move the write-ahead log into the database: the daemon is
+/// stopping.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CloseStore;
 
 // ---- ReaderActor ----
 
-/// The first job that is named and has no environment any more: it cannot run again.
+/// Get the first named job whose environment was deleted, so that it cannot run again.
 #[derive(Message)]
 #[rtype(result = "Result<Option<JobId>, ReadError>")]
 pub struct WithoutEnvironment(pub JobRef);
 
-/// The database could not answer.
+/// The database query failed.
 #[derive(Debug, Clone)]
 pub struct ReadError(pub String);
 
@@ -465,18 +464,18 @@ impl From<StoreError> for ReadError {
 #[derive(Message)]
 #[rtype(result = "Result<Vec<JobView>, ReadError>")]
 pub struct PastJobs {
-    /// What of them is asked for.
+    /// The filter, and the fields to return.
     pub query: Arc<JobQuery>,
     /// Some of the candidates.
     pub ids: Vec<JobId>,
 }
 
-/// The records that may answer the question, in the order in which sacct shows them.
+/// Get the records that may match, in the order in which sacct shows them.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<JobId>, ReadError>")]
 pub struct PastCandidates(pub Arc<JobQuery>);
 
-/// The records of these jobs, as they are in the database.
+/// Get the records of these jobs from the database.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<Job>, ReadError>")]
 pub struct PastRecords(pub Vec<JobRef>);
@@ -489,7 +488,7 @@ pub struct EndedFacts(pub Vec<JobId>);
 #[rtype(result = "Result<Option<LaunchTexts>, ReadError>")]
 pub struct BatchTexts(pub JobId);
 
-/// What git told of the work tree of a submission, and how it differed from its commit.
+/// Get what git reported about the work tree of a submission, and its diff against the commit.
 #[derive(Message)]
 #[rtype(result = "Result<Option<Kept>, ReadError>")]
 pub struct ReadSource {
@@ -499,7 +498,7 @@ pub struct ReadSource {
 
 // ---- RunnerActor ----
 
-/// What a runner is told: one message, so that whoever tells it need not know what a runner is.
+/// All commands to a runner in one message, so that senders need not depend on the runner.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub enum RunnerCommand {
@@ -511,49 +510,51 @@ pub enum RunnerCommand {
         target: SignalTarget,
         signal: i32,
     },
-    /// SIGTERM, grace, SIGKILL to everything of the job.
+    /// Send SIGTERM and, after the grace period, SIGKILL to all processes of the job.
     Stop(StopCause),
-    /// The same to one step.
+    /// Do the same for one step.
     StopStep(StepId, StopCause),
-    /// Hand something to the watcher of a step.
+    /// Forward a command to the watcher of a step.
     Tell(StepId, StepCommand),
-    /// What a step uses now. The answer is dropped where it has just ended.
+    /// Measure the current usage of a step. The sender is dropped if the step has just ended.
     Measure(StepId, oneshot::Sender<StepUsage>),
-    /// The processes stop, and with them the clock of the time limit.
+    /// Stop the processes and the clock of the time limit.
     Suspend,
-    /// They go on.
+    /// Resume both.
     Resume,
-    /// Send the signal that the job asked for before its end (`--signal`), though that is not near.
+    /// Send the signal that the job requested before its end (`--signal`), even if the end is not
+    /// near.
     Warn,
-    /// Seconds; `None` is no limit.
+    /// Seconds, or `None` for no limit.
     SetTimeLimit(Option<u64>),
-    /// The job has this now. `sharing`: the steps that use all of it, beside the batch step; where
-    /// a manager shares it out, none does that of its own.
+    /// Change the job's resources. `sharing` are the steps, besides the batch step, that use all of
+    /// them. If a step manager divides the resources (`is_managed`), no process is moved to the
+    /// added CPUs.
     Resize {
         alloc: Box<Allocation>,
         sharing: Vec<StepId>,
         is_managed: bool,
     },
-    /// The job has ended, and nothing will be asked of its runner any more.
+    /// The job has ended, and the runner gets no further commands.
     Dismiss,
 }
 
 /// Start the batch script or the command of the job.
 pub struct LaunchJob {
     pub job: Box<Job>,
-    /// One process a rank, rather than the script once.
+    /// Start one process per rank instead of running the script once.
     pub ranks: bool,
     pub texts: LaunchTexts,
     pub host: Host,
 }
 
-/// Make ready for the steps of an allocation.
+/// Prepare an allocation for its steps.
 pub struct OpenAllocation {
     pub job: Box<Job>,
     pub host: Host,
 }
 
-/// Take over what an earlier daemon started.
+/// Adopt the processes that an earlier daemon started.
 pub struct AdoptJob {
     pub job: Box<Job>,
     pub host: Host,
@@ -572,7 +573,7 @@ pub struct LaunchStep {
 
 // ---- NotifierActor ----
 
-/// Tell this to whom it is for.
+/// Send this notification to its recipient.
 #[derive(Message, Debug, Clone)]
 #[rtype(result = "()")]
 pub struct Notify {
@@ -580,7 +581,7 @@ pub struct Notify {
     pub notice: Notice,
 }
 
-/// The notice of this number was told, or never will be.
+/// This notification was sent, or given up for good.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct NoticeGiven(pub u64);

@@ -1,4 +1,4 @@
-//! The five actors: shells around `sched`, `store`, `exec` and `sys` that translate, call, and
+//! The five actors. They translate and forward between `sched`, `store`, `exec` and `sys`, and
 //! carry out effects.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!                   │  └──────────────── facts: StepStarted, StepEnded, JobEnded ───┘
 //!                   └──── GpuInventoryActor (GpusChanged)
 //! ```
-//! Order of effects, everywhere: commit to the store, then launch, then reply, then notify. Stops
-//! and signals act at once.
+//! The order of effects is always the same: commit to the store, launch, reply, notify. Stops and
+//! signals act immediately.
 
 pub mod activity;
 pub mod feed;
@@ -31,8 +31,8 @@ pub use reader::{ReaderActor, Readers};
 pub use scheduler::SchedulerActor;
 pub use store::StoreActor;
 
-/// Ends the daemon at once: a core actor cannot go on, and the service manager starts it anew. Jobs
-/// are not touched.
+/// Exits the daemon immediately because a core actor failed. The service manager restarts it. Jobs
+/// keep running.
 pub fn fatal() -> ! {
     log::logger().flush();
     std::process::exit(70)

@@ -1,8 +1,8 @@
-//! News for a client that waits: what happens to its job, as it happens.
+//! The events of a job, sent to a waiting client as they happen.
 
 use crate::protocol::answer::Answer;
 use tokio::sync::mpsc;
 
-/// Where news go. Unbounded, since a job makes few of them and the scheduler never waits for a
-/// client; a client that is gone closes it.
+/// The sending end. It is unbounded, since a job has few events and the scheduler must never wait
+/// for a client. It closes when the client disconnects.
 pub type NewsSender = mpsc::UnboundedSender<Answer>;

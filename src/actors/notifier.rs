@@ -1,14 +1,17 @@
-//! NotifierActor: tells people what happens to the queue, by `SLOTD_NOTIFY_CMD`, by mail, and by
-//! posts to `SLOTD_NOTIFY_URL`.
+//! NotifierActor: sends notifications through `SLOTD_NOTIFY_CMD`, by mail, and by HTTP POST to
+//! `SLOTD_NOTIFY_URL`.
 //!
-//! Owns the processes that tell, and what waits for them: commands, and messengers (processes of
-//! this program that send mail or post). Receives [`Notify`]. Sends [`NoticeGiven`] once a command
-//! has started, a mail was sent or a post was taken, or one of these was given up, so that the next
-//! daemon tells what this one has not: after a crash something may be told twice. What fails, hangs
-//! or floods touches no job. Of each kind a few run at once (posts go out one after the other, in
-//! their order) and [`MAX_WAITING`] wait; beyond that the oldest waiting one is given up and
-//! logged. A command or a mail that outlives its time-out is killed with its process group. If it
-//! dies, notifications end and everything else goes on.
+//! Owns the processes that send, and the queues in front of them: commands, and messengers
+//! (processes of this program that send emails or posts). Receives [`Notify`]. Sends
+//! [`NoticeGiven`] once a command has started, an email was sent, a post was accepted, or one of
+//! these was given up, so that the next daemon sends only the rest. After a crash, a notification
+//! may be sent twice.
+//!
+//! Notifications never affect jobs, even if they fail, hang or arrive in large numbers. A few
+//! commands and emails run at once, posts are sent one after the other in order, and up to
+//! [`MAX_WAITING`] of each kind wait; beyond that the oldest is dropped and logged. A command or an
+//! email that exceeds its timeout is killed with its process group. If the actor dies,
+//! notifications stop and everything else continues.
 
 mod children;
 mod poster;
@@ -24,28 +27,28 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Commands that run at once.
+/// The most commands to run at once.
 const MAX_COMMANDS: usize = 4;
-/// Mails that are sent at once.
+/// The most emails to send at once.
 const MAX_MAILS: usize = 2;
 const MAX_WAITING: usize = 10_000;
 
-/// The program of this process, be it replaced on disk or not.
+/// The running program, even if its file has been replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// By which ways people are told. What comes for one that there is not is told by nobody.
+/// The configured channels. Notifications for other channels are discarded.
 #[derive(Debug, Clone, Default)]
 pub struct Ways {
-    /// It is given to `/bin/sh -c`.
+    /// A command line for `/bin/sh -c`.
     pub command: Option<OsString>,
     pub url: Option<WebAddress>,
-    /// The program that mail is handed to.
+    /// The program that sends email.
     pub sendmail: Option<PathBuf>,
-    /// For a command, for a mail, and for one try of a post.
+    /// The timeout of a command, of an email, and of each attempt to post.
     pub timeout: Duration,
 }
 
-/// What goes one way.
+/// The notifications of one channel.
 struct Lane {
     most: usize,
     running: usize,
@@ -57,13 +60,13 @@ impl Lane {
         Lane { most, running: 0, waiting: VecDeque::new() }
     }
 
-    /// The one that is given up for it.
+    /// Adds a notification. Returns the one that is dropped if too many wait.
     fn push(&mut self, notify: Notify) -> Option<Notify> {
         self.waiting.push_back(notify);
         if self.waiting.len() > MAX_WAITING { self.waiting.pop_front() } else { None }
     }
 
-    /// One whose turn it is.
+    /// Returns the next notification if another one may be sent now.
     fn next(&mut self) -> Option<Notify> {
         let next = if self.running < self.most { self.waiting.pop_front() } else { None };
         self.running += usize::from(next.is_some());
@@ -77,11 +80,11 @@ pub struct NotifierActor {
     commands: Lane,
     mails: Lane,
     posts: Lane,
-    /// The messenger that posts, between two posts.
+    /// The messenger that posts, while it is idle.
     poster: Option<Poster>,
 }
 
-/// What a notice is about, for the log.
+/// Describes the subject of a notification, for the log.
 fn about(notice: &Notice) -> String {
     let event = notice.event;
     if notice.job_id.is_empty() {
@@ -116,7 +119,7 @@ impl NotifierActor {
             ctx.spawn(mail.into_actor(self).map(move |ended, actor, ctx| {
                 actor.mails.running -= 1;
                 match ended {
-                    Ended::Told => actor.given.do_send(NoticeGiven(number)),
+                    Ended::Final => actor.given.do_send(NoticeGiven(number)),
                     Ended::NotStarted => {}
                 }
                 actor.start_mails(ctx);
@@ -128,17 +131,17 @@ impl NotifierActor {
         let Some(url) = self.ways.url.clone() else { return };
         let Some(event) = self.posts.next() else {
             if self.posts.running == 0 {
-                // Its standard input ends, and so does it.
+                // Closing its standard input ends it.
                 self.poster = None;
             }
             return;
         };
         let number = event.number;
         let post = poster::post(self.poster.take(), url, self.ways.timeout, event);
-        ctx.spawn(post.into_actor(self).map(move |Sent { poster, is_told }, actor, ctx| {
+        ctx.spawn(post.into_actor(self).map(move |Sent { poster, is_final }, actor, ctx| {
             actor.posts.running -= 1;
             actor.poster = poster;
-            if is_told {
+            if is_final {
                 actor.given.do_send(NoticeGiven(number));
             }
             actor.start_posts(ctx);
@@ -166,7 +169,7 @@ impl Handler<Notify> for NotifierActor {
         let channel = event.notice.channel;
         if let Some(dropped) = lane.push(event) {
             log::warn!(
-                "too many notifications wait: the one for {} is dropped",
+                "too many pending notifications: dropped the one for {}",
                 about(&dropped.notice)
             );
             self.given.do_send(NoticeGiven(dropped.number));

@@ -1,10 +1,9 @@
-//! ReaderActor: answers questions about the past from the database.
+//! ReaderActor: answers queries about ended jobs from the database.
 //!
-//! Owns a connection that cannot write, on a thread of its own: a large sacct delays no commit.
-//! Receives the sessions' questions and sends nothing. There are several, by how long their
-//! questions take ([`Readers`]): who asks for what a submission waits for never queues behind a
-//! year of accounting. They stop with the daemon; one that dies ends no job, and its questions are
-//! refused.
+//! Owns a read-only connection on its own thread, so that a large sacct delays no commit. Receives
+//! queries from the sessions and sends nothing. [`Readers`] separates queries by how long they
+//! take: a query that a submission needs never waits behind a year of accounting. Readers stop with
+//! the daemon. If one dies, its queries are refused, and jobs are not affected.
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
@@ -21,10 +20,10 @@ use crate::sched::{EndedJob, view_of};
 use crate::store::{Reader, StoreError};
 use actix::prelude::*;
 
-/// Answers about whole windows of time that are worked out at once.
+/// The most queries over time windows to run at once.
 const WINDOWS_AT_ONCE: usize = 2;
 
-/// The readers, by what is asked of them.
+/// The readers, by kind of query.
 pub struct Readers {
     facts: Addr<ReaderActor>,
     named: Addr<ReaderActor>,
@@ -32,10 +31,10 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// How many connections they have.
+    /// The number of connections.
     pub const COUNT: usize = 2 + WINDOWS_AT_ONCE;
 
-    /// `make` opens a connection; it is called on each reader's thread.
+    /// `make` opens a connection. It is called on the thread of each reader.
     pub fn start(make: impl Fn() -> ReaderActor + Clone + Send + Sync + 'static) -> Readers {
         Readers {
             facts: SyncArbiter::start(1, make.clone()),
@@ -44,18 +43,19 @@ impl Readers {
         }
     }
 
-    /// For what a request needs before it is carried out: what became of the jobs that it names.
+    /// Returns the reader for facts that a request needs first, such as the ends of the jobs it
+    /// names.
     pub fn facts(&self) -> &Addr<ReaderActor> {
         &self.facts
     }
 
-    /// For a question of which jobs there were.
+    /// Returns the reader for a query for jobs.
     pub fn for_query(&self, query: &JobQuery) -> &Addr<ReaderActor> {
         if query.jobs.is_empty() { &self.windows } else { &self.named }
     }
 }
 
-/// A connection to the database that only reads, on a thread of its own.
+/// A read-only connection to the database, on its own thread.
 pub struct ReaderActor {
     reader: Reader,
     host: String,
@@ -63,13 +63,12 @@ pub struct ReaderActor {
 }
 
 impl ReaderActor {
-    /// `host` is the node's name and `batch_tasks` the setting of the daemon: both are part of what
-    /// views show.
+    /// `host` is the node's name and `batch_tasks` a setting of the daemon. Views contain both.
     pub fn new(reader: Reader, host: String, batch_tasks: BatchTasks) -> Self {
         ReaderActor { reader, host, batch_tasks }
     }
 
-    /// What is asked for of a record.
+    /// Returns the requested fields of a record.
     fn view(&self, job: Job, query: &JobQuery) -> JobView {
         let mut view = view_of(job, self.batch_tasks);
         if query.without_steps {
@@ -164,11 +163,10 @@ impl Handler<WithoutEnvironment> for ReaderActor {
     }
 }
 
-/// What the database knows of jobs that a dependency names: the fate of each, array tasks one by
-/// one.
+/// Returns facts about the jobs that a dependency names, with one entry per array task.
 ///
 /// # Errors
-/// The database cannot be read.
+/// Fails if the database cannot be read.
 pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -198,10 +196,10 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc;
 
-    /// Longer than anything here takes.
+    /// Longer than anything in these tests takes.
     const DEADLINE: std::time::Duration = std::time::Duration::from_secs(120);
 
-    /// Keeps a reader busy until the other end is gone, as a year of accounting does.
+    /// Keeps a reader busy until the other end is dropped, like a year of accounting.
     #[derive(Message)]
     #[rtype(result = "()")]
     struct Busy(mpsc::Receiver<()>);
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn a_short_question_is_answered_while_long_ones_are_worked_on() {
+    async fn short_query_does_not_wait_for_long_ones() {
         let place = Place::new();
         drop(place.store());
         let path = place.path();
@@ -228,7 +226,7 @@ mod tests {
         };
         let readers = Readers::start(make);
         let (all, named) = (JobQuery::default(), JobQuery::of(vec![JobRef::job(JobId(1))]));
-        // A question that queued behind them would wait for ever.
+        // If they shared a queue, this would never return.
         let asked = async {
             let mut ends = Vec::new();
             for query in [&all, &all, &all, &named] {
@@ -256,6 +254,8 @@ mod tests {
                 .expect("a reader");
             assert!(jobs.expect("an answer").is_empty());
         };
-        tokio::time::timeout(DEADLINE, asked).await.expect("nobody waits for what takes long");
+        tokio::time::timeout(DEADLINE, asked)
+            .await
+            .expect("short queries do not wait for long ones");
     }
 }

@@ -1,12 +1,12 @@
 //! RunnerActor: one for each started job.
 //!
-//! Owns the connections to the job's steps (their process groups belong to the steps' watchers),
-//! the job's cgroup, and the timers of its time limit and of the kill ladder. Receives the
-//! scheduler's commands for this job and the steps' events. Sends the facts [`StepStarted`],
-//! [`TaskEnded`], [`StepStopping`], [`LimitReached`], [`StepEnded`] and, once nothing of the job is
-//! left, [`JobEnded`]. It is made idle and launches when the commit that makes the job RUNNING is
-//! acknowledged. It stops after [`JobEnded`]; if it dies before, a drop guard says so
-//! ([`RunnerDied`]).
+//! Owns the connections to the job's steps (their process groups belong to the watchers of the
+//! steps), the job's cgroup, and the timers of its time limit and of the kill ladder. Receives the
+//! scheduler's commands for this job and the events of its steps. Sends the facts [`StepStarted`],
+//! [`TaskEnded`], [`StepStopping`], [`LimitReached`], [`StepEnded`] and, once no process of the job
+//! is left, [`JobEnded`]. It is created idle, and launches once the commit that makes the job
+//! RUNNING is acknowledged. It stops after [`JobEnded`]; if it dies earlier, a drop guard sends
+//! [`RunnerDied`].
 //!
 //! ```text
 //! idle ──LaunchJob/OpenAllocation/AdoptJob──► running ──last step ended──► done
@@ -29,7 +29,7 @@ use crate::sched::{EndCause, SignalTarget, StopCause};
 use crate::sys::paths::Paths;
 use crate::sys::{aside, clock};
 use actix::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ mod launch;
 
 use ladder::Ladder;
 
-/// Where a runner's facts go.
+/// The recipients of a runner's facts.
 #[derive(Clone)]
 pub struct RunnerOutputs {
     pub step_started: Recipient<StepStarted>,
@@ -49,32 +49,32 @@ pub struct RunnerOutputs {
     pub step_stopping: Recipient<StepStopping>,
     pub limit_reached: Recipient<LimitReached>,
     pub step_ended: Recipient<StepEnded>,
-    /// Steps of a manager that could not tell of them itself.
+    /// Steps that their manager recorded but did not report before it ended.
     pub steps_found: Recipient<RecordSteps>,
     pub job_ended: Recipient<JobEnded>,
     pub died: Recipient<RunnerDied>,
     pub cgroups_checked: Recipient<CgroupsChecked>,
 }
 
-/// What every runner needs.
+/// The dependencies that all runners share.
 #[derive(Clone)]
 pub struct RunnerSetup {
     pub outputs: RunnerOutputs,
     pub launcher: Arc<Launcher>,
-    /// Of the launches of all runners, which share a thread.
+    /// Records the launch in progress. All runners share it, since they share a thread.
     pub mark: Arc<LaunchMark>,
     pub paths: Arc<Paths>,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub kill_wait: Duration,
-    /// Of the processes of jobs, for the host's own lack of memory.
+    /// The `oom_score_adj` of jobs' processes, for when the host itself runs out of memory.
     pub oom_score_adj: u32,
     pub clock: fn() -> Timestamp,
 }
 
-/// Makes the runner of a job, idle, and says where its commands go.
+/// Creates an idle runner for a job and returns the recipient of its commands.
 pub type RunnerSeed = Box<dyn Fn(JobId) -> Recipient<RunnerCommand>>;
 
-/// Runners on this arbiter.
+/// Returns a seed that starts runners on this arbiter.
 pub fn runners_on(arbiter: ArbiterHandle, setup: RunnerSetup) -> RunnerSeed {
     Box::new(move |job| {
         let setup = setup.clone();
@@ -82,21 +82,21 @@ pub fn runners_on(arbiter: ArbiterHandle, setup: RunnerSetup) -> RunnerSeed {
     })
 }
 
-/// What another try of a launch needs.
+/// The data for launching again.
 struct Retry {
     spec: LaunchSpec,
     fds: Vec<OwnedFd>,
 }
 
-/// A step that has been launched and is not over.
+/// A step that was launched and has not ended.
 struct LiveStep {
     commands: StepCommands,
-    /// What was launched, until it is known to have started: for another try.
+    /// The launch, kept for a retry until it is known to have started.
     retry: Option<Box<Retry>>,
     tries: u32,
-    /// A ladder runs on this step alone.
+    /// Why this step alone is being stopped.
     stopped: Option<StopCause>,
-    /// Who waits to hear what it uses.
+    /// The recipients of its next usage measurement.
     measured_for: Vec<oneshot::Sender<StepUsage>>,
 }
 
@@ -106,28 +106,30 @@ pub struct RunnerActor {
     job: Option<Box<Job>>,
     host: Host,
     steps: BTreeMap<StepId, LiveStep>,
+    /// Steps whose watcher died and whose processes are being killed.
+    lost: BTreeSet<StepId>,
     cgroup: Option<JobCgroup>,
     ladder: Ladder,
-    /// How the batch script or the run's command ended.
+    /// How the batch script or the command of the run ended.
     main: Option<ExitRecord>,
     /// Why nothing can be launched in this allocation.
     broken: Option<String>,
     done: bool,
 }
 
-/// Removes the cgroup of a job that has processes still: killed ones that were not reaped yet, or
-/// that cannot die.
+/// Removes the cgroup of a job that still has processes: killed ones that are not reaped yet, or
+/// ones that cannot die.
 async fn remove_later(job: JobId, cgroup: JobCgroup, job_dir: PathBuf) {
     cgroup.kill();
     let emptied = cgroup.emptied().await;
     if emptied.is_err() || !cgroup.remove() {
-        log::warn!("job {job}: its cgroup {} could not be removed", cgroup.dir().display());
+        log::warn!("job {job}: could not remove its cgroup {}", cgroup.dir().display());
     } else {
         job_dirs::forget_cgroup(&job_dir);
     }
 }
 
-/// The next event of a step; `None` when its connection is closed.
+/// The next event of a step, or `None` if its connection closed.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct StepNews {
@@ -143,6 +145,7 @@ impl RunnerActor {
             job: None,
             host: Host::default(),
             steps: BTreeMap::new(),
+            lost: BTreeSet::new(),
             cgroup: None,
             ladder: Ladder::default(),
             main: None,
@@ -155,7 +158,8 @@ impl RunnerActor {
         StepKey { job: self.id, step }
     }
 
-    /// The command of `srun --no-wait` is known as step 0, and launched in the place of a script.
+    /// Maps step 0 of `srun --no-wait` to the batch step, since its command is launched like a
+    /// batch script.
     fn launched_as(&self, step: StepId) -> StepId {
         let own = self.job.as_ref().and_then(|job| job.own_step_id());
         if own == Some(step) { StepId::Batch } else { step }
@@ -173,7 +177,7 @@ impl RunnerActor {
         self.job.as_ref().is_none_or(|job| job.request.kind == JobKind::Allocation)
     }
 
-    /// A step is over. `cause` overrides what the record says.
+    /// Handles the end of a step. `cause` overrides the cause in the record.
     fn step_over(
         &mut self,
         step: StepId,
@@ -193,7 +197,7 @@ impl RunnerActor {
         if step == StepId::Batch {
             self.main = Some(record);
             self.ladder.main_cause = Some(cause);
-            // What the batch script leaves behind ends with it, as in Slurm.
+            // As in Slurm, processes that the batch script leaves behind are terminated.
             if self.ladder.stopping.is_none() && !self.steps.is_empty() {
                 self.terminate("", self.setup.kill_wait, ctx);
             }
@@ -211,21 +215,21 @@ impl RunnerActor {
         match EndCause::of(record) {
             EndCause::Exited | EndCause::Stopped if self.ladder.timed_out => EndCause::TimeLimit,
             EndCause::Exited if stopped || self.ladder.stopping.is_some() => EndCause::Stopped,
-            told => told,
+            cause => cause,
         }
     }
 
-    /// Reports the end of the job once nothing of it is left and nothing more can come.
+    /// Reports the end of the job once no step is left and none can start.
     fn end_if_empty(&mut self, ctx: &mut Context<Self>) {
         let over = self.main.is_some() || self.ladder.stopping.is_some();
-        if self.done || !over || !self.steps.is_empty() {
+        if self.done || !over || !self.steps.is_empty() || !self.lost.is_empty() {
             return;
         }
         let (record, mut cause) = self.ended_as();
         if let Some(cgroup) = self.cgroup.take() {
             let is_oom = match self.main {
                 Some(_) => cgroup.limit_ooms() > 0,
-                // What its steps suffered before is theirs, and told by their clients.
+                // Earlier OOM kills belong to its steps, and their clients report them.
                 None => cgroup.oom_kills() > self.ladder.ooms_before,
             };
             if is_oom {
@@ -241,7 +245,8 @@ impl RunnerActor {
             let cause = self.ladder.main_cause.unwrap_or_else(|| self.cause_of(record, false));
             return (record.clone(), cause);
         }
-        // It was stopped before its script was launched; an allocation has none.
+        // It was stopped before its script was launched, or it is an allocation, which has no
+        // script.
         let exit =
             if self.is_allocation() { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
         let cause = if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped };
@@ -266,7 +271,7 @@ impl RunnerActor {
             end();
             return ctx.stop();
         }
-        // What the manager of its steps wrote down and could not tell is told before.
+        // Steps that the manager recorded but could not report are reported first.
         let recorded = self.setup.outputs.steps_found.clone();
         let what = format!("reading the journal of job {job}");
         let read =
@@ -275,16 +280,18 @@ impl RunnerActor {
             match steps {
                 Ok(Ok(steps)) => recorded.do_send(RecordSteps { job, run, steps }),
                 Ok(Err(why)) => {
-                    log::error!("job {job}: the journal of its steps cannot be read: {why}")
+                    log::error!("job {job}: cannot read the journal of its steps: {why}")
                 }
-                Err(why) => log::error!("job {job}: the journal of its steps was not read: {why}"),
+                Err(why) => {
+                    log::error!("job {job}: could not read the journal of its steps: {why}")
+                }
             }
             end();
             ctx.stop();
         }));
     }
 
-    /// A step whose connection is gone has ended.
+    /// Sends a command to all steps. A step whose connection has closed has ended.
     fn command_all(&self, command: StepCommand) {
         for live in self.steps.values() {
             live.commands.send(command.clone());
@@ -309,8 +316,8 @@ impl RunnerActor {
         }
     }
 
-    /// An earlier daemon has suspended or resumed this step, and died before that was recorded: the
-    /// record counts.
+    /// Applies the recorded state to a step that an earlier daemon suspended or resumed without
+    /// recording it.
     fn set_right(&self, step: StepId, suspended: bool) {
         let command = match (suspended, self.ladder.is_suspended()) {
             (true, false) => StepCommand::Resume,
@@ -322,7 +329,7 @@ impl RunnerActor {
         }
     }
 
-    /// A job that was decided to start: it is launched now.
+    /// Launches a job that the scheduler has started.
     fn begin(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
         self.ladder.start(clock::monotonic());
         self.take(job, host, ctx);
@@ -357,7 +364,7 @@ impl Handler<StepNews> for RunnerActor {
             Some(StepEvent::Started { task_pids, started_us, suspended, .. }) => {
                 self.set_right(step, suspended);
                 if let (StepId::Batch, Some(at)) = (step, started_us) {
-                    // The watcher knows best, and tells each daemon the same.
+                    // The watcher's time is authoritative, and every daemon gets the same one.
                     self.ladder.start(Duration::from_micros(at));
                     self.arm_limit(ctx);
                 }
@@ -383,12 +390,12 @@ impl Handler<StepNews> for RunnerActor {
                 let waiting =
                     self.steps.get_mut(&step).map(|live| std::mem::take(&mut live.measured_for));
                 for asker in waiting.unwrap_or_default() {
-                    // Whoever asked may have gone.
+                    // The client may have disconnected.
                     let _ = asker.send(usage.clone());
                 }
             }
             None if self.steps.contains_key(&step) => self.look_again(step, false, ctx),
-            // Of the watcher and not of the step.
+            // `Stays` concerns the watcher, not the step.
             Some(StepEvent::Stays) | None => {}
         }
     }

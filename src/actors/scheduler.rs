@@ -1,11 +1,12 @@
-//! SchedulerActor: the shell around the scheduling core.
+//! SchedulerActor: runs the scheduling core.
 //!
-//! Owns the core, the runners of active jobs, and who waits for news of which job. Receives the
-//! sessions' commands and the runners' facts. Sends [`Commits`] to the store, and after each
-//! commit's acknowledgement carries the effects out: launches to the runners, replies, then
-//! notifications. What ends or signals running processes does not wait for it (`in_flight`). It
-//! awaits nothing. An idle one has no timer; the alarm is set for what is due next, if anything is.
-//! Stops with the daemon; if it dies the daemon ends.
+//! Owns the core, the runners of active jobs, and the clients that wait for events of jobs.
+//! Receives the sessions' commands and the runners' facts. Sends [`Commits`] to the store. Once a
+//! commit is acknowledged, it carries out the effects in this order: launches, replies,
+//! notifications. Effects that end or signal running processes do not wait for the commit
+//! (`in_flight`). Its handlers never await. It has no timers of its own: the alarm is set to the
+//! next time at which something is due, if any. It stops with the daemon; if it dies, the daemon
+//! exits.
 
 use crate::actors::activity::{self, Activity};
 use crate::actors::feed::FeedSender;
@@ -60,54 +61,54 @@ use outgoing::Notices;
 use steps::Ticket;
 use watchers::Watch;
 
-/// After this number of forgotten records their memory goes back to the system: it is some
-/// megabytes.
+/// The number of forgotten records after which their memory, a few megabytes, is returned to the
+/// system.
 const MANY_FORGOTTEN: usize = 1000;
 
-/// Messages that may wait before senders have to.
+/// The capacity of the mailbox. If it is full, senders wait.
 const MAILBOX: usize = 4096;
 
-/// A round that took no longer than this is waited for: what it starts is then committed with what
-/// asked for it.
+/// Commits wait for the next round if the last one took no longer than this, so that a start is
+/// committed together with the request that caused it.
 const QUICK_ROUND: Duration = Duration::from_micros(300);
 
-/// So many commits do not wait for a round.
+/// The number of unsent commits that are sent without waiting for a round.
 const MOST_UNSENT: usize = 64;
 
-/// What a step ends by that was stopped before it began.
+/// The signal in the exit code of a step that was stopped before it started.
 const SIGTERM: i32 = 15;
 
-/// Where the scheduler's decisions go.
+/// The recipients of the scheduler's decisions.
 pub struct SchedulerOutputs {
     pub store: Recipient<Commits>,
     pub notifier: Recipient<Notify>,
-    /// Number of the next notice for it.
+    /// The number of the next notification.
     pub next_notice: u64,
-    /// Who reads how the GPUs are used.
+    /// Reads the GPU usage.
     pub gpus: Recipient<ReadGpus>,
-    /// The root of the daemon: its jobs are told from other processes by it.
+    /// The root directory of the daemon, to distinguish its jobs from other processes.
     pub root: PathBuf,
-    /// Makes the runner of a job.
+    /// Creates the runner of a job.
     pub runners: RunnerSeed,
-    /// Where the cgroups of jobs are made.
+    /// The base directory for the cgroups of jobs.
     pub cgroups: Option<Arc<CgroupBase>>,
-    /// When to send [`Due`] next.
+    /// The time of the next [`Due`].
     pub alarm: watch::Sender<Option<Timestamp>>,
     pub clock: fn() -> Moment,
     pub daemon_start: Timestamp,
-    /// For who keeps what the host uses.
+    /// For the history of host usage.
     pub activity: watch::Sender<Activity>,
-    /// Who has it may work a forecast out.
+    /// A permit is needed to compute a forecast.
     pub forecasts: Arc<Semaphore>,
 }
 
-/// Something has become due.
+/// A timer of the core has expired.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Due;
 
-/// Look at the queue. Sent to itself once for any number of facts, so that a thousand submissions
-/// cost few rounds.
+/// Plan the queue. The actor sends this to itself once for any number of facts, so that a thousand
+/// submissions need only a few rounds.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Round;
@@ -117,38 +118,39 @@ pub struct SchedulerActor {
     outputs: SchedulerOutputs,
     seq: u64,
     in_flight: InFlight<Asker>,
-    /// The store gets them after the next round.
+    /// Commits that are sent to the store after the next round.
     unsent: Vec<Commit>,
     round_queued: bool,
     is_round_quick: bool,
     runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
-    /// Allocations that no round has looked at yet, and whose clients wait.
+    /// New allocations that wait for their first round, with clients waiting for them.
     newcomers: Vec<JobId>,
-    /// Who is told of all that changes.
+    /// The clients that watch for any change.
     feeds: Vec<FeedSender>,
     step_news: HashMap<StepKey, NewsSender>,
-    /// Steps whose processes are known to exist, and those processes.
+    /// Steps known to be running, and their processes.
     running_steps: HashMap<StepKey, Vec<u32>>,
     tickets: HashMap<u64, Ticket>,
     managers: Managers,
-    /// Running jobs of an earlier daemon, to be taken over at the start.
+    /// Running jobs of an earlier daemon, to be adopted at startup.
     adopt: Vec<Job>,
-    /// Decided before the start, and not yet committed.
+    /// Decisions made before startup, not yet committed.
     opening: Outbox,
     counters: Counters,
     forecasts: Forecasts,
     notices: Notices,
-    /// Commits wait until the database can be written.
+    /// Set while the database cannot be written and commits wait.
     trouble: Option<StoreTrouble>,
-    /// What the log knows of the trouble of the node.
+    /// The last logged problem of the node.
     logged_trouble: Option<String>,
-    /// Who waits for the end of all jobs, since the host goes down.
+    /// The host is shutting down, and this receiver waits for the end of all jobs.
     going_down: Option<oneshot::Sender<()>>,
 }
 
 impl SchedulerActor {
-    /// `adopt`: the active jobs of the recovered core. `opening`: what was decided at its recovery.
+    /// `adopt` are the active jobs of the recovered core, `opening` the decisions made during
+    /// recovery.
     pub fn new(core: Core, outputs: SchedulerOutputs, adopt: Vec<Job>, opening: Outbox) -> Self {
         let daemon_start = outputs.daemon_start;
         let notices = Notices::from(outputs.next_notice);
@@ -180,16 +182,17 @@ impl SchedulerActor {
         }
     }
 
-    /// Now. That the wall clock was set since, or that the machine slept, is noticed here.
+    /// Returns the current time. Also detects that the wall clock was set or that the machine
+    /// slept.
     fn now(&mut self) -> Timestamp {
         let Moment { wall, base } = (self.outputs.clock)();
         self.core.set_clock(base);
         wall
     }
 
-    /// Sends the changes to the store. What ends or signals processes is carried out now; the other
-    /// effects and the answer to `asker` follow the acknowledgement. Everything takes this way, so
-    /// that no effect overtakes an earlier one that it is about.
+    /// Sends the changes to the store. Effects that end or signal processes are carried out now.
+    /// The other effects and the answer to `asker` follow the acknowledgement. All decisions pass
+    /// through here, so that no effect overtakes an earlier one on the same job.
     fn commit_then(&mut self, out: Outbox, asker: Option<Asker>) {
         let Outbox { mut changes, mut effects } = out;
         if changes.is_empty() && effects.is_empty() && asker.is_none() {
@@ -239,22 +242,22 @@ impl SchedulerActor {
         }
     }
 
-    /// One message, so that one write to the disk is enough for what it has: a submission and the
-    /// start that comes of it, the end of a job and the start of the next.
+    /// Sends all unsent commits as one message, so that a single write to disk covers them: a
+    /// submission and its start, or the end of a job and the start of the next one.
     fn send_commits(&mut self) {
         if !self.unsent.is_empty() {
             self.outputs.store.do_send(Commits(std::mem::take(&mut self.unsent)));
         }
     }
 
-    /// Lets the core decide, sends what comes of it to the store, and asks for a round.
+    /// Runs a decision in the core, commits its results, and requests a round.
     fn decide(&mut self, ctx: &mut Context<Self>, decision: impl FnOnce(&mut Core, &mut Cx)) {
         let mut cx = Cx::at(self.now());
         decision(&mut self.core, &mut cx);
         self.commit(cx.out, ctx);
     }
 
-    /// As [`Self::commit_then`], and asks for a round.
+    /// Like [`Self::commit_then`], and also requests a round.
     fn commit(&mut self, out: Outbox, ctx: &mut Context<Self>) {
         self.ask_round(ctx);
         self.commit_then(out, None);
@@ -329,7 +332,7 @@ impl Handler<Round> for SchedulerActor {
         if self.core.take_forgotten(MANY_FORGOTTEN) {
             actix::spawn(aside::run("giving memory back", aside::PATIENCE, memory::give_back));
         }
-        activity::tell_runs(&self.outputs.activity, self.core.records().has_active());
+        activity::publish_runs(&self.outputs.activity, self.core.records().has_active());
         self.set_alarm();
     }
 }
@@ -347,7 +350,7 @@ impl Handler<Due> for SchedulerActor {
 
     fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
         self.decide(ctx, |core, cx| core.on_due(cx));
-        // A time that somebody waited for has come: now something else is waited for.
+        // The timer may change what pending jobs wait for.
         self.tell_changed(Changed::queue);
     }
 }
@@ -357,9 +360,8 @@ impl Handler<Committed> for SchedulerActor {
 
     fn handle(&mut self, Committed { seq, result }: Committed, _: &mut Self::Context) {
         let texts = result.unwrap_or_else(|e| {
-            // What was promised can no longer be kept in step with what is remembered: start again
-            // from the disk.
-            log::error!("the database refused a change, the daemon ends: {e}");
+            // Memory and database no longer agree: restart from the state on disk.
+            log::error!("the database refused a change, exiting: {e}");
             crate::actors::fatal();
         });
         break_point::reach("commit known");
@@ -413,7 +415,7 @@ impl Handler<ClientGone> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: ClientGone, ctx: &mut Self::Context) {
-        // A client that came back on another connection has taken the allocation over.
+        // If the client has reconnected, the new connection holds the allocation.
         if self.core.job(m.job).and_then(Job::holder) == Some(m.client) && !self.is_watched(m.job) {
             self.decide(ctx, |core, cx| core.client_lost(m.job, cx));
         }
@@ -459,7 +461,7 @@ impl Handler<GpusChanged> for SchedulerActor {
         self.core.set_host(host, partitions, now);
         self.tell_changed(Changed::node);
         self.forecasts.outdate();
-        self.decide(ctx, Core::tell_outages);
+        self.decide(ctx, Core::notify_of_outages);
     }
 }
 
@@ -468,10 +470,10 @@ impl Handler<GpusRead> for SchedulerActor {
 
     fn handle(&mut self, GpusRead(read): GpusRead, ctx: &mut Self::Context) {
         if let Ok(read) = &read {
-            activity::tell_gpus(&self.outputs.activity, read);
+            activity::publish_gpus(&self.outputs.activity, read);
         }
         self.decide(ctx, |core, cx| core.on_gpus_read(read, cx.now));
-        // Who watches a step keeps what it uses over time.
+        // The watcher of a step records its usage over time.
         for (key, gpu) in self.core.gpu_use_of_steps() {
             let told = StepCommand::Gpus { busy_percent: gpu.busy_sum, mem_mb: gpu.mem_sum_mb };
             if let Some(runner) = self.runners.get(&key.job) {
@@ -481,8 +483,7 @@ impl Handler<GpusRead> for SchedulerActor {
     }
 }
 
-/// The client that an allocation of an earlier daemon belongs to, for those that may still come
-/// back.
+/// Returns the clients that hold allocations of an earlier daemon and may still reconnect.
 pub fn clients_to_expect<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(JobId, ClientProcess)> {
     jobs.filter(|job| !job.run.state.is_terminal())
         .filter_map(|job| Some((job.id, job.holder()?)))

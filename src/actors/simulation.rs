@@ -1,23 +1,22 @@
-//! The scheduler with a store and runners that are doubles, on a clock that is a number: years of a
-//! queue in seconds, the same for the same seed.
+//! Simulation of the scheduler with test doubles for the store and the runners, and a number for
+//! the clock. Runs years of a queue in seconds, reproducible by seed.
 //!
-//! The store's double loses at a crash what it had not committed, and cannot be written for a while
-//! now and then (`disk`). The processes of the jobs are a table that outlives the daemon, as real
-//! ones do. A crash may come at any moment, also between a commit and what follows of it. After
-//! each event the core's own invariants must hold, and from outside what users rely on:
+//! The store's double loses uncommitted changes in a crash, and fails now and then (`disk`). The
+//! jobs' processes are a table that outlives the daemon, as real processes do. A crash may happen
+//! at any moment, even between a commit and its effects. After each event, the core's own
+//! invariants must hold, and so must the guarantees that users rely on:
 //!
-//! * a number that was told is a job of the database for ever, and a submission that was refused
-//!   never starts;
+//! * a job whose ID was reported stays in the database forever, and a refused submission never
+//!   starts;
 //! * no run of a job has two processes;
-//! * no CPU and no GPU has two processes, memory suffices, and nobody is beside an exclusive job;
-//! * nothing starts that is held back: by its begin time, its dependency, or a cancel that was
-//!   answered;
-//! * a process exists only for a run that the database knows of;
-//! * every request is answered once nothing waits for the disk, and at once while it fails; in the
-//!   end every job is over, and ended as its process did.
+//! * no CPU or GPU has two processes, memory suffices, and no job runs beside an exclusive one;
+//! * no job starts before its begin time, before its dependency, or after its cancel was answered;
+//! * a process exists only for a run that the database contains;
+//! * every request is answered once no commit waits for the disk, and immediately while the disk
+//!   fails. In the end, every job has ended in the same way as its process.
 //!
-//! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` plays so many seeds,
-//! `SLOTD_SIM_SEED=17` that one, and tells what happens in it.
+//! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` runs 5000 seeds.
+//! `SLOTD_SIM_SEED=17` runs that one and prints its events.
 
 use crate::actors::gpu_inventory::NoGpus;
 use crate::actors::messages::*;
@@ -48,19 +47,19 @@ use tokio::sync::{Semaphore, watch};
 
 mod disk;
 
-use disk::{Disk, Said};
+use disk::{Disk, StoreMessage};
 
-/// Seeds of the usual test run.
+/// The number of seeds in a normal test run.
 const SEEDS: u64 = 30;
 
-/// What happens in one seed, before the queue is left to itself.
+/// The events per seed before the queue drains.
 const EVENTS: u32 = 250;
 
 const CPUS: u32 = 4;
 const MEMORY_MB: u64 = 1000;
 const GPUS: u32 = 2;
 
-/// No more records than these at once, so that each has its adventures.
+/// The most unfinished jobs at a time, so that much happens to each.
 const MOST_JOBS: usize = 25;
 
 const USER: u32 = 1001;
@@ -85,18 +84,18 @@ type RunKey = (JobId, u32);
 
 struct Process {
     job: Box<Job>,
-    /// When it ends by itself, and how.
+    /// When it ends on its own.
     ends: i64,
     exit: ExitCode,
-    /// When its limit is over.
+    /// When it reaches its time limit.
     limit: Option<i64>,
-    /// What was left of its time when it was suspended.
+    /// The time that was left when it was suspended.
     suspended: Option<i64>,
     stopped: Option<StopCause>,
     begun: i64,
-    /// What its watcher wrote down.
+    /// The record of its watcher.
     record: Option<(ExitRecord, EndCause)>,
-    /// The machine went down since.
+    /// The machine has gone down since.
     is_gone: bool,
 }
 
@@ -105,7 +104,7 @@ impl Process {
         self.record.is_none() && !self.is_gone
     }
 
-    /// When something happens to it next.
+    /// Returns when its next event is due.
     fn due(&self) -> Option<i64> {
         if !self.is_alive() || (self.suspended.is_some() && self.stopped.is_none()) {
             return None;
@@ -125,47 +124,47 @@ impl Process {
     }
 }
 
-/// What was promised about a job.
+/// Guarantees given about a job.
 #[derive(Default)]
 struct Promise {
     /// `scancel` was answered.
     cancelled: bool,
-    /// How often its user wanted it to run again.
+    /// The number of requeues by its user.
     requeues: u32,
     after: Option<(DependencyKind, JobId)>,
 }
 
 struct World {
     rng: fastrand::Rng,
-    /// Of the daemon that lives, or will live next.
+    /// The number of the current daemon, or of the next one if none is running.
     epoch: u32,
     daemon: Option<Addr<SchedulerActor>>,
     alarm: Option<watch::Receiver<Option<Timestamp>>>,
     disk: Disk,
-    /// The panic of a promise that was not kept.
+    /// The panic of a broken guarantee.
     broken: Option<Box<dyn Any + Send>>,
     processes: BTreeMap<RunKey, Process>,
-    /// Stopped before they had a process.
+    /// Jobs stopped before they had a process.
     never_begun: BTreeSet<JobId>,
     promises: BTreeMap<JobId, Promise>,
-    /// It was decided to start them, whether or not that could be written down.
+    /// Jobs that were started, whether or not the start was stored.
     begun: BTreeSet<JobId>,
-    /// Submissions that were refused, by the comments of their jobs.
+    /// Refused submissions, by the comments of their jobs.
     refused: BTreeSet<String>,
-    /// Requests that the living daemon has not answered.
+    /// Requests that the current daemon has not answered.
     unanswered: u32,
     /// The daemon dies before it does anything else.
     doomed: bool,
-    /// Everything goes well from now on.
+    /// No more faults from now on.
     is_calm: bool,
-    /// Print what happens.
-    is_loud: bool,
-    told: Told,
+    /// Print the events.
+    is_verbose: bool,
+    stats: Stats,
 }
 
-/// What happened, for the reader of the test's output.
+/// Counters to print at the end of the test.
 #[derive(Default, Debug)]
-struct Told {
+struct Stats {
     events: u64,
     submitted: u64,
     launched: u64,
@@ -174,13 +173,13 @@ struct Told {
     reboots: u64,
     faults: u64,
     refused: u64,
-    /// Jobs that were refused and that a later daemon found.
+    /// Refused jobs that a later daemon found.
     found: u64,
 }
 
-impl Told {
-    fn add(&mut self, other: &Told) {
-        let Told {
+impl Stats {
+    fn add(&mut self, other: &Stats) {
+        let Stats {
             events,
             submitted,
             launched,
@@ -221,8 +220,8 @@ impl Handler<Commits> for StoreDouble {
         let mut world = self.world.borrow_mut();
         if self.epoch == world.epoch {
             for commit in commits {
-                let said = world.disk.push(commit);
-                world.tell(said);
+                let messages = world.disk.push(commit);
+                world.tell(messages);
             }
         }
     }
@@ -249,23 +248,22 @@ impl Handler<RunnerCommand> for RunnerDouble {
     }
 }
 
-struct Deaf;
+struct IgnoredNotices;
 
-impl Actor for Deaf {
+impl Actor for IgnoredNotices {
     type Context = Context<Self>;
 }
 
-impl Handler<Notify> for Deaf {
+impl Handler<Notify> for IgnoredNotices {
     type Result = ();
 
     fn handle(&mut self, _: Notify, _: &mut Self::Context) {}
 }
 
 impl World {
-    /// A panic in an actor or a task would be no more than its end: it is kept for who plays the
-    /// seed.
-    fn guarded(&mut self, deed: impl FnOnce(&mut World)) {
-        let done = catch_unwind(AssertUnwindSafe(|| deed(self)));
+    /// Runs an action and keeps its panic. A panic inside an actor would end only that actor.
+    fn guarded(&mut self, action: impl FnOnce(&mut World)) {
+        let done = catch_unwind(AssertUnwindSafe(|| action(self)));
         self.broken = done.err().or(self.broken.take());
     }
 
@@ -273,14 +271,14 @@ impl World {
         self.rng.u32(0..100) < percent
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
-        if self.is_loud {
+    fn log(&self, what: impl FnOnce() -> String) {
+        if self.is_verbose {
             println!("{:12.6} {}", (NOW.get() - T0 * MICROS) as f64 / 1e6, what());
         }
     }
 
     fn report(&self, job: JobId, record: ExitRecord, cause: EndCause) {
-        self.say(|| format!("job {job} ended: {cause:?} {:?}", record.exit));
+        self.log(|| format!("job {job} ended: {cause:?} {:?}", record.exit));
         if let Some(daemon) = &self.daemon {
             daemon.do_send(JobEnded { job, record, cause });
         }
@@ -290,7 +288,7 @@ impl World {
         self.processes.range_mut((job, 0)..=(job, u32::MAX)).next_back().map(|(_, process)| process)
     }
 
-    /// What the runner of a job does when it is told to.
+    /// Carries out a command as a job's runner would.
     fn run(&mut self, job: JobId, command: RunnerCommand) {
         match command {
             RunnerCommand::Launch(m) => self.launch(m.job),
@@ -337,9 +335,9 @@ impl World {
             let record = ExitRecord::launch_failed("no such directory".to_owned(), clock());
             return self.report(job.id, record, EndCause::LaunchFailed);
         }
-        self.say(|| format!("job {} ({:?}) run {} starts", job.id, job.role, job.run.restarts));
+        self.log(|| format!("job {} ({:?}) run {} starts", job.id, job.role, job.run.restarts));
         self.check_start(&job);
-        self.told.launched += 1;
+        self.stats.launched += 1;
         let begun = NOW.get();
         let secs = if self.chance(20) { 0 } else { self.rng.i64(1..200) };
         let exit = if self.chance(25) { ExitCode::status(1) } else { ExitCode::OK };
@@ -389,7 +387,7 @@ impl World {
     }
 
     fn stop(&mut self, job: JobId, cause: StopCause) {
-        self.say(|| format!("job {job} is stopped: {cause:?}"));
+        self.log(|| format!("job {job} is stopped: {cause:?}"));
         let grace = self.rng.i64(0..3 * MICROS);
         let Some(record) = self.disk.stored.jobs.get(&job) else { return };
         let (run, is_allocation) =
@@ -399,7 +397,7 @@ impl World {
                 process.stopped = Some(cause);
                 process.ends = process.ends.min(NOW.get() + grace);
             }
-            // Its end is on its way.
+            // Its end is already being reported.
             Some(_) => {}
             None => {
                 let exit =
@@ -412,7 +410,7 @@ impl World {
         }
     }
 
-    /// The next moment at which a process ends or is at its limit.
+    /// Returns the next time at which a process ends or reaches its limit.
     fn next_process(&self) -> Option<(i64, RunKey)> {
         self.processes.iter().filter_map(|(key, process)| Some((process.due()?, *key))).min()
     }
@@ -422,7 +420,7 @@ impl World {
         let Some(process) = self.processes.get_mut(&key) else { return };
         let now = NOW.get();
         if process.ends > now {
-            // The limit. Without a daemon nobody looks at it.
+            // It reached its limit, which no one enforces while no daemon is running.
             process.limit = None;
             if !lives {
                 process.limit = Some(now + MICROS);
@@ -446,7 +444,7 @@ impl World {
         }
     }
 
-    /// What must be true of a job whose process begins now.
+    /// Checks the guarantees for a job whose process starts now.
     fn check_start(&self, job: &Job) {
         let id = job.id;
         let stored = self
@@ -454,13 +452,13 @@ impl World {
             .stored
             .jobs
             .get(&id)
-            .unwrap_or_else(|| panic!("job {id} starts and is in no database"));
-        // What was decided next may have been committed together with the start.
+            .unwrap_or_else(|| panic!("job {id} starts but is not in the database"));
+        // A later decision may be in the same commit as the start.
         assert!(stored.run.state.is_active(), "job {id} starts: {:?}", stored.run);
         assert_eq!(stored.run.restarts, job.run.restarts, "job {id} starts");
         let was_refused =
             job.request.comment.as_ref().is_some_and(|comment| self.refused.contains(comment));
-        assert!(!was_refused, "job {id} starts, and its submission was refused");
+        assert!(!was_refused, "job {id} starts although its submission was refused");
         assert!(
             job.request.begin.is_none_or(|begin| begin <= clock()),
             "job {id} starts before its time"
@@ -508,14 +506,14 @@ impl World {
         let id = job.id;
         let is_target = |job: &&Job| job.id == target || job.array_job_id() == Some(target);
         let mut targets: Vec<&Job> = self.disk.stored.jobs.values().filter(is_target).collect();
-        // A task waits for its counterpart alone.
+        // An array task waits only for its counterpart.
         if let (DependencyKind::AfterCorr, ArrayRole::Task { task, .. }) = (kind, &job.role)
             && targets.iter().any(|target| target.array_job_id().is_some())
         {
             let is_it =
                 |other: &ArrayRole| matches!(other, ArrayRole::Task { task: of, .. } if of == task);
             targets.retain(|target| is_it(&target.role));
-            assert!(!targets.is_empty(), "job {id} starts before task {task} of {target} is there");
+            assert!(!targets.is_empty(), "job {id} starts before task {task} of {target} exists");
         }
         let ok = |job: &&Job| job.run.state == JobState::Ended(End::Completed);
         let has_begun = |job: &Job| job.run.start.is_some() || job.run.state.is_terminal();
@@ -530,30 +528,30 @@ impl World {
                 targets.iter().all(|job| job.run.state.is_terminal()) && !targets.iter().all(ok)
             }
         };
-        // A requeue of the target afterwards takes nothing back.
+        // A later requeue of the target does not undo the dependency.
         let came_back = targets.iter().any(|job| job.run.restarts > 0);
         let states: Vec<JobState> = targets.iter().map(|job| job.run.state).collect();
         assert!(is_met || came_back, "job {id} starts before {}:{target}: {states:?}", kind.name());
     }
 
-    /// One crash in four takes the machine with it: no process is left, and some of what was not
-    /// synced is lost.
+    /// One crash in four takes the machine down. No process is left, and some unsynced data is
+    /// lost.
     fn maybe_reboot(&mut self) {
         if !self.chance(25) {
             return;
         }
-        self.say(|| "the machine went down".to_owned());
+        self.log(|| "the machine went down".to_owned());
         BOOT.set(BOOT.get() + 1);
-        self.told.reboots += 1;
+        self.stats.reboots += 1;
         for process in self.processes.values_mut() {
-            // What was committed does not rest on the record any more.
+            // A committed end does not depend on the watcher's record.
             let is_lost = process.record.is_none() || self.rng.bool();
             process.is_gone = true;
             if !is_lost {
                 continue;
             }
             process.record = None;
-            // Of a stop that nobody could write down, neither daemon nor watcher, nothing is left.
+            // A stop that neither the daemon nor the watcher could store is lost.
             let id = process.job.id;
             let is_known =
                 self.disk.stored.jobs.get(&id).is_none_or(|job| job.run.stopped_at.is_some());
@@ -566,48 +564,49 @@ impl World {
         }
     }
 
-    /// Commits the first `most` of what waits, if the disk can, and says so to a daemon that lives.
+    /// Commits the first `most` waiting commits, if the disk works, and sends the results to the
+    /// current daemon.
     fn commit(&mut self, most: usize) {
-        let said = self.disk.commit(most, &mut self.rng);
-        self.tell(said);
+        let messages = self.disk.commit(most, &mut self.rng);
+        self.tell(messages);
     }
 
-    fn tell(&mut self, said: impl IntoIterator<Item = Said>) {
-        for said in said {
-            match &said {
-                Said::Committed(m) => self.say(|| format!("commit {}", m.seq)),
-                Said::Unstored(m) => {
-                    self.say(|| format!("{}; withdrawn: {:?}", m.fault, m.withdrawn))
+    fn tell(&mut self, messages: impl IntoIterator<Item = StoreMessage>) {
+        for message in messages {
+            match &message {
+                StoreMessage::Committed(m) => self.log(|| format!("commit {}", m.seq)),
+                StoreMessage::Unstored(m) => {
+                    self.log(|| format!("{}; withdrawn: {:?}", m.fault, m.withdrawn))
                 }
-                Said::Well => self.say(|| "the disk is well".to_owned()),
+                StoreMessage::Well => self.log(|| "the disk is well".to_owned()),
             }
             if let Some(daemon) = &self.daemon {
-                said.to(daemon);
+                message.to(daemon);
             }
         }
     }
 
-    fn break_or_mend_disk(&mut self) {
+    fn toggle_disk_fault(&mut self) {
         if self.disk.fault.take().is_none() && self.chance(35) {
             self.disk.break_down(&mut self.rng);
-            self.told.faults += 1;
+            self.stats.faults += 1;
         }
-        self.say(|| format!("the disk: {:?}", self.disk.fault));
+        self.log(|| format!("the disk: {:?}", self.disk.fault));
     }
 
     fn crash_disk(&mut self) {
         let (lost, found) = self.disk.crash(&mut self.rng);
-        self.say(|| format!("crash; {lost} commits are lost, {found:?} are found"));
-        self.told.lost_commits += lost as u64;
+        self.log(|| format!("crash; {lost} commits are lost, {found:?} are found"));
+        self.stats.lost_commits += lost as u64;
         for job in found.iter().filter_map(|id| self.disk.stored.jobs.get(id)) {
             let was_refused =
                 job.request.comment.as_ref().is_some_and(|comment| self.refused.remove(comment));
-            self.told.found += u64::from(was_refused);
+            self.stats.found += u64::from(was_refused);
         }
     }
 }
 
-/// One seed.
+/// The simulation of one seed.
 struct Play {
     world: Shared,
     config: Config,
@@ -631,13 +630,13 @@ impl Play {
             unanswered: 0,
             doomed: false,
             is_calm: false,
-            is_loud: std::env::var_os("SLOTD_SIM_SEED").is_some(),
-            told: Told::default(),
+            is_verbose: std::env::var_os("SLOTD_SIM_SEED").is_some(),
+            stats: Stats::default(),
         };
         Play { world: Rc::new(RefCell::new(world)), config: config(host(CPUS, MEMORY_MB, GPUS)) }
     }
 
-    /// Starts a daemon on what the database holds.
+    /// Starts a daemon from the database.
     fn start(&self) {
         let (core, adopt, opening) = self.recover();
         let (set, alarm) = watch::channel(None);
@@ -647,7 +646,7 @@ impl Play {
         let runners = Rc::clone(&world);
         let outputs = SchedulerOutputs {
             store: store.recipient(),
-            notifier: Deaf.start().recipient(),
+            notifier: IgnoredNotices.start().recipient(),
             next_notice: 1,
             gpus: NoGpus.start().recipient(),
             root: PathBuf::new(),
@@ -666,7 +665,7 @@ impl Play {
         world.daemon = Some(SchedulerActor::new(core, outputs, adopt, opening).start());
     }
 
-    /// As the daemon does it: what ran under an earlier boot ends first.
+    /// Recovers the core like the daemon: runs from an earlier boot end first.
     fn recover(&self) -> (Core, Vec<Job>, Outbox) {
         let world = self.world.borrow();
         let stored = &world.disk.stored;
@@ -692,8 +691,7 @@ impl Play {
         (core, adopt, cx.out)
     }
 
-    /// Lets the actors do all that they have to do: the clock of the runtime is paused, and goes on
-    /// only when they are idle.
+    /// Runs the actors until they are idle: only then does the paused clock of the runtime advance.
     async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let broken = self.world.borrow_mut().broken.take();
@@ -702,7 +700,7 @@ impl Play {
         }
     }
 
-    /// The daemon dies, or the machine with it, and the next daemon starts.
+    /// Crashes the daemon, perhaps with the machine, and starts the next one.
     async fn crash(&self) {
         {
             let mut world = self.world.borrow_mut();
@@ -712,11 +710,11 @@ impl Play {
             world.doomed = false;
             world.unanswered = 0;
             world.never_begun.clear();
-            world.told.crashes += 1;
+            world.stats.crashes += 1;
             world.crash_disk();
         }
         self.settle().await;
-        // The processes do not wait for the next daemon.
+        // Processes continue while no daemon is running.
         let moments = self.world.borrow_mut().rng.u32(0..3);
         for _ in 0..moments {
             self.pass_time(false);
@@ -726,7 +724,7 @@ impl Play {
         self.settle().await;
     }
 
-    /// Sends a request; `done` hears of its answer.
+    /// Sends a request and calls `done` with its answer.
     fn send<M>(&self, message: M, done: impl FnOnce(&mut World, M::Result) + 'static)
     where
         M: Message + Send + 'static,
@@ -765,18 +763,18 @@ impl Play {
             let id = match answer {
                 Ok(submitted) => submitted.job,
                 Err(Refusal::NotStored(_)) => {
-                    world.told.refused += 1;
+                    world.stats.refused += 1;
                     world.refused.insert(comment);
                     return;
                 }
-                Err(refusal) => panic!("a job after {after:?} is refused: {refusal}"),
+                Err(refusal) => panic!("a job after {after:?} was refused: {refusal}"),
             };
             assert!(
                 world.disk.stored.jobs.contains_key(&id),
-                "job {id} was promised, and is in no database"
+                "job {id} was accepted but is not in the database"
             );
-            world.say(|| format!("submitted {id}, after {after:?}"));
-            world.told.submitted += 1;
+            world.log(|| format!("submitted {id}, after {after:?}"));
+            world.stats.submitted += 1;
             world.promises.insert(id, Promise { after, ..Promise::default() });
         });
     }
@@ -827,7 +825,7 @@ impl Play {
         (request, after)
     }
 
-    /// A job that was promised, as its user would name it.
+    /// Picks a job whose submission was accepted, by the ID that its user knows.
     fn any_job(&self) -> Option<JobId> {
         let world = &mut *self.world.borrow_mut();
         let known: Vec<JobId> = world.promises.keys().rev().take(MOST_JOBS).copied().collect();
@@ -840,7 +838,7 @@ impl Play {
         self.send(
             CancelJobs(CancelAsk { query, uid: USER, ..CancelAsk::default() }),
             move |world, outcomes| {
-                world.say(|| format!("cancelled {id}: {outcomes:?}"));
+                world.log(|| format!("cancelled {id}: {outcomes:?}"));
                 if outcomes.iter().all(|outcome| outcome.result.is_ok())
                     && let Some(promise) = world.promises.get_mut(&id)
                 {
@@ -851,7 +849,7 @@ impl Play {
     }
 
     fn control(&self, id: JobId, action: ControlAction) {
-        self.world.borrow().say(|| format!("{action:?} {id}"));
+        self.world.borrow().log(|| format!("{action:?} {id}"));
         let is_requeue = matches!(action, ControlAction::Requeue);
         let ended = self.world.borrow().disk.stored.ended();
         let recalled = self
@@ -864,16 +862,16 @@ impl Play {
             .filter(|job| job.run.state.is_terminal())
             .cloned();
         if is_requeue && let Some(promise) = self.world.borrow_mut().promises.get_mut(&id) {
-            // Whatever was promised before, the user wants it to run again.
+            // The user wants the job to run again, so earlier guarantees no longer apply.
             *promise = Promise { requeues: promise.requeues + 1, ..Promise::default() };
         }
         let recalled = recalled.into_iter().collect();
         self.send(ControlJobs { jobs: vec![JobRef::job(id)], action, ended, recalled }, |_, _| {});
     }
 
-    /// Something that a user does.
+    /// A random action of a user.
     fn user(&self) {
-        let deed = self.world.borrow_mut().rng.u32(0..100);
+        let choice = self.world.borrow_mut().rng.u32(0..100);
         let live = self
             .world
             .borrow()
@@ -883,10 +881,10 @@ impl Play {
             .values()
             .filter(|job| !job.run.state.is_terminal())
             .count();
-        let Some(id) = self.any_job().filter(|_| deed >= 55 || live > MOST_JOBS) else {
+        let Some(id) = self.any_job().filter(|_| choice >= 55 || live > MOST_JOBS) else {
             return self.submit();
         };
-        match deed {
+        match choice {
             55..70 => self.cancel(id),
             70..75 => self.control(id, ControlAction::Hold),
             75..82 => self.control(id, ControlAction::Release),
@@ -898,7 +896,7 @@ impl Play {
         }
     }
 
-    /// Goes to the next moment at which something happens. False where nothing ever will.
+    /// Advances to the next time at which something happens. Returns false if nothing will.
     fn pass_time(&self, may_ring: bool) -> bool {
         let mut world = self.world.borrow_mut();
         let process = world.next_process();
@@ -922,7 +920,7 @@ impl Play {
     async fn event(&self) {
         let kind = {
             let mut world = self.world.borrow_mut();
-            world.told.events += 1;
+            world.stats.events += 1;
             world.rng.u32(0..100)
         };
         match kind {
@@ -936,7 +934,7 @@ impl Play {
             70..93 => {
                 self.pass_time(true);
             }
-            93..97 => self.world.borrow_mut().break_or_mend_disk(),
+            93..97 => self.world.borrow_mut().toggle_disk_fault(),
             _ => self.crash().await,
         }
         self.settle().await;
@@ -946,7 +944,7 @@ impl Play {
         }
     }
 
-    /// From now on the disk is quick and nobody dies; all that can end ends.
+    /// Ends everything that can end: the disk works and nothing crashes from now on.
     async fn calm(&self) {
         {
             let mut world = self.world.borrow_mut();
@@ -963,7 +961,7 @@ impl Play {
                 self.settle().await;
                 continue;
             }
-            // What is left waits for its user.
+            // The remaining jobs wait for their user.
             let live: Vec<Job> = self
                 .world
                 .borrow()
@@ -985,11 +983,7 @@ impl Play {
                     self.world.borrow().processes.contains_key(&(job.id, job.run.restarts)),
                 )
             };
-            assert!(
-                quiet < 50,
-                "these never end: {:?}",
-                live.iter().map(shown).collect::<Vec<_>>()
-            );
+            assert!(quiet < 50, "jobs never end: {:?}", live.iter().map(shown).collect::<Vec<_>>());
             for job in live {
                 match job.run.state {
                     JobState::Suspended => self.control(job.id, ControlAction::Resume),
@@ -1001,21 +995,21 @@ impl Play {
                 }
             }
         }
-        panic!("the queue goes round in circles");
+        panic!("the queue makes no progress");
     }
 
-    /// What must be true whenever the daemon has done all that it can do.
+    /// Checks what must hold whenever the daemon is idle.
     async fn check_now(&self) {
         let daemon = self.world.borrow().daemon.clone().filter(|_| !self.world.borrow().doomed);
         let Some(daemon) = daemon else { return };
         let sound = daemon.send(CheckInvariants).await.expect("the daemon lives");
-        let active = sound.expect("the state makes sense");
+        let active = sound.expect("the invariants hold");
         let mut world = self.world.borrow_mut();
         world.begun.extend(active);
         let waits_for_disk = world.disk.waiting() > 0 && !world.disk.is_known_faulty();
         assert!(
             waits_for_disk || world.unanswered == 0,
-            "{} requests wait for nothing",
+            "{} requests were not answered",
             world.unanswered
         );
     }
@@ -1026,18 +1020,18 @@ impl Play {
         for id in world.promises.keys() {
             assert!(
                 world.disk.stored.jobs.contains_key(id),
-                "job {id} was promised, and is in no database"
+                "job {id} was accepted but is not in the database"
             );
         }
         for ((id, run), process) in &world.processes {
-            assert!(!process.is_alive(), "run {run} of job {id} is left over");
+            assert!(!process.is_alive(), "run {run} of job {id} is still alive");
         }
         for job in world.disk.stored.jobs.values() {
             self.check_job_end(&world, job);
         }
     }
 
-    /// The last run of a job ended as its process did.
+    /// Checks that the last run of a job ended like its process.
     fn check_job_end(&self, world: &World, job: &Job) {
         let Some(process) = world.processes.get(&(job.id, job.run.restarts)) else {
             assert_ne!(job.run.state, JobState::Ended(End::Completed), "job {} never ran", job.id);
@@ -1055,8 +1049,8 @@ impl Play {
     }
 }
 
-/// Plays one seed from the first submission to an empty queue.
-fn play(seed: u64) -> Told {
+/// Runs one seed from the first submission until the queue is empty.
+fn play(seed: u64) -> Stats {
     let runtime = actix_rt::System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -1072,15 +1066,14 @@ fn play(seed: u64) -> Told {
         }
         play.calm().await;
         play.check_end();
-        let told = std::mem::take(&mut play.world.borrow_mut().told);
-        // So that the actors end with their seed.
+        let stats = std::mem::take(&mut play.world.borrow_mut().stats);
+        // Stop the actors of this seed.
         play.world.borrow_mut().daemon = None;
-        told
+        stats
     })
 }
 
-/// The seed is in the name of what fails: a panic inside says what was wrong, this says how to see
-/// it again.
+/// Prints how to reproduce a failing seed. The panic message contains the reason.
 struct Named(u64);
 
 impl Drop for Named {
@@ -1092,19 +1085,19 @@ impl Drop for Named {
 }
 
 #[test]
-fn whatever_happens_every_promise_is_kept() {
+fn guarantees_hold_despite_faults_and_crashes() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let seeds = match number("SLOTD_SIM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("SLOTD_SIM_SEEDS").unwrap_or(SEEDS),
     };
     let count = seeds.end - seeds.start;
-    let mut sum = Told::default();
+    let mut sum = Stats::default();
     for seed in seeds {
         let named = Named(seed);
-        let told = play(seed);
+        let stats = play(seed);
         drop(named);
-        sum.add(&told);
+        sum.add(&stats);
     }
     println!("{count} seeds: {sum:?}");
     assert!(sum.launched > count && sum.crashes > 0, "too little happened: {sum:?}");

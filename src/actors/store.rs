@@ -1,13 +1,12 @@
 //! StoreActor: the only writer of the database.
 //!
-//! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else.
-//! Receives [`Commits`]. Sends [`Committed`] for each, in the order they came. Commits what is
-//! waiting as one transaction (group commit): an fsync is paid once for all submissions that
-//! arrived during the one before. A fault that may pass (a full disk, a lock, a failed fsync) loses
-//! nothing and ends nothing: what is to be committed waits, and is tried again. Only submissions do
-//! not wait: nobody has been told of them, and who made them hears of the fault ([`Unstored`], then
-//! [`StoreWell`]). Stops with the daemon. If it dies the daemon ends, since nothing can be promised
-//! without it.
+//! Owns the writing connection, on its own arbiter, so that a slow disk blocks no other actor.
+//! Receives [`Commits`] and sends one [`Committed`] for each, in order. Commits everything that
+//! waits as one transaction (group commit): all submissions that arrive during an fsync share the
+//! next one. A temporary fault (a full disk, a lock, a failed fsync) loses no commit and stops no
+//! job: commits wait and are retried. Only submissions do not wait: their clients have no job ID
+//! yet, and get the fault instead ([`Unstored`], then [`StoreWell`]). It stops with the daemon. If
+//! it dies, the daemon exits, since it can promise nothing without the database.
 
 use crate::actors::messages::*;
 use crate::model::change::{Change, LaunchTexts};
@@ -26,15 +25,15 @@ mod fresh_texts;
 use backlog::Backlog;
 use fresh_texts::FreshTexts;
 
-/// Messages that may wait before senders have to.
+/// The capacity of the mailbox. If it is full, senders wait.
 const MAILBOX: usize = 4096;
 
-/// How long a faulty database is left alone before the next try. Of a disk that fails it doubles
-/// from try to try: each may take long, and disturbs what else the disk does.
+/// The pause before a faulty database is tried again. For disk errors it doubles with each attempt,
+/// since an attempt may take long and slows other uses of the disk.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Tells those who remove old jobs that there may be something for them.
+/// Reports changes to the task that deletes old jobs.
 #[derive(Debug, Default)]
 pub struct Growth {
     has_changed: AtomicBool,
@@ -43,11 +42,11 @@ pub struct Growth {
     grown: Notify,
 }
 
-/// So many new jobs are worth a look whether there are too many.
+/// The number of new jobs after which to check for too many jobs.
 const MANY: u64 = 1000;
 
 impl Growth {
-    /// Counts from now on.
+    /// Resets the counts.
     pub fn begin(&self) {
         self.has_changed.store(false, Ordering::Relaxed);
         self.inserted.store(0, Ordering::Relaxed);
@@ -60,7 +59,7 @@ impl Growth {
         }
     }
 
-    /// Waits until there are many more jobs than at [`Self::begin`].
+    /// Waits until there are [`MANY`] more jobs than at [`Self::begin`].
     pub async fn grown(&self) {
         while self.inserted.load(Ordering::Relaxed) < MANY {
             self.grown.notified().await;
@@ -83,7 +82,7 @@ impl Growth {
     }
 }
 
-/// Where the store's answers go.
+/// The recipients of the store's answers.
 pub struct StoreOutputs {
     pub committed: Recipient<Committed>,
     pub unstored: Recipient<Unstored>,
@@ -110,13 +109,13 @@ impl StoreActor {
         }
     }
 
-    /// Commits what waits, in its order, and acknowledges it.
+    /// Commits everything that waits, in order, and acknowledges it.
     ///
     /// # Errors
-    /// A fault that may pass: what comes behind it still waits.
+    /// Fails on a temporary fault. The failed commit and those after it still wait.
     fn commit_waiting(&mut self) -> Result<(), StoreError> {
         if self.backlog.fault().is_some() && self.backlog.changes_nothing() {
-            // To commit nothing would tell nothing.
+            // An empty commit would succeed even if the database cannot be written.
             self.store.probe()?;
         }
         let (heads, batches): (Vec<_>, Vec<_>) =
@@ -131,7 +130,7 @@ impl StoreActor {
                 (head.submission, changes) = (None, Vec::new());
             }
             let result = match &fault {
-                // It is acknowledged behind those before it.
+                // It is acknowledged after the ones before it.
                 Some(fault) => result.and(Err(StoreError::clone(fault))),
                 None => result.and_then(|()| self.texts(&head.texts_for)),
             };
@@ -186,8 +185,8 @@ impl Actor for StoreActor {
     }
 }
 
-/// Commit what has been collected. Sent to itself, so that it runs behind everything that is
-/// already there.
+/// Commit everything collected so far. The actor sends this to itself, so that it is handled after
+/// all messages already received.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Flush;
@@ -204,7 +203,7 @@ impl Handler<Commits> for StoreActor {
             self.backlog.push(commit);
         }
         if let Some(error) = self.backlog.fault().cloned() {
-            // From before the scheduler heard of the fault.
+            // Sent before the scheduler learned of the fault.
             self.tell_fault(error);
         }
     }
@@ -216,7 +215,7 @@ impl Handler<Flush> for StoreActor {
     fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
         match self.commit_waiting() {
             Err(error) => {
-                // Nothing of these keeps a disk busy.
+                // Attempts that fail with these faults cost the disk little.
                 let is_cheap = |fault| {
                     matches!(
                         fault,
@@ -240,7 +239,7 @@ impl Handler<Flush> for StoreActor {
                 if self.backlog.recover() {
                     self.outputs.well.do_send(StoreWell);
                 }
-                // Behind the answers.
+                // This must not delay the acknowledgements.
                 self.store.empty_long_log();
             }
         }
@@ -314,59 +313,59 @@ mod tests {
     use crate::store::testing;
     use tokio::sync::mpsc;
 
-    /// Hands on what the store says.
-    struct Ear(mpsc::UnboundedSender<Said>);
+    /// Forwards the store's replies.
+    struct ReplySink(mpsc::UnboundedSender<Reply>);
 
     #[derive(Debug, PartialEq)]
-    enum Said {
+    enum Reply {
         Committed(u64),
         Unstored(StoreFault, Vec<u64>),
         Well,
     }
 
-    impl Actor for Ear {
+    impl Actor for ReplySink {
         type Context = Context<Self>;
     }
 
-    impl Handler<Committed> for Ear {
+    impl Handler<Committed> for ReplySink {
         type Result = ();
 
         fn handle(&mut self, m: Committed, _: &mut Self::Context) {
             m.result.expect("a commit");
-            let _ = self.0.send(Said::Committed(m.seq));
+            let _ = self.0.send(Reply::Committed(m.seq));
         }
     }
 
-    impl Handler<Unstored> for Ear {
+    impl Handler<Unstored> for ReplySink {
         type Result = ();
 
         fn handle(&mut self, m: Unstored, _: &mut Self::Context) {
-            let _ = self.0.send(Said::Unstored(m.fault, m.withdrawn));
+            let _ = self.0.send(Reply::Unstored(m.fault, m.withdrawn));
         }
     }
 
-    impl Handler<StoreWell> for Ear {
+    impl Handler<StoreWell> for ReplySink {
         type Result = ();
 
         fn handle(&mut self, _: StoreWell, _: &mut Self::Context) {
-            let _ = self.0.send(Said::Well);
+            let _ = self.0.send(Reply::Well);
         }
     }
 
-    fn start(store: Store) -> (Addr<StoreActor>, mpsc::UnboundedReceiver<Said>) {
-        let (said, heard) = mpsc::unbounded_channel();
-        let ear = Ear(said).start();
+    fn start(store: Store) -> (Addr<StoreActor>, mpsc::UnboundedReceiver<Reply>) {
+        let (sender, replies) = mpsc::unbounded_channel();
+        let sink = ReplySink(sender).start();
         let outputs = StoreOutputs {
-            committed: ear.clone().recipient(),
-            unstored: ear.clone().recipient(),
-            well: ear.recipient(),
+            committed: sink.clone().recipient(),
+            unstored: sink.clone().recipient(),
+            well: sink.recipient(),
             growth: Arc::default(),
         };
-        (StoreActor::new(store, outputs).start(), heard)
+        (StoreActor::new(store, outputs).start(), replies)
     }
 
-    async fn next(heard: &mut mpsc::UnboundedReceiver<Said>) -> Said {
-        heard.recv().await.expect("the store lives")
+    async fn next(replies: &mut mpsc::UnboundedReceiver<Reply>) -> Reply {
+        replies.recv().await.expect("the store lives")
     }
 
     fn insert(seq: u32, script: Vec<u8>) -> Commit {
@@ -384,21 +383,21 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn on_a_full_disk_commits_wait_in_their_order_until_there_is_room() {
+    async fn commits_wait_in_order_while_the_disk_is_full() {
         let place = testing::Place::new();
         let mut store = place.store();
-        // Holds for this connection; the store makes a new one after each failure of SQLite.
+        // The limit applies to this connection. The store opens a new one after each SQLite error.
         store.limit_pages(40);
-        let (store, mut heard) = start(store);
+        let (store, mut replies) = start(store);
         store.do_send(Commits(vec![insert(1, large())]));
-        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, Vec::new()));
+        assert_eq!(next(&mut replies).await, Reply::Unstored(StoreFault::Full, Vec::new()));
         store.do_send(Commits(vec![insert(2, Vec::new())]));
-        let rest = [next(&mut heard).await, next(&mut heard).await, next(&mut heard).await];
-        assert_eq!(rest, [Said::Committed(1), Said::Committed(2), Said::Well]);
+        let rest = [next(&mut replies).await, next(&mut replies).await, next(&mut replies).await];
+        assert_eq!(rest, [Reply::Committed(1), Reply::Committed(2), Reply::Well]);
     }
 
     #[actix_rt::test]
-    async fn what_waits_is_committed_before_the_store_is_closed() {
+    async fn waiting_commits_are_committed_before_the_store_closes() {
         let place = testing::Place::new();
         let (store, _heard) = start(place.store());
         store.do_send(Commits(vec![insert(1, Vec::new())]));
@@ -407,15 +406,15 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn submissions_do_not_wait_for_room_and_nothing_of_them_is_stored() {
+    async fn submissions_do_not_wait_and_are_not_stored_if_the_disk_is_full() {
         let place = testing::Place::new();
         let mut store = place.store();
         store.limit_pages(40);
-        let (store, mut heard) = start(store);
+        let (store, mut replies) = start(store);
         store.do_send(Commits(vec![submission(1, large())]));
-        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![1]));
-        // What the scheduler says before it has heard of it: a start, a task of it, and another
-        // submission.
+        assert_eq!(next(&mut replies).await, Reply::Unstored(StoreFault::Full, vec![1]));
+        // Messages that the scheduler sends before it learns of the fault: a start, an array task
+        // of it, and another submission.
         let task =
             Job { role: ArrayRole::Task { array_job: JobId(1), task: 3 }, ..testing::job(2) };
         let texts = Texts::SameAs(JobId(1));
@@ -439,28 +438,28 @@ mod tests {
             submission: None,
         }]));
         store.do_send(Commits(vec![submission(4, Vec::new())]));
-        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![4]));
+        assert_eq!(next(&mut replies).await, Reply::Unstored(StoreFault::Full, vec![4]));
         store.do_send(Commits(vec![insert(5, Vec::new())]));
         for seq in 1..=5 {
-            assert_eq!(next(&mut heard).await, Said::Committed(seq));
+            assert_eq!(next(&mut replies).await, Reply::Committed(seq));
         }
-        assert_eq!(next(&mut heard).await, Said::Well);
+        assert_eq!(next(&mut replies).await, Reply::Well);
         assert_eq!(testing::all(&mut place.store()), [testing::job(5)]);
         assert_eq!(place.store().untold().expect("it is read"), []);
     }
 
     #[actix_rt::test]
-    async fn a_locked_database_is_waited_for() {
+    async fn commit_waits_for_a_locked_database() {
         let place = testing::Place::new();
         let store = place.store();
         let other = place.locked();
-        let (store, mut heard) = start(store);
+        let (store, mut replies) = start(store);
         store.do_send(Commits(vec![insert(1, Vec::new())]));
-        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Locked, Vec::new()));
+        assert_eq!(next(&mut replies).await, Reply::Unstored(StoreFault::Locked, Vec::new()));
         drop(other);
         assert_eq!(
-            [next(&mut heard).await, next(&mut heard).await],
-            [Said::Committed(1), Said::Well]
+            [next(&mut replies).await, next(&mut replies).await],
+            [Reply::Committed(1), Reply::Well]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that tell one thing each: commands of the user, and messengers that send mail.
+//! Processes that each send one notification: commands of the user, and messengers that send email.
 
 use super::{OWN_PROGRAM, about};
 use crate::actors::messages::{NoticeGiven, Notify};
@@ -18,19 +18,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-/// So much of what a messenger says of a failure goes to the log, bytes.
+/// The most bytes of a messenger's error output to log.
 const MOST_WORDS: u64 = 1000;
 
-/// What became of a messenger.
+/// How a messenger ended.
 pub(super) enum Ended {
-    /// The mail was sent, or never will be.
-    Told,
-    /// The next daemon tries again.
+    /// The email was sent, or given up.
+    Final,
+    /// The next daemon retries.
     NotStarted,
 }
 
-/// One that shares nothing with the daemon. It is no part of the service: nothing that it starts
-/// may speak for the daemon.
+/// Isolates a child process from the daemon. Without `NOTIFY_SOCKET`, nothing that it starts can
+/// send the service manager messages in the daemon's name.
 pub(super) fn apart(command: &mut Command) -> &mut Command {
     command
         .env_remove("NOTIFY_SOCKET")
@@ -40,7 +40,7 @@ pub(super) fn apart(command: &mut Command) -> &mut Command {
         .process_group(0)
 }
 
-/// How it ended; `None`: it took too long, and was killed with its group.
+/// Waits for a child. Returns `None` if it exceeded the timeout and was killed with its group.
 async fn within(timeout: Duration, child: &mut Child) -> Option<io::Result<ExitStatus>> {
     let group = child.id().map(|pid| Pid::from_raw(pid.cast_signed()));
     match tokio::time::timeout(timeout, child.wait()).await {
@@ -70,7 +70,7 @@ pub(super) async fn run_hook(
         Ok(child) => child,
         Err(e) => {
             return log::warn!(
-                "SLOTD_NOTIFY_CMD for {about} could not be started, the next daemon tries again: {e}"
+                "could not start SLOTD_NOTIFY_CMD for {about}, the next daemon will retry: {e}"
             );
         }
     };
@@ -79,7 +79,7 @@ pub(super) async fn run_hook(
     match within(timeout, &mut child).await {
         Some(Ok(status)) if status.success() => {}
         Some(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for {about} failed: {status}"),
-        Some(Err(e)) => log::warn!("SLOTD_NOTIFY_CMD for {about} could not be waited for: {e}"),
+        Some(Err(e)) => log::warn!("could not wait for SLOTD_NOTIFY_CMD for {about}: {e}"),
         None => log::warn!("SLOTD_NOTIFY_CMD for {about} was killed after {} s", timeout.as_secs()),
     }
 }
@@ -92,7 +92,7 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {
-            log::warn!("the mail for {about} could not be sent, the next daemon tries again: {e}");
+            log::warn!("could not send mail for {about}, the next daemon will retry: {e}");
             return Ended::NotStarted;
         }
     };
@@ -101,7 +101,7 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
     let (mut stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let talk = async {
         if let Some(stdin) = &mut stdin {
-            // One that ends without having read it says why.
+            // A messenger that exits without reading its input prints the reason.
             let _ = stdin.write_all(&mail).await;
         }
         let mut words = Vec::new();
@@ -110,22 +110,22 @@ pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration
         }
         String::from_utf8_lossy(&words).trim().replace('\n', "; ")
     };
-    // Something that sendmail leaves behind may hold its standard error: the time-out is for all of
-    // it.
+    // A process that sendmail leaves behind may keep standard error open, so the timeout covers the
+    // reading, too.
     let both =
         async { tokio::join!(within(timeout, &mut child), tokio::time::timeout(timeout, talk)) };
     let (ended, words) = both.await;
     let words = words.unwrap_or_default();
     match ended {
-        Some(Ok(status)) if status.success() => log::debug!("the mail for {about} was sent"),
-        Some(Ok(_)) => log::warn!("the mail for {about} could not be sent: {words}"),
-        Some(Err(e)) => log::warn!("the mail for {about} could not be waited for: {e}"),
-        None => log::warn!("the mail for {about} could not be sent within {} s", timeout.as_secs()),
+        Some(Ok(status)) if status.success() => log::debug!("mail for {about} was sent"),
+        Some(Ok(_)) => log::warn!("could not send mail for {about}: {words}"),
+        Some(Err(e)) => log::warn!("could not wait for the mail messenger for {about}: {e}"),
+        None => log::warn!("could not send mail for {about} within {} s", timeout.as_secs()),
     }
-    Ended::Told
+    Ended::Final
 }
 
-/// What the command sees.
+/// Returns the environment variables of a command.
 fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
     let mail = |text: &Option<String>| text.clone().unwrap_or_default();
     let mut variables = vec![
@@ -137,7 +137,8 @@ fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
         ("SLOTD_JOB_MAIL_TYPE", mail(&notice.mail_type)),
         ("SLOTD_JOB_MAIL_USER", mail(&notice.mail_user)),
         ("SLOTD_EVENT", notice.event.name().to_owned()),
-        ("SLOTD_EVENT_TEXT", notice.text.clone()),
+        // Commands print it on a terminal or in a line of a log. It contains names of jobs.
+        ("SLOTD_EVENT_TEXT", notice.text.replace(char::is_control, " ")),
     ];
     if let Some(Tally { counts, first, last, .. }) = notice.tally.as_deref() {
         let id =
@@ -151,7 +152,7 @@ fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
             ("SLOTD_EVENT_LAST", id(last)),
         ]);
     }
-    // No program takes a zero byte in its environment.
+    // Environment variables cannot contain NUL bytes.
     variables.iter_mut().for_each(|(_, value)| value.retain(|c| c != '\0'));
     variables
 }

@@ -1,6 +1,5 @@
-//! The messenger that posts events: one process, as long as there are some to post, so that they go
-//! out in their order and by one connection. It tries again by itself, and ends with its standard
-//! input.
+//! The messenger that posts events. One process posts all pending events, in order and over one
+//! connection. It retries on its own and exits at the end of its standard input.
 
 use super::children::apart;
 use super::{OWN_PROGRAM, about};
@@ -13,20 +12,19 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A messenger that waits for the next event. It need not be waited for: the runtime does that when
-/// it is dropped.
+/// An idle messenger. If it is dropped, the runtime reaps its process.
 pub(super) struct Poster {
     _child: Child,
     stdin: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// What became of a post.
+/// The result of a post.
 pub(super) struct Sent {
-    /// The messenger, if it still lives.
+    /// The messenger, if it is still alive.
     pub poster: Option<Poster>,
-    /// It was taken, or given up; otherwise the next daemon tries again.
-    pub is_told: bool,
+    /// The post was accepted or given up. Otherwise the next daemon retries.
+    pub is_final: bool,
 }
 
 impl Poster {
@@ -38,7 +36,7 @@ impl Poster {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let mut poster = Poster { _child: child, stdin, answers: BufReader::new(stdout).lines() };
-        // Not as an argument: those are shown to everybody on the host.
+        // The URL is secret, and command-line arguments are visible to all users.
         let to = PostTo { url: url.whole().to_owned(), timeout_secs: timeout.as_secs() };
         poster.write(&to).await?;
         Ok(poster)
@@ -50,7 +48,7 @@ impl Poster {
         self.stdin.write_all(&line).await
     }
 
-    /// `None`: it has ended.
+    /// Reads the next answer. Fails if the messenger has exited.
     async fn answer(&mut self) -> io::Result<Posted> {
         let line = self.answers.next_line().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok(serde_json::from_str(&line)?)
@@ -65,10 +63,10 @@ pub(super) async fn post(
 ) -> Sent {
     let about = about(&event.notice);
     match try_post(poster, &url, timeout, event, &about).await {
-        Ok(poster) => Sent { poster: Some(poster), is_told: true },
+        Ok(poster) => Sent { poster: Some(poster), is_final: true },
         Err(e) => {
-            log::warn!("{about} could not be posted to {url}, the next daemon tries again: {e}");
-            Sent { poster: None, is_told: false }
+            log::warn!("could not post {about} to {url}, the next daemon will retry: {e}");
+            Sent { poster: None, is_final: false }
         }
     }
 }
@@ -89,10 +87,10 @@ async fn try_post(
         match poster.answer().await? {
             Posted::Given => return Ok(poster),
             Posted::Failing(why) => {
-                log::warn!("{about} is not posted to {url} yet, it is tried again: {why}")
+                log::warn!("could not post {about} to {url} yet, retrying: {why}")
             }
             Posted::GivenUp(why) => {
-                log::warn!("{about} could not be posted to {url}, and is given up: {why}");
+                log::warn!("could not post {about} to {url}, giving up: {why}");
                 return Ok(poster);
             }
         }

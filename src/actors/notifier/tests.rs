@@ -1,4 +1,4 @@
-//! Commands: mails and posts are tested with a daemon.
+//! Tests of commands. Emails and posts are tested with a daemon.
 
 use super::*;
 use crate::model::{End, ExitCode, Job, JobId, JobState, Reason, Timestamp};
@@ -15,17 +15,17 @@ fn end(id: u32) -> Notify {
     Notify { number: u64::from(id), notice }
 }
 
-/// How long a condition rests between two looks at it.
+/// The polling interval for conditions.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Hears which were given.
-struct Ear(mpsc::UnboundedSender<u64>);
+/// Receives the numbers of finished notifications.
+struct Finished(mpsc::UnboundedSender<u64>);
 
-impl Actor for Ear {
+impl Actor for Finished {
     type Context = Context<Self>;
 }
 
-impl Handler<NoticeGiven> for Ear {
+impl Handler<NoticeGiven> for Finished {
     type Result = ();
 
     fn handle(&mut self, NoticeGiven(number): NoticeGiven, _: &mut Self::Context) {
@@ -37,12 +37,13 @@ fn notifier(
     hook: Option<String>,
     timeout: Duration,
 ) -> (Addr<NotifierActor>, mpsc::UnboundedReceiver<u64>) {
-    let (say, given) = mpsc::unbounded_channel();
+    let (sender, given) = mpsc::unbounded_channel();
     let ways = Ways { command: hook.map(OsString::from), timeout, ..Ways::default() };
-    (NotifierActor::new(ways, Ear(say).start().recipient()).start(), given)
+    (NotifierActor::new(ways, Finished(sender).start().recipient()).start(), given)
 }
 
-/// Waits until the file has so many lines; the test's own time-out ends it otherwise.
+/// Waits until the file has this many lines. If it never does, the timeout of the test ends the
+/// wait.
 async fn lines(path: &Path, count: usize) -> Vec<String> {
     loop {
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -54,7 +55,7 @@ async fn lines(path: &Path, count: usize) -> Vec<String> {
 }
 
 #[actix_rt::test]
-async fn a_hook_sees_the_job_in_its_environment() {
+async fn hook_gets_the_job_in_its_environment() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let hook = format!(
@@ -68,10 +69,10 @@ async fn a_hook_sees_the_job_in_its_environment() {
 }
 
 #[actix_rt::test]
-async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
+async fn hanging_hooks_are_killed_and_others_run() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
-    // The first ones hang: as many as may run at once.
+    // The first ones, as many as may run at once, hang.
     let hook = format!(
         "echo $$ $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_COMMANDS} ] || sleep 1000",
         log.display()
@@ -81,20 +82,21 @@ async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
     for id in 1..=MAX_COMMANDS as u32 + 1 {
         notifier.do_send(end(id));
     }
-    // However slow the machine is, they have written their lines before their time is over.
+    // Wait for their lines before advancing the clock: otherwise, a slow machine could reach the
+    // timeout first.
     lines(&log, MAX_COMMANDS).await;
     tokio::time::pause();
     tokio::time::advance(patience * 2).await;
     tokio::time::resume();
     let seen = lines(&log, MAX_COMMANDS + 1).await;
-    // What waits for its turn is not told yet.
+    // A hook that is still queued has not been reported.
     for id in 1..=MAX_COMMANDS as u64 + 1 {
         assert_eq!(given.recv().await, Some(id));
     }
     let (groups, jobs): (Vec<&str>, Vec<&str>) =
         seen.iter().filter_map(|line| line.split_once(' ')).unzip();
     assert_eq!(jobs.last(), Some(&(MAX_COMMANDS + 1).to_string().as_str()));
-    // All of them: nothing that this test has started outlives it.
+    // Wait for all process groups, so that nothing outlives the test.
     let groups = groups.iter().map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()));
     for group in groups {
         while nix::sys::signal::killpg(group, None).is_ok() {
@@ -104,7 +106,7 @@ async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
 }
 
 #[actix_rt::test]
-async fn without_a_command_nothing_is_kept() {
+async fn notification_without_a_channel_is_discarded() {
     let (notifier, mut given) = notifier(None, Duration::from_secs(1));
     notifier.do_send(end(1));
     assert_eq!(given.recv().await, Some(1));

@@ -1,7 +1,7 @@
-//! The ladder of a runner: warning signal, notice and SIGTERM, grace, SIGKILL. All of it on timers
-//! that are computed from the time that the job has run by the monotonic clock, which the job's
-//! record has too: neither a suspension, nor a wall clock that is set, nor a machine that sleeps,
-//! nor another daemon changes the limit.
+//! The kill ladder of a runner: warning signal, notice and SIGTERM, grace period, SIGKILL. Its
+//! timers depend on the job's run time on the monotonic clock, whose start is in the job's record.
+//! Neither suspension, changes of the wall clock, sleep of the machine nor a daemon restart changes
+//! the limit.
 
 use super::RunnerActor;
 use crate::actors::messages::{LimitReached, StepStopping};
@@ -16,44 +16,54 @@ use actix::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another
-/// one.
-fn end(commands: &StepCommands, notice: Option<String>, grace: Duration, timed_out: bool) {
-    commands.send(StepCommand::Ends { timed_out, notice });
+/// Starts the end of a step. Without a grace period, SIGKILL is the first signal, so that the step
+/// is not reported as ended by SIGTERM.
+fn end(
+    commands: &StepCommands,
+    notice: Option<String>,
+    grace: Duration,
+    timed_out: bool,
+    by: Option<u32>,
+) {
+    commands.send(StepCommand::Ends { timed_out, by, notice });
     if grace.is_zero() {
         commands.send(StepCommand::KillAll);
         return;
     }
-    // A stopped process would not see the signal.
+    // A stopped process would not receive the signal.
     commands.send(StepCommand::Resume);
     commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
 }
 
-/// How often a runner looks for stopped watchers while it waits for steps to end.
+/// The time from the start of a stop to the first search for stopped watchers. It doubles with each
+/// search, since a job that has not ended by then is usually waiting for a disk.
 const STOPPED_CHECK: Duration = Duration::from_secs(1);
 
-/// How long the processes of an allocation may take to end whose client is gone, or that was given
-/// back.
+/// The longest time between two searches.
+const STOPPED_CHECK_MAX: Duration = Duration::from_secs(60);
+
+/// The grace period for processes in an allocation that was released or lost its client.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub struct Ladder {
     pub limit_secs: Option<u64>,
-    /// When the job was launched, by the monotonic clock, as are the others. `None` before.
+    /// When the job was launched, by the monotonic clock like all times here. `None` before the
+    /// launch.
     started: Option<Duration>,
-    /// When it was suspended, while it is.
+    /// When it was suspended, if it is suspended.
     suspended_at: Option<Duration>,
-    /// In suspensions that are over.
+    /// The total time in earlier suspensions.
     suspended: Duration,
-    /// When an earlier daemon told its processes to end.
+    /// When an earlier daemon began to stop the job.
     stop_began: Option<Duration>,
     pub warn: Option<WarnSignal>,
     pub warned: bool,
     pub timed_out: bool,
     pub stopping: Option<StopCause>,
-    /// How many of the job's processes had been killed for their memory when its end began.
+    /// The number of OOM kills in the job when its end began.
     pub ooms_before: u64,
-    /// How the batch script or the run's command came to its end.
+    /// How the batch script or the command of the run ended.
     pub main_cause: Option<EndCause>,
     limit_timer: Option<SpawnHandle>,
     warn_timer: Option<SpawnHandle>,
@@ -62,14 +72,14 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// Starts the job's clock: it was launched at this moment.
+    /// Starts the job's clock at the time of its launch.
     pub fn start(&mut self, at: Duration) {
         self.started = Some(at);
     }
 
-    /// Goes on with the clock of a job that an earlier daemon has launched. Where its record does
-    /// not tell by the monotonic clock, since an earlier slotd made it, the wall clock has to do:
-    /// `wall` is now.
+    /// Continues the clock of a job that an earlier daemon launched. Records written by earlier
+    /// versions of slotd lack the monotonic clock. For those, `wall`, the current wall clock time,
+    /// is used.
     pub fn adopt(&mut self, run: &RunState, wall: Timestamp, now: Duration) {
         let by_wall = |at: Timestamp| now.saturating_sub(wall.since(at));
         let at = |at: Timestamp| {
@@ -81,7 +91,7 @@ impl Ladder {
         self.stop_began = run.stopped_at.map(at);
     }
 
-    /// The clock stands still until `resume`.
+    /// Stops the clock until `resume`.
     pub fn suspend(&mut self, now: Duration) {
         self.suspended_at.get_or_insert(now);
     }
@@ -96,7 +106,8 @@ impl Ladder {
         }
     }
 
-    /// How far the time limit is away; `None` without one, and while the job is suspended.
+    /// Returns the time left until the limit. `None` without a limit, and while the job is
+    /// suspended.
     fn left(&self, now: Duration) -> Option<Duration> {
         let (started, limit) =
             (self.started.filter(|_| self.suspended_at.is_none())?, self.limit_secs?);
@@ -104,14 +115,14 @@ impl Ladder {
         Some(Duration::from_secs(limit).saturating_sub(ran))
     }
 
-    /// What is left of this grace, where an earlier daemon has begun it.
+    /// Returns the rest of a grace period that an earlier daemon may have started.
     fn left_of(&self, grace: Duration, now: Duration) -> Duration {
         self.stop_began.map_or(grace, |since| grace.saturating_sub(now.saturating_sub(since)))
     }
 }
 
 impl RunnerActor {
-    /// Sets the timers of the time limit and its warning anew.
+    /// Resets the timers of the time limit and of the warning.
     pub(super) fn arm_limit(&mut self, ctx: &mut Context<Self>) {
         for timer in
             [self.ladder.limit_timer.take(), self.ladder.warn_timer.take()].into_iter().flatten()
@@ -132,7 +143,7 @@ impl RunnerActor {
         }
     }
 
-    /// A timer fired: it may have been set for another limit.
+    /// Handles the limit timer. The limit may have changed since it was set.
     fn limit_reached(&mut self, ctx: &mut Context<Self>) {
         match self.ladder.left(clock::monotonic()) {
             Some(Duration::ZERO) => {}
@@ -148,9 +159,9 @@ impl RunnerActor {
         self.warn();
     }
 
-    /// `--signal`: `B:` the batch shell alone; otherwise the steps and not the batch shell. A job
-    /// without steps, where Slurm would tell nobody, has those of its processes told that have a
-    /// handler.
+    /// Sends the signal of `--signal`: with `B:` to the batch shell only, otherwise to all steps
+    /// except the batch shell. In a job without steps, Slurm would signal no process. Here, its
+    /// processes that handle the signal get it.
     pub(super) fn warn(&mut self) {
         let Some(WarnSignal { signal, batch_only, .. }) = self.ladder.warn else { return };
         let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
@@ -184,18 +195,22 @@ impl RunnerActor {
             StopCause::ClientLost | StopCause::Released => ("", ORPHAN_GRACE),
         };
         self.terminate(suffix, grace, ctx);
-        // A job whose launch has not been asked for yet ends there: the commit order guarantees
-        // that it comes.
+        // If the launch has not been requested yet, its request will end the job. The commit order
+        // guarantees that it follows.
         if self.job.is_some() {
             self.end_if_empty(ctx);
         }
     }
 
     pub(super) fn stop_step(&mut self, step: StepId, cause: StopCause, ctx: &mut Context<Self>) {
+        if self.lost.contains(&step) {
+            // Its processes are being killed, and its end is reported afterwards.
+            return;
+        }
         let now = (self.setup.clock)();
         let line = self.notice(Some(step), "", now);
         let Some(live) = self.steps.get_mut(&step) else {
-            // It was decided on, but its client went away before it was launched.
+            // It was started, but its client disconnected before the launch.
             let record = ExitRecord::gone(ExitCode::OK, now);
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         };
@@ -210,8 +225,8 @@ impl RunnerActor {
             | StopCause::TimeLimit
             | StopCause::NodeDown => self.setup.kill_wait,
         };
-        end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit);
-        self.tell_stopping(step);
+        end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit, None);
+        self.report_stopping(step);
         ctx.run_later(grace, move |actor, _| {
             if let Some(live) = actor.steps.get(&step) {
                 live.commands.send(StepCommand::KillAll);
@@ -220,47 +235,51 @@ impl RunnerActor {
         self.watch_for_stopped(ctx);
     }
 
-    /// Until the steps that are told to end have ended: a watcher that somebody has stopped gets
-    /// SIGCONT, since it would carry out no command.
+    /// Sends SIGCONT to stopped watchers until the steps being stopped have ended: a stopped
+    /// watcher executes no commands. The daemon is not notified if a process that is not its child
+    /// is stopped.
     fn watch_for_stopped(&mut self, ctx: &mut Context<Self>) {
-        if self.ladder.stopped_timer.is_some() {
-            return;
+        if self.ladder.stopped_timer.is_none() {
+            self.search_for_stopped(STOPPED_CHECK, ctx);
         }
-        let timer = ctx.run_interval(STOPPED_CHECK, |actor, ctx| {
+    }
+
+    fn search_for_stopped(&mut self, after: Duration, ctx: &mut Context<Self>) {
+        let timer = ctx.run_later(after, move |actor, ctx| {
+            actor.ladder.stopped_timer = None;
             let is_ending = actor.ladder.kill_timer.is_some()
                 || actor.steps.values().any(|live| live.stopped.is_some());
             if is_ending && !actor.steps.is_empty() {
                 let launcher = Arc::clone(&actor.setup.launcher);
-                let search = move || launcher.resume_stopped();
-                actix::spawn(aside::run(
-                    "the search for stopped processes",
-                    aside::PATIENCE,
-                    search,
-                ));
-            } else if let Some(timer) = actor.ladder.stopped_timer.take() {
-                ctx.cancel_future(timer);
+                let work = move || launcher.resume_stopped();
+                actix::spawn(aside::run("the search for stopped processes", aside::PATIENCE, work));
+                actor.search_for_stopped((after * 2).min(STOPPED_CHECK_MAX), ctx);
             }
         });
         self.ladder.stopped_timer = Some(timer);
     }
 
-    /// Tells every step why, sends SIGTERM, and SIGKILL after `grace`. A second call may only
-    /// shorten the grace.
+    /// Sends every step the notice and SIGTERM, and SIGKILL after `grace`. A second call can only
+    /// shorten the grace period.
     pub(super) fn terminate(&mut self, suffix: &str, grace: Duration, ctx: &mut Context<Self>) {
         let now = (self.setup.clock)();
         if self.ladder.kill_timer.is_none() {
             self.ladder.ooms_before = self.ooms();
         }
-        // The batch script last: an srun in it passes on what it is told, which its step knows by
-        // then.
+        let by = match self.ladder.stopping {
+            Some(StopCause::Cancelled { by } | StopCause::Killed { by }) => Some(by),
+            _ => None,
+        };
+        // The batch script comes last, because an srun in it forwards signals to its step, which
+        // must get the cause of its end first.
         for (step, live) in self.steps.iter().rev() {
-            let told = if *step == StepId::Batch { None } else { Some(*step) };
-            // Of the command of salloc its client says what became of the allocation.
-            let line = (*step != StepId::Interactive).then(|| self.notice(told, suffix, now));
-            if let Some(step) = told {
-                self.tell_stopping(step);
+            let named = if *step == StepId::Batch { None } else { Some(*step) };
+            // For the command of salloc, the client prints why the allocation ended.
+            let line = (*step != StepId::Interactive).then(|| self.notice(named, suffix, now));
+            if let Some(step) = named {
+                self.report_stopping(step);
             }
-            end(&live.commands, line, grace, self.ladder.timed_out);
+            end(&live.commands, line, grace, self.ladder.timed_out, by);
         }
         if let Some(timer) = self.ladder.kill_timer.take() {
             ctx.cancel_future(timer);
@@ -274,15 +293,15 @@ impl RunnerActor {
         self.watch_for_stopped(ctx);
     }
 
-    /// The step's client is told how long it may take, as Slurm counts it: the grace, and two
-    /// seconds for the rest.
-    fn tell_stopping(&self, step: StepId) {
+    /// Reports to the step's client how long the end may take. As in Slurm, that is the grace
+    /// period plus two seconds.
+    fn report_stopping(&self, step: StepId) {
         let wait_secs = self.setup.kill_wait.as_secs() + 2;
         let step = StepKey { job: self.id, step };
         self.setup.outputs.step_stopping.do_send(StepStopping { step, wait_secs });
     }
 
-    /// Slurm's line in the output of what is being ended.
+    /// Returns Slurm's notice, which is written to the output of a job or step being stopped.
     fn notice(&self, step: Option<StepId>, suffix: &str, now: Timestamp) -> String {
         let what = match step {
             None => format!("JOB {}", self.id),
@@ -305,46 +324,47 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    /// The clocks when second 0 of the monotonic one is this second of the wall clock.
+    /// Returns a clock base in which second 0 of the monotonic clock is second `zero` of the wall
+    /// clock.
     fn base(zero: i64) -> ClockBase {
         ClockBase { boot: BootId(1), zero: at(zero) }
     }
 
-    /// A job that started at second 100 of the monotonic clock, which was second 1100 of the wall
-    /// clock.
+    /// Returns a job that started at second 100 of the monotonic clock, which was second 1100 of
+    /// the wall clock.
     fn run() -> RunState {
         RunState { start: Some(at(1100)), clock: Some(base(1000)), ..RunState::default() }
     }
 
-    /// Its ladder, with a limit of ten seconds, in a daemon that finds it at this second of the
-    /// monotonic clock.
+    /// Returns the job's ladder with a limit of 10 s, in a daemon that adopts it at second `now` of
+    /// the monotonic clock.
     fn adopted(run: &RunState, now: u32) -> Ladder {
         let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
-        // Whatever the wall clock says by now, nobody asks it.
+        // The wall clock must not matter.
         ladder.adopt(run, at(5), SECOND * now);
         ladder
     }
 
     #[test]
-    fn a_limit_counts_from_the_launch() {
+    fn limit_counts_from_the_launch() {
         let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
-        assert_eq!(ladder.left(SECOND * 7), None, "it waits for its commit");
+        assert_eq!(ladder.left(SECOND * 7), None, "not launched yet");
         ladder.start(SECOND * 50);
         assert_eq!(ladder.left(SECOND * 54), Some(SECOND * 6));
         assert_eq!(ladder.left(SECOND * 61), Some(Duration::ZERO));
     }
 
     #[test]
-    fn an_adopted_job_has_run_since_its_start() {
+    fn adopted_job_has_run_since_its_start() {
         assert_eq!(adopted(&run(), 107).left(SECOND * 108), Some(SECOND * 2));
-        // By the wall clock, of a record without the other: it was launched seven seconds ago.
+        // A record without the monotonic clock: by the wall clock, the job was launched 7 s ago.
         let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
         ladder.adopt(&RunState { clock: None, ..run() }, at(1107), SECOND * 500);
         assert_eq!(ladder.left(SECOND * 501), Some(SECOND * 2));
     }
 
     #[test]
-    fn time_in_suspension_does_not_count() {
+    fn suspended_time_does_not_count() {
         let mut job = adopted(&run(), 100);
         job.suspend(SECOND * 102);
         assert_eq!(job.left(SECOND * 103), None);
@@ -357,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_that_an_earlier_daemon_began_goes_on() {
+    fn grace_period_continues_after_a_daemon_restart() {
         let stopped = RunState { stopped_at: Some(at(1110)), ..run() };
         assert_eq!(adopted(&stopped, 112).left_of(SECOND * 30, SECOND * 115), SECOND * 25);
         assert_eq!(adopted(&stopped, 200).left_of(SECOND * 30, SECOND * 200), Duration::ZERO);
@@ -366,12 +386,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_step_of_the_wall_clock_moves_the_deadline(
+        fn setting_the_wall_clock_does_not_move_the_deadline(
             steps in proptest::collection::vec((0u32..3, -100_000i64..100_000), 0..8),
             suspended_before in 0u32..5,
         ) {
-            // A job of a limit of 10 s is suspended for a while, and then time passes and the clock
-            // is set in turn.
+            // A job with a limit of 10 s was suspended for a while. Then time passes and the wall
+            // clock is set in turn.
             let mut run = run();
             run.suspended_us = u64::from(suspended_before) * 1_000_000;
             let (mut up, mut zero) = (100 + suspended_before, 1000);

@@ -1,9 +1,10 @@
-//! Launches: the job's own, those of its steps, and finding again what an earlier daemon or a dead
-//! launcher left.
+//! Launches of the job and of its steps, and adoption of steps left by an earlier daemon or a dead
+//! launcher.
 
 use super::{LiveStep, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
 use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
+use crate::exec::adopt::Leftovers;
 use crate::exec::cgroup::JobCgroup;
 use crate::exec::launch_spec::StepCommand;
 use crate::exec::{
@@ -12,16 +13,16 @@ use crate::exec::{
 use crate::model::tres::Allocation;
 use crate::model::{ExitCode, ExitRecord, StepId};
 use crate::sched::EndCause;
-use crate::sys::{break_point, clock};
+use crate::sys::{aside, break_point, clock};
 use actix::prelude::*;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A launch that got lost with a dying launcher is tried so often.
+/// The most attempts at a launch, if launchers die during it.
 const LAUNCH_TRIES: u32 = 3;
 
-/// A host that has no descriptors or no memory to look at a step with is asked again after so long.
+/// The delay before inspecting a step again, if the host lacked the descriptors or memory for it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl RunnerActor {
@@ -41,7 +42,8 @@ impl RunnerActor {
             Ok(base.create_job(self.id, &alloc)?)
         });
         match &made {
-            // A limit that this job cannot have says nothing of the others.
+            // Other jobs are affected only if the base itself is bad, and not by a limit that only
+            // this job cannot have.
             Err(e) if base.is_bad() => {
                 self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string())))
             }
@@ -52,7 +54,7 @@ impl RunnerActor {
         Ok(())
     }
 
-    /// The job has this from now on: its limits are those, and what runs on all of it follows.
+    /// Changes the job's resources: sets new limits, and moves the steps that use all of them.
     pub(super) fn resize(&mut self, alloc: Box<Allocation>, sharing: &[StepId], is_managed: bool) {
         let Some(job) = &mut self.job else { return };
         let had = job.run.alloc.replace(alloc.clone()).map(|had| had.cpu_ids).unwrap_or_default();
@@ -65,8 +67,7 @@ impl RunnerActor {
         }
     }
 
-    /// Sets the limits of the job's cgroup. Where the kernel refuses them the job keeps those that
-    /// it had.
+    /// Sets the limits of the job's cgroup. If the kernel refuses them, the job keeps its old ones.
     fn limit(&self, alloc: &Allocation) {
         let (Some(base), Some(cgroup)) = (&self.setup.cgroups, &self.cgroup) else { return };
         if let Err(e) = base.limit(cgroup, alloc) {
@@ -74,7 +75,7 @@ impl RunnerActor {
         }
     }
 
-    /// A directory that is in the way of the job's first launch must not fail it.
+    /// Moves an existing directory out of the way, so that it does not fail the job's first launch.
     fn clear_way(&self) {
         if self.run() > 0 {
             return;
@@ -83,16 +84,20 @@ impl RunnerActor {
         match job_dirs::clear_way(&job_dir) {
             Ok(None) => {}
             Ok(Some(aside)) => log::warn!(
-                "job {}: {} was there before the job, and is {} now",
+                "job {}: {} already existed and was moved to {}",
                 self.id,
                 job_dir.display(),
                 aside.display()
             ),
-            Err(e) => log::error!("job {}: {} is in the way: {e}", self.id, job_dir.display()),
+            Err(e) => log::error!(
+                "job {}: cannot move the existing {} out of the way: {e}",
+                self.id,
+                job_dir.display()
+            ),
         }
     }
 
-    /// Names the step's cgroup, where there are cgroups.
+    /// Creates the step's cgroup if cgroups are available.
     fn place(&self, spec: &mut LaunchSpec, mem_mb: Option<u64>) -> Result<(), LaunchError> {
         if let Some(cgroup) = &self.cgroup {
             let as_one = self.setup.cgroups.as_ref().is_some_and(|base| base.kills_steps());
@@ -122,7 +127,7 @@ impl RunnerActor {
         }
     }
 
-    /// Listens to a step from now on.
+    /// Processes the events of a step from now on.
     fn follow(&mut self, step: StepId, handle: StepHandle, ctx: &mut Context<Self>) {
         let (commands, mut events) = handle.split();
         self.steps.insert(
@@ -157,7 +162,7 @@ impl RunnerActor {
         self.step_over(step, record, None, ctx);
     }
 
-    /// What became of a step whose connection is gone, or that an earlier daemon had launched.
+    /// Determines the state of a step whose connection closed, or that an earlier daemon launched.
     pub(super) fn look_again(&mut self, step: StepId, at_start: bool, ctx: &mut Context<Self>) {
         let job_dir = self.setup.paths.job_dir(self.id);
         match adopt::inspect(&job_dir, step, self.run()) {
@@ -176,9 +181,9 @@ impl RunnerActor {
                 _ => self.launch_failed(step, &LaunchError::LauncherDied(LAUNCH_TRIES), ctx),
             },
             Ok(Adoption::Lost) => self.lost(step, ctx),
-            // It may run: that the host cannot look now says nothing of it.
+            // The host failed to inspect the step, which may still be running.
             Err(e) if host_fault(&e).is_some() => {
-                log::warn!("job {}: {e}; it is looked at again", self.key(step));
+                log::warn!("job {}: {e}; retrying", self.key(step));
                 ctx.run_later(LOOK_AGAIN, move |runner, ctx| {
                     runner.look_again(step, at_start, ctx)
                 });
@@ -194,15 +199,32 @@ impl RunnerActor {
         if let Some(cgroup) = &self.cgroup {
             cgroup.step(step).kill();
         }
-        let killed = adopt::kill_leftovers(self.setup.paths.root(), self.key(step));
-        log::error!(
-            "job {}: the process that watched it is gone; {killed} processes of it were killed",
-            self.key(step)
-        );
-        // Nobody knows how it would have ended: what was left of it was killed, and whoever waits
-        // for it is told so.
-        let record = ExitRecord::gone(ExitCode::signal(libc::SIGKILL), (self.setup.clock)());
-        self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
+        self.lost.insert(step);
+        let (key, paths) = (self.key(step), Arc::clone(&self.setup.paths));
+        let start = self.job.as_ref().and_then(|job| job.run.start).unwrap_or_default();
+        let work = move || adopt::kill_leftovers(paths.root(), key, start);
+        let search = aside::run(format!("killing the processes of job {key}"), aside::LONG, work);
+        ctx.spawn(search.into_actor(self).map(move |killed, runner, ctx| {
+            match killed {
+                Ok(Leftovers { killed, is_incomplete: false }) => log::error!(
+                    "job {key}: its watcher died without a record; {killed} of its processes \
+                     were killed"
+                ),
+                Ok(Leftovers { killed, is_incomplete: true }) => log::error!(
+                    "job {key}: its watcher died without a record; {killed} of its processes \
+                     were killed, but they kept starting others, which may still be running"
+                ),
+                Err(why) => log::error!(
+                    "job {key}: its watcher died without a record, and some of its processes \
+                     may still be running: {why}"
+                ),
+            }
+            runner.lost.remove(&step);
+            // The real exit is unknown: report SIGKILL.
+            let killed = ExitCode::signal(libc::SIGKILL);
+            let record = ExitRecord::gone(killed, (runner.setup.clock)());
+            runner.step_over(step, record, Some(EndCause::RunnerLost), ctx);
+        }));
     }
 
     pub(super) fn launch_job(&mut self, m: LaunchJob, ctx: &mut Context<Self>) {
@@ -218,7 +240,7 @@ impl RunnerActor {
         let mut spec =
             launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, m.ranks);
         if let Err(e) = made.and_then(|()| self.place(&mut spec, None)) {
-            // Nobody waits for a batch job: the watcher tells it where its user looks.
+            // A batch job has no client, so the watcher reports the error in the job's output.
             spec.broken = Some(e.to_string());
         }
         self.launch(spec, Vec::new(), ctx);
@@ -230,7 +252,7 @@ impl RunnerActor {
         if let Err(e) = self.make_cgroup() {
             log::error!("job {}: {e}", self.id);
             if self.job.as_ref().is_some_and(|job| job.holder().is_some()) {
-                // Its client is about to launch something, and is told then.
+                // Its client will launch a step soon, and gets the error then.
                 self.broken = Some(e.to_string());
                 return;
             }
@@ -240,7 +262,7 @@ impl RunnerActor {
     }
 
     pub(super) fn adopt_job(&mut self, m: AdoptJob, ctx: &mut Context<Self>) {
-        // Of its manager's steps the manager tells.
+        // The steps of a manager are reported by the manager.
         let live: Vec<StepId> = m
             .job
             .steps
@@ -250,14 +272,14 @@ impl RunnerActor {
             .collect();
         self.ladder.adopt(&m.job.run, (self.setup.clock)(), clock::monotonic());
         self.take(m.job, m.host, ctx);
-        // Where it was made, whatever the base is by now.
+        // The cgroup stays where it was created, even if the base has changed since.
         let noted = job_dirs::cgroup(&self.setup.paths.job_dir(self.id)).map(JobCgroup::at);
         self.cgroup = noted.or_else(|| self.setup.cgroups.as_ref()?.job(self.id).ok());
-        // The daemon before may have died between the record of another size and its limits.
+        // The previous daemon may have died between recording a new size and setting its limits.
         if let Some(alloc) = self.job.as_ref().and_then(|job| job.run.alloc.clone()) {
             self.limit(&alloc);
         }
-        // The script last: where all has ended, the job is over with it.
+        // The script last: if everything has ended, the job ends with it.
         for step in live {
             self.look_again(step, true, ctx);
         }

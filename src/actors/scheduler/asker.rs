@@ -1,4 +1,4 @@
-//! Who waits for a commit, and what they are told.
+//! Receivers of commit results.
 
 use crate::model::{JobId, Refusal, StoreFault};
 use crate::sched::Submitted;
@@ -6,24 +6,23 @@ use actix::prelude::*;
 use std::future::Future;
 use tokio::sync::oneshot;
 
-/// Who waits for a commit.
+/// The receiver of a commit result.
 pub(super) enum Asker {
-    /// A client that is to hear the number of its job. It may have come back and wait more than
-    /// once.
+    /// Clients that wait for their job ID. A client that has reconnected may wait more than once.
     Submission(JobId, Vec<oneshot::Sender<Told>>),
-    /// A client whose command has been carried out.
+    /// A client whose command was carried out.
     Command(oneshot::Sender<Told>),
-    /// News, for which a fault changes nothing.
+    /// A callback, called once the commit is durable. A fault does not end its wait.
     News(Box<dyn FnOnce()>),
 }
 
-/// What became of a commit.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Durable,
-    /// It is durable, and the job that was submitted runs already.
+    /// Durable, and the submitted job is already running.
     Runs,
-    /// It waits until the fault is over; a submission was taken back.
+    /// The commit waits until the fault is resolved. A submission was withdrawn.
     Unstored(StoreFault),
 }
 
@@ -39,13 +38,13 @@ impl Asker {
     }
 }
 
-/// Whoever waited may have gone.
+/// Sends the result. The receiver may have been dropped.
 pub(super) fn tell(client: oneshot::Sender<Told>, told: Told) {
     let _ = client.send(told);
 }
 
-/// What was told. Nothing, for ever, where the daemon goes down: the session is dropped before
-/// anybody could read an answer.
+/// Waits for the result. Never returns if the daemon stops first: the session is then dropped
+/// before anything could read its answer.
 pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
     match answer.await {
         Ok(told) => told,
@@ -53,7 +52,7 @@ pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
     }
 }
 
-/// The answer to a submission.
+/// Turns the result of a commit into the answer to a submission.
 pub(super) fn answer_submission(
     id: JobId,
     told: impl Future<Output = Told> + 'static,

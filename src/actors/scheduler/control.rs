@@ -1,4 +1,4 @@
-//! The commands of scontrol and scancel, each on a list of jobs.
+//! The commands of scontrol and scancel, each for a list of jobs.
 
 use super::SchedulerActor;
 use crate::actors::messages::{CancelJobs, ControlJobs, RunnerCommand};
@@ -39,7 +39,7 @@ impl Handler<ControlJobs> for SchedulerActor {
         }
         let asks_for_state = !matches!(m.action, ControlAction::Notify(_));
         if let [Outcome { result: Err(Refusal::NoRoom { job, more, .. }), .. }] = &*outcomes {
-            return self.tell_when_there_is_room(*job, *more, outcomes, cx.now);
+            return self.answer_with_time_until_room(*job, *more, outcomes, cx.now);
         }
         let reply = self.answer_command(cx.out, outcomes, asks_for_state);
         self.ask_round(ctx);
@@ -52,7 +52,7 @@ impl Handler<CancelJobs> for SchedulerActor {
 
     fn handle(&mut self, CancelJobs(ask): CancelJobs, ctx: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
-        // A job that is named and unknown is answered for; with a filter it only does not match.
+        // An unknown job that is named has an outcome. With a filter, it merely does not match.
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
         let targets = if is_named_only {
             ask.query.jobs.clone()
@@ -70,7 +70,8 @@ impl Handler<CancelJobs> for SchedulerActor {
         Box::pin(async move {
             let mut outcomes = reply.await;
             for Asked { place, job, runs } in asked {
-                // One that stands still does it when it goes on. One that is gone has no steps.
+                // A suspended manager signals its step once it is resumed. A manager that has
+                // exited has no steps.
                 if matches!(timeout(PATIENCE, runs).await, Ok(Ok(true)) | Err(_))
                     && let Some(outcome) = outcomes.get_mut(place)
                 {
@@ -85,20 +86,21 @@ impl Handler<CancelJobs> for SchedulerActor {
     }
 }
 
-/// How long a manager has to say whether a step runs.
+/// The longest wait for a manager's answer about a signalled step.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A manager was asked about a step of its job.
+/// A pending answer of a manager about one of its steps.
 struct Asked {
-    /// Of the outcome that depends on it.
+    /// The index of the outcome that depends on it.
     place: usize,
     job: JobId,
     runs: oneshot::Receiver<bool>,
 }
 
 impl SchedulerActor {
-    /// Of a job that cannot grow now; nothing was done to it.
-    fn tell_when_there_is_room(
+    /// Returns the outcomes for a job that cannot grow now and was not changed, with the time until
+    /// it is expected to fit.
+    fn answer_with_time_until_room(
         &self,
         job: JobId,
         more: Tres,
@@ -119,7 +121,7 @@ impl SchedulerActor {
         })
     }
 
-    /// A line in the standard error of a running batch job.
+    /// Writes a line to the standard error of a running batch job.
     fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, Refusal> {
         let running: Vec<JobId> = self
             .core
@@ -140,8 +142,8 @@ impl SchedulerActor {
         Ok(running)
     }
 
-    /// Has the steps signalled of which only their managers may know yet: they tell of starts some
-    /// at a time.
+    /// Signals steps that their managers may have started but not reported yet: starts are reported
+    /// in batches.
     fn ask_managers(&mut self, outcomes: &[Outcome], signal: Option<i32>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for (place, outcome) in outcomes.iter().enumerate() {

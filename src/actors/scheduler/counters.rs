@@ -1,11 +1,11 @@
-//! What the scheduler has counted so far.
+//! Counters of the scheduler.
 
 use crate::model::diagnostics::{Backfill, JobCounts, Tally};
 use crate::model::{End, Outcome, Timestamp};
 use crate::sched::{Core, Effect, Outbox};
 use std::time::Duration;
 
-/// Everything counts from `since` on.
+/// Counters that started at `since`.
 #[derive(Debug, Clone, Copy)]
 pub struct Counters {
     pub since: Timestamp,
@@ -28,14 +28,14 @@ impl Counters {
         }
     }
 
-    /// Back to zero, but for what counts for the daemon's whole life.
+    /// Resets all counters except those for the lifetime of the daemon.
     pub fn reset(&mut self, now: Timestamp) {
         let jobs_ever = self.backfill.jobs_ever;
         *self = Counters::since(now);
         self.backfill.jobs_ever = jobs_ever;
     }
 
-    /// A scheduling round is over.
+    /// Counts a scheduling round.
     pub fn round(&mut self, took: Duration, core: &Core, now: Timestamp, out: &Outbox) {
         let starts = |effect: &&Effect| matches!(effect, Effect::Launch(_) | Effect::Granted(_));
         self.jobs.started += out.effects.iter().filter(starts).count() as u64;
@@ -56,7 +56,7 @@ impl Counters {
         }
     }
 
-    /// A job is over.
+    /// Counts the end of a job.
     pub fn end(&mut self, end: End) {
         match end.outcome() {
             Outcome::Success => self.jobs.completed += 1,

@@ -1,4 +1,4 @@
-//! Answers sdiag.
+//! Answers to sdiag.
 
 use super::SchedulerActor;
 use crate::actors::messages::QueryDiagnostics;
@@ -6,7 +6,7 @@ use crate::model::diagnostics::Diagnostics;
 use actix::prelude::*;
 use std::time::Instant;
 
-/// How often the clock is read to tell what that costs.
+/// The number of clock readings over which to measure the cost of one.
 const READINGS: u32 = 1000;
 
 impl Handler<QueryDiagnostics> for SchedulerActor {
@@ -42,7 +42,7 @@ impl Handler<QueryDiagnostics> for SchedulerActor {
             commits: c.commits,
             trouble: self.trouble.clone(),
             clock_us: u64::try_from(clock.as_micros()).unwrap_or(u64::MAX),
-            // What the sessions count.
+            // The session fills in its own counters.
             ..Diagnostics::default()
         };
         if reset {

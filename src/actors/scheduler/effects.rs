@@ -1,4 +1,5 @@
-//! What follows a decision: launches, grants and news after its commit, stops and signals at once.
+//! Carries out the effects of decisions: launches, grants and events after their commit, stops and
+//! signals at once.
 
 use super::SchedulerActor;
 use crate::actors::messages::*;
@@ -16,7 +17,7 @@ impl SchedulerActor {
         self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
     }
 
-    /// `ended`: what follows each [`Effect::Ended`].
+    /// `ended` contains the view to announce for each [`Effect::Ended`].
     pub(super) fn carry_out_all(
         &mut self,
         effects: Vec<Effect>,
@@ -30,7 +31,7 @@ impl SchedulerActor {
             };
             self.managers.forget(id);
             if let Some(runner) = self.runners.remove(&id) {
-                // That of an allocation that was given back has not reported an end.
+                // The runner of a released allocation has not reported an end.
                 runner.do_send(RunnerCommand::Dismiss);
             }
             if let Some(view) = ended.remove(&id) {
@@ -42,7 +43,7 @@ impl SchedulerActor {
         }
     }
 
-    /// The commit of a start is durable, and its launch follows.
+    /// Records that a job whose start is durable is being launched.
     fn note_launch(&mut self, id: JobId) {
         let mut cx = Cx::at(self.now());
         self.core.launches(id, &mut cx);
@@ -108,16 +109,17 @@ impl SchedulerActor {
                     let _ = ticket.news.send(Answer::Refused(refusal));
                 }
             }
-            // Announced with the view of their commit.
+            // Announced by `carry_out_all`, with the view from the commit.
             Effect::Ended(_) => {}
             Effect::Requeued(id) => {
                 self.runners.remove(&id);
                 self.managers.forget(id);
                 self.end_forgotten_steps(id);
             }
-            // They were taken out before.
+            // Removed from the effects before the commit.
             Effect::Tell { .. } => {}
-            // One task of an array has the array's number, and may be gone long before the others.
+            // One task of an array has the array's own ID, and may be removed long before the
+            // others.
             Effect::Gone(id) => {
                 if self.core.records().resolve(&JobRef::job(id)).is_empty() {
                     self.watchers.remove(&id);

@@ -1,4 +1,4 @@
-//! Who keeps a picture of the queue, and is told where to look again.
+//! The clients that mirror the queue, and the changes reported to them.
 
 use super::SchedulerActor;
 use crate::actors::messages::WatchChanges;
@@ -8,7 +8,8 @@ use crate::sched::Effect;
 use actix::prelude::*;
 
 impl SchedulerActor {
-    /// Nobody is waited for, and with nobody there it costs nothing.
+    /// Reports a change to watching clients without waiting for them. If no client watches,
+    /// `changed` is not called.
     pub(super) fn tell_changed(&mut self, changed: impl FnOnce() -> Changed) {
         if self.feeds.is_empty() {
             return;
@@ -19,8 +20,8 @@ impl SchedulerActor {
         }
     }
 
-    /// What a decision changes. Who is told may ask for it at once: it need not be durable to be
-    /// seen.
+    /// Reports the changes of a decision. Clients may query them immediately, since a decision is
+    /// visible before it is durable.
     pub(super) fn tell_decided(&mut self, changes: &[Change], effects: &[Effect]) {
         self.tell_changed(|| {
             let mut changed = Changed::by(changes);

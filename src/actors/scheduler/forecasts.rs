@@ -1,7 +1,7 @@
 //! Forecasts of the queue, for `squeue --start` and `sbatch --test-only`.
 //!
-//! Only the copy that a forecast is made of is taken on the scheduler's thread; what follows from
-//! it is worked out on another one, and everybody who asks about the same state shares it.
+//! Only the copy of the state is made on the scheduler's thread. The forecast is computed on
+//! another thread and shared by all queries of the same state.
 
 use crate::model::Timestamp;
 use crate::sched::{Core, Forecast, Starts};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// How old a forecast may be where nothing has changed: a job that is overdue is taken to end soon,
-/// again and again.
+/// The longest time a forecast is reused without a change of state. The expected end of an overdue
+/// job is always soon, so it moves with the time.
 const FRESH: Duration = Duration::from_secs(1);
 
 pub(super) struct Forecasts {
-    /// Counts the changes of the state.
+    /// Incremented on each change of the state.
     generation: u64,
     latest: Option<Arc<Shared>>,
-    /// One is worked out at a time: a crowd that asks takes no more than one CPU.
+    /// Limits forecasts to one at a time, so that they never use more than one CPU.
     turns: Arc<Semaphore>,
 }
 
-/// A forecast, and the answer once it is there.
+/// A forecast and, once computed, its result.
 pub(super) struct Shared {
     generation: u64,
     at: Timestamp,
@@ -36,12 +36,12 @@ impl Forecasts {
         Forecasts { generation: 0, latest: None, turns }
     }
 
-    /// The state is another now.
+    /// Marks the state as changed.
     pub(super) fn outdate(&mut self) {
         self.generation += 1;
     }
 
-    /// The forecast of the present state.
+    /// Returns the forecast of the current state.
     pub(super) fn present(&mut self, core: &Core, now: Timestamp) -> Arc<Shared> {
         let is_good = |old: &&Arc<Shared>| {
             old.generation == self.generation && now >= old.at && now.since(old.at) < FRESH
@@ -60,7 +60,7 @@ impl Forecasts {
         shared
     }
 
-    /// What follows from a forecast that nobody else asks for.
+    /// Computes a forecast that is not shared.
     pub(super) fn once(&self, forecast: Forecast) -> impl Future<Output = Starts> + use<> {
         work_out(Arc::clone(&self.turns), Arc::new(forecast))
     }

@@ -1,11 +1,11 @@
-//! What waits for commits, and what does not wait.
+//! Commits that are in flight, and the effects that wait for them.
 //!
-//! A launch, a grant, an answer and a notification follow their commit. What ends or signals
-//! processes that exist acts at once and is recorded later: a job that fills the disk must not be
-//! safe from its end because its end cannot be written. That is sound, since a stop that is done
-//! again after a restart harms nothing, and since the watcher's record tells the next daemon that
-//! the job was stopped: it is not started again. A job whose launch still waits is stopped by
-//! taking the launch back.
+//! Launches, grants, answers and notifications follow their commit. Effects that end or signal
+//! existing processes act at once and are recorded later: otherwise, a job that fills the disk
+//! could not be stopped, because its end could not be written. This is safe for two reasons:
+//! repeating a stop after a restart does no harm, and the watcher's record shows the next daemon
+//! that the job was stopped, so that it does not start again. A job whose launch still waits is
+//! stopped by cancelling the launch.
 
 use super::outgoing::Told;
 use crate::model::view::JobView;
@@ -14,32 +14,32 @@ use crate::sched::Effect;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
-/// What follows a commit.
+/// The effects and answers that follow a commit.
 pub(super) struct Waiting<A> {
     pub seq: u64,
     pub effects: Vec<Effect>,
-    /// The jobs that these effects end, as they are at their end: a commit may take longer than
-    /// they stay in memory.
+    /// The jobs that these effects end, with their views at that time: a commit may take longer
+    /// than a job stays in memory.
     pub ended: HashMap<JobId, JobView>,
-    /// What people are told then.
+    /// The notifications to send afterwards.
     pub told: Vec<Told>,
-    /// The jobs whose records it changes.
+    /// The jobs whose records the commit changes.
     pub changed: Vec<JobId>,
-    /// When it was sent to the store; `None` for one that changes nothing there.
+    /// When it was sent to the store, or `None` if it contains no changes.
     pub sent: Option<Instant>,
-    /// Who waits for it.
+    /// The receiver of its result.
     pub asker: Option<A>,
 }
 
-/// The commits that are under way, in their order.
+/// The commits in flight, in order.
 pub(super) struct InFlight<A> {
     commits: VecDeque<Waiting<A>>,
-    /// How many effects on its processes each job has waiting, the launch of its script or
-    /// allocation included. What comes for such a job waits behind them.
+    /// The number of waiting effects on the processes of each job, including the launch of its
+    /// script or allocation. Further effects on the job wait behind them.
     acting: HashMap<JobId, usize>,
 }
 
-/// What becomes of the effects of a decision.
+/// The effects of a decision, by when they are carried out.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sorted {
     pub at_once: Vec<Effect>,
@@ -48,17 +48,17 @@ pub(super) struct Sorted {
     pub called_off: Vec<CalledOff>,
 }
 
-/// A launch that will not be: nobody else will report its end.
+/// A cancelled launch. No runner will report its end.
 #[derive(Debug, PartialEq)]
 pub(super) enum CalledOff {
     Job(JobId),
-    /// A step, and the ticket of its client.
+    /// A step and the ticket of its client.
     Step(StepKey, u64),
 }
 
-/// The job on whose processes an effect acts in a way that keeps the order with the others. The
-/// launch of a step is not among them: the rest of its job is stopped, signalled or suspended
-/// without it.
+/// Returns the job on whose processes an effect acts, if it must stay in order with other effects
+/// on that job. The launch of a step need not: the rest of its job is stopped, signalled or
+/// suspended regardless.
 fn acts_on(effect: &Effect) -> Option<JobId> {
     match effect {
         Effect::LaunchStep { .. }
@@ -82,12 +82,12 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
     }
 }
 
-/// Ends or signals what exists, and starts nothing.
+/// Whether an effect ends or signals existing processes and starts none.
 fn is_urgent(effect: &Effect) -> bool {
     acts_on(effect).is_some() && !matches!(effect, Effect::Launch(_) | Effect::Granted(_))
 }
 
-/// Starts processes or does something to them.
+/// Whether an effect starts processes or acts on them.
 fn is_of_processes(effect: &Effect) -> bool {
     acts_on(effect).is_some() || matches!(effect, Effect::LaunchStep { .. })
 }
@@ -99,8 +99,8 @@ impl<A> Default for InFlight<A> {
 }
 
 impl<A> InFlight<A> {
-    /// Decides about each effect whether it waits. What is to come later is expected by
-    /// [`Self::push`] right after.
+    /// Decides for each effect whether it waits. The caller must then [`push`](Self::push) the ones
+    /// for later.
     pub fn sort(&mut self, effects: Vec<Effect>) -> Sorted {
         let mut sorted = Sorted::default();
         for effect in effects {
@@ -119,7 +119,7 @@ impl<A> InFlight<A> {
         sorted
     }
 
-    /// Takes the launch back that this effect is to stop, if one still waits.
+    /// Cancels the waiting launch that this effect is meant to stop, if there is one.
     fn call_off(&mut self, effect: &Effect) -> Option<CalledOff> {
         match effect {
             Effect::Stop { job, .. } if self.acts(*job) && self.is_launch_waiting(*job) => {
@@ -142,35 +142,35 @@ impl<A> InFlight<A> {
         self.commits.push_back(commit);
     }
 
-    /// The earliest commit, which is durable now.
+    /// Removes the earliest commit, which is now durable.
     pub fn pop(&mut self) -> Option<Waiting<A>> {
         let done = self.commits.pop_front()?;
         done.effects.iter().for_each(|effect| self.forget(effect));
         Some(done)
     }
 
-    /// Whether all that was decided is durable.
+    /// Whether all decisions are durable.
     pub fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
 
-    /// Whether something waits that is to be done to this job's processes, or their launch.
+    /// Whether an effect on this job's processes, or their launch, is waiting.
     pub fn acts(&self, job: JobId) -> bool {
         self.acting.contains_key(&job)
     }
 
-    /// Whether one of these jobs has an end that is not durable yet.
+    /// Whether any of these jobs has an end that is not yet durable.
     pub fn ends_one_of(&self, jobs: &[JobId]) -> bool {
         let is_end = |effect: &Effect| matches!(effect, Effect::Ended(id) if jobs.contains(id));
         self.commits.iter().any(|commit| commit.effects.iter().any(is_end))
     }
 
-    /// How many were sent to the store.
+    /// Returns the number of commits sent to the store.
     pub fn sent(&self) -> usize {
         self.commits.iter().filter(|commit| commit.sent.is_some()).count()
     }
 
-    /// The launches of steps that wait, taken back, with the tickets of their clients.
+    /// Cancels all waiting launches of steps. Returns them with the tickets of their clients.
     pub fn take_step_launches(&mut self) -> Vec<(StepKey, u64)> {
         let mut taken = Vec::new();
         for effect in self.remove(|effect| matches!(effect, Effect::LaunchStep { .. })) {
@@ -181,7 +181,7 @@ impl<A> InFlight<A> {
         taken
     }
 
-    /// The launches of batch and run jobs that wait, taken back.
+    /// Cancels all waiting launches of batch and run jobs.
     pub fn take_launches(&mut self) -> Vec<JobId> {
         let launches = self.remove(|effect| matches!(effect, Effect::Launch(_)));
         let jobs: Vec<JobId> = launches.iter().filter_map(Effect::job).collect();
@@ -192,7 +192,7 @@ impl<A> InFlight<A> {
         jobs
     }
 
-    /// Nothing comes of these jobs any more.
+    /// Removes all effects and notifications of these jobs.
     pub fn remove_jobs(&mut self, jobs: &HashSet<JobId>) {
         self.remove(|effect| effect.job().is_some_and(|job| jobs.contains(&job)));
         for commit in &mut self.commits {
@@ -201,12 +201,12 @@ impl<A> InFlight<A> {
         }
     }
 
-    /// Who waits, with the number of the commit.
+    /// Returns the receivers with the numbers of their commits.
     pub fn askers(&mut self) -> impl Iterator<Item = (u64, &mut Option<A>)> {
         self.commits.iter_mut().map(|commit| (commit.seq, &mut commit.asker))
     }
 
-    /// Whether what is known of the job is not on disk yet.
+    /// Whether a change of the job's record is not yet on disk.
     pub fn is_unrecorded(&self, job: JobId) -> bool {
         self.commits.iter().any(|commit| commit.changed.contains(&job))
     }
@@ -274,7 +274,7 @@ mod tests {
         Effect::LaunchStep { step: STEP, ticket: 7, alloc: Allocation::default() }
     }
 
-    /// Decides about effects and lets the rest wait.
+    /// Sorts effects and queues the later ones.
     fn commit(line: &mut InFlight<()>, effects: Vec<Effect>) -> Sorted {
         let sorted = line.sort(effects);
         let effects = sorted.later.clone();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_or_signals_a_running_job_waits_for_no_commit() {
+    fn stops_and_signals_do_not_wait_for_a_commit() {
         let mut line = InFlight::default();
         commit(&mut line, vec![launch(2), Effect::Ended(JobId(3))]);
         let urgent = vec![usr1(), Effect::Suspend(JOB), Effect::Resume(JOB), stop(1)];
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_stopped_before_its_launch_is_not_launched() {
+    fn job_stopped_before_its_launch_is_not_launched() {
         let mut line = InFlight::default();
         commit(&mut line, vec![launch(1), launch(2)]);
         assert_eq!(commit(&mut line, vec![usr1()]).later, [usr1()], "there is no process yet");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launch_of_a_step_waits_alone() {
+    fn waiting_step_launch_does_not_delay_a_stop_of_the_job() {
         let mut line = InFlight::default();
         commit(&mut line, vec![launch_step()]);
         assert_eq!(commit(&mut line, vec![stop(1)]).at_once, [stop(1)], "the rest of the job runs");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_kept_behind_what_waits() {
+    fn effects_keep_their_order_behind_a_waiting_one() {
         let mut line = InFlight::default();
         commit(&mut line, vec![launch(1)]);
         commit(&mut line, vec![Effect::Suspend(JOB)]);

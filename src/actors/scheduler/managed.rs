@@ -1,4 +1,4 @@
-//! Managers of jobs' steps: what they are told, and what they tell.
+//! The step managers of jobs: messages to and from them.
 
 use super::SchedulerActor;
 use super::asker::Asker;
@@ -15,16 +15,15 @@ use actix::prelude::*;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
-/// Who manages steps.
+/// The step managers.
 #[derive(Default)]
 pub(super) struct Managers {
     news: HashMap<JobId, NewsSender>,
-    /// What a manager is to be told that is not connected: it comes back after a restart of the
-    /// daemon.
+    /// Messages for disconnected managers, which reconnect after a restart of the daemon.
     unheard: HashMap<JobId, Vec<Answer>>,
-    /// Who waits to hear what a step uses.
+    /// Receivers of usage measurements, by ticket.
     measured_for: HashMap<u64, (JobId, oneshot::Sender<StepUsage>)>,
-    /// Who waits to hear whether a step runs.
+    /// Receivers of answers to signals, by ticket.
     signalled_for: HashMap<u64, (JobId, oneshot::Sender<bool>)>,
     next_ticket: u64,
 }
@@ -41,20 +40,20 @@ impl Managers {
         }
     }
 
-    /// Nothing of the job runs any more.
+    /// Removes a job whose processes have all ended.
     pub(super) fn forget(&mut self, job: JobId) {
         self.news.remove(&job);
         self.unheard.remove(&job);
         self.forget_askers(job);
     }
 
-    /// Its manager tells nothing more.
+    /// Drops the receivers that wait for a manager that will not answer.
     fn forget_askers(&mut self, job: JobId) {
         self.measured_for.retain(|_, (of, _)| *of != job);
         self.signalled_for.retain(|_, (of, _)| *of != job);
     }
 
-    /// Asks what a step uses. The sender is dropped where nobody tells.
+    /// Asks a manager for the usage of a step. The sender is dropped if no manager answers.
     pub(super) fn measure(&mut self, job: JobId, step: u32) -> oneshot::Receiver<StepUsage> {
         let (answer, measured) = oneshot::channel();
         if let Some(sender) = self.news.get(&job) {
@@ -67,8 +66,8 @@ impl Managers {
         measured
     }
 
-    /// Has a step signalled that its manager may not have told of yet, or ended where no signal is
-    /// named. The sender is dropped where nobody tells whether it runs.
+    /// Signals a step that its manager may not have reported yet; without a signal, ends it. The
+    /// sender is dropped if no manager answers whether the step was running.
     pub(super) fn signal(
         &mut self,
         job: JobId,
@@ -88,7 +87,7 @@ impl Managers {
 }
 
 impl SchedulerActor {
-    /// Ends a step of a manager. False: it is none.
+    /// Ends a step of a manager. Returns false if it is not a manager's step.
     pub(super) fn stop_managed(&mut self, job: JobId, step: StepId, cause: StopCause) -> bool {
         let StepId::Num(number) = step else { return false };
         if !self.core.records().is_managed_step(job, step) {
@@ -99,7 +98,7 @@ impl SchedulerActor {
         true
     }
 
-    /// Sends a signal to steps of a manager. False: it is not, or not only, for them.
+    /// Sends a signal to a manager's steps. Returns false if other processes must also receive it.
     pub(super) fn signal_managed(&mut self, job: JobId, target: SignalTarget, signal: i32) -> bool {
         let steps = self.core.job(job).map_or(&[][..], |job| &job.steps);
         let has_managed = steps.iter().any(|step| step.managed);
@@ -136,15 +135,15 @@ impl SchedulerActor {
         }
     }
 
-    /// The manager hears what it has now, and until when. One that is away hears it when it is
-    /// back.
+    /// Reports the current allocation and its end to the manager. A disconnected manager gets them
+    /// when it reconnects.
     pub(super) fn tell_manager(&mut self, job: JobId, why: PartChange) {
         if let (Some(part), true) = (self.core.managers_part(job), self.managers.is_there(job)) {
             self.managers.tell(job, Answer::ManagerChanged { part: Box::new(part), why });
         }
     }
 
-    /// The manager hears what of its job is out of use.
+    /// Reports to the manager which resources of its job are out of use.
     pub(super) fn tell_parts_out(&mut self, job: JobId) {
         let (parts, why) =
             (self.core.resources().parts_out(job), self.core.resources().node().why_out());
@@ -152,7 +151,7 @@ impl SchedulerActor {
     }
 }
 
-/// Whether this very process runs.
+/// Whether exactly this process is running.
 fn is_there(process: ClientProcess) -> bool {
     let stat = i32::try_from(process.pid).ok().and_then(proc::stat);
     stat.is_some_and(|stat| {
@@ -165,7 +164,7 @@ impl Handler<ManageSteps> for SchedulerActor {
 
     fn handle(&mut self, m: ManageSteps, _: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
-        // The end of the one before may be known here later than to its successor.
+        // The exit of the previous manager may be noticed here later than by its successor.
         let before = self
             .core
             .resources()
@@ -188,7 +187,7 @@ impl Handler<ManageSteps> for SchedulerActor {
         for news in self.managers.unheard.remove(&m.job).unwrap_or_default() {
             let _ = m.news.send(news);
         }
-        // It hears of the end of the job, too.
+        // The manager also gets the end of the job.
         self.watch(m.job, m.news.clone());
         self.managers.news.insert(m.job, m.news);
         let host = self.core.config().host.clone();
@@ -210,11 +209,11 @@ impl Handler<RecordSteps> for SchedulerActor {
         if let Err(why) = self.core.record_steps(m.job, m.run, m.steps, &mut cx) {
             return Box::pin(async move { Err(why) });
         }
-        // Facts: while the database cannot be written they wait for that, and so does their
+        // These are facts: while the database cannot be written, they wait, and so does their
         // manager.
         let (tell, told) = oneshot::channel();
         let answer = move || {
-            // Its manager may have gone.
+            // The manager may have exited.
             let _ = tell.send(());
         };
         self.commit_then(cx.out, Some(Asker::News(Box::new(answer))));
@@ -236,7 +235,7 @@ impl Handler<LeaveSteps> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: LeaveSteps, ctx: &mut Self::Context) {
-        // One that is back on another connection stays.
+        // A manager that has reconnected stays registered.
         let is_gone = m.unused.is_some()
             || self.managers.news.get(&m.job).is_none_or(|news| news.is_closed());
         if is_gone {
@@ -252,7 +251,7 @@ impl Handler<StepMeasured> for SchedulerActor {
 
     fn handle(&mut self, m: StepMeasured, _: &mut Self::Context) {
         if let Some((_, asker)) = self.managers.measured_for.remove(&m.ticket) {
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _ = asker.send(m.usage);
         }
     }
@@ -263,7 +262,7 @@ impl Handler<StepSignalled> for SchedulerActor {
 
     fn handle(&mut self, m: StepSignalled, _: &mut Self::Context) {
         if let Some((_, asker)) = self.managers.signalled_for.remove(&m.ticket) {
-            // As above.
+            // The client may have disconnected.
             let _ = asker.send(m.runs);
         }
     }

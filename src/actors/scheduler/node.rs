@@ -1,4 +1,4 @@
-//! The host as sinfo asks for it.
+//! The node: answers to sinfo, changes by the owner of the host, and checks of cgroups.
 
 use super::SchedulerActor;
 use crate::actors::messages::{
@@ -51,7 +51,7 @@ impl Handler<QueryNode> for SchedulerActor {
 }
 
 impl SchedulerActor {
-    /// Has the use of the CPUs read, off this thread.
+    /// Samples the CPU usage on another thread.
     pub(super) fn read_cpus(&self, ctx: &mut actix::Context<Self>) {
         let there = self.core.config().host.topology.cpus().into_iter().collect();
         let read = crate::sys::cpu_use::read(self.outputs.root.clone(), there);
@@ -62,7 +62,8 @@ impl SchedulerActor {
     }
 }
 
-/// As it is told: what the daemon has found is its owner's.
+/// Converts a problem of the node for display. Problems that the daemon found itself are attributed
+/// to its own user.
 fn reason(trouble: &Trouble) -> NodeReason {
     let (user, uid) = trouble.by.clone().unwrap_or_else(|| {
         let (uid, _) = crate::sys::user::current();
@@ -88,7 +89,7 @@ impl Handler<ChangeSite> for SchedulerActor {
         self.log_beyond();
         self.tell_changed(Changed::node);
         self.forecasts.outdate();
-        self.decide(ctx, Core::tell_outages);
+        self.decide(ctx, Core::notify_of_outages);
         Ok(if is_of_node { Vec::new() } else { self.beyond() })
     }
 }
@@ -108,13 +109,13 @@ impl Handler<NoteMachine> for SchedulerActor {
         if losses != known {
             losses.iter().for_each(|loss| log::error!("{loss}"));
             if losses.is_empty() {
-                log::info!("all of this host is there again");
+                log::info!("all resources of this host are available again");
             }
             self.log_beyond();
         }
         self.tell_changed(Changed::node);
         self.forecasts.outdate();
-        self.decide(ctx, Core::tell_outages);
+        self.decide(ctx, Core::notify_of_outages);
         MessageResult(Box::new(self.core.config().host.clone()))
     }
 }
@@ -128,18 +129,19 @@ impl Handler<CheckParts> for SchedulerActor {
 }
 
 impl SchedulerActor {
-    /// What partitions were given that is not there. It may come back, so that it is no fault.
+    /// Lists the resources that partitions contain but the host lacks. They may come back, so this
+    /// is not an error.
     fn beyond(&self) -> Vec<String> {
         let config = self.core.config();
         config.partitions.iter().flat_map(|partition| partition.beyond(&config.host)).collect()
     }
 
-    /// Tells the log of it.
+    /// Logs missing resources of partitions.
     pub(super) fn log_beyond(&self) {
         self.beyond().iter().for_each(|words| log::warn!("{words}"));
     }
 
-    /// Tells the log once what keeps the node from taking jobs, and once that it takes them again.
+    /// Logs when the node stops or resumes accepting jobs.
     pub(super) fn log_node(&mut self) {
         let trouble = self.core.resources().node().trouble().map(|trouble| trouble.text.clone());
         if trouble == self.logged_trouble {
@@ -147,7 +149,7 @@ impl SchedulerActor {
         }
         match &trouble {
             Some(text) => log::error!("the node is drained: {text}"),
-            None => log::info!("the node takes jobs again"),
+            None => log::info!("the node accepts jobs again"),
         }
         self.logged_trouble = trouble;
         self.tell_changed(Changed::node);
@@ -174,13 +176,13 @@ impl Handler<HostGoesDown> for SchedulerActor {
         self.going_down = Some(told);
         self.decide(ctx, Core::host_goes_down);
         self.tell_all_ended();
-        // The daemon that asks goes down without an answer too.
+        // If the channel closes, the daemon that asked is stopping, too.
         Box::pin(async move { drop(ended.await) })
     }
 }
 
 impl SchedulerActor {
-    /// Tells who waits for it that nothing runs and all of it is durable.
+    /// Answers a waiting shutdown once no job is active and everything is durable.
     pub(super) fn tell_all_ended(&mut self) {
         if !self.core.records().has_active()
             && self.in_flight.is_empty()
@@ -191,16 +193,16 @@ impl SchedulerActor {
     }
 }
 
-/// Checks the base of the cgroups, off this thread.
+/// Checks the base of the cgroups on another thread.
 async fn probe(base: Arc<CgroupBase>) -> Result<(), String> {
     let check = move || base.probe().map_err(|e| e.to_string());
-    let checked = aside::run("the check of the cgroups", aside::PATIENCE, check).await;
+    let checked = aside::run("checking the cgroups", aside::PATIENCE, check).await;
     checked.unwrap_or_else(|e| Err(e.to_string()))
 }
 
 impl SchedulerActor {
-    /// Checks whether cgroups can be made again: the base may be corrected without a restart of the
-    /// daemon.
+    /// Checks whether cgroups can be created again: the base may be repaired without a restart of
+    /// the daemon.
     pub(super) fn check_cgroups(&self, ctx: &mut actix::Context<Self>) {
         let Some(base) = self.outputs.cgroups.clone() else { return };
         let checked = probe(base).into_actor(self);
@@ -208,7 +210,7 @@ impl SchedulerActor {
     }
 }
 
-/// Checks the base before a submission is refused for it.
+/// Checks the base before it refuses a submission.
 pub(super) fn submit_if_cgroups(
     base: Arc<CgroupBase>,
     submission: SubmitJob,
@@ -219,7 +221,7 @@ pub(super) fn submit_if_cgroups(
             return Err(Refusal::NoCgroups(why));
         }
         scheduler.do_send(CgroupsChecked(Ok(())));
-        // The fact comes first, so that this is not done again.
+        // The result of the check arrives first, so the submission does not check again.
         scheduler.send(submission).await.unwrap_or(Err(Refusal::ShuttingDown))
     })
 }

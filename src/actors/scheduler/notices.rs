@@ -1,4 +1,4 @@
-//! What people are to be told of jobs.
+//! Notifications about jobs.
 
 use super::SchedulerActor;
 use crate::actors::messages::NoticeGiven;
@@ -9,7 +9,7 @@ use crate::sched::{Effect, Outbox};
 use actix::prelude::*;
 
 impl SchedulerActor {
-    /// The last lines of the standard error of a job that has failed go with its mail: where it is.
+    /// Adds the path of standard error to emails about failed jobs: they include its last lines.
     pub(super) fn name_std_err(&self, effects: &mut [Effect]) {
         for effect in effects {
             if let Effect::Tell { job: Some(job), notice } = effect
@@ -22,7 +22,7 @@ impl SchedulerActor {
         }
     }
 
-    /// A job asks for mail: once the log says that there is nobody to send it.
+    /// When a job requests email but none can be sent, logs that once.
     pub(super) fn note_mail_asked(&mut self, mail_type: Option<&str>) {
         let is_asked = mail_type.is_some_and(|types| !types.eq_ignore_ascii_case("NONE"));
         if is_asked
@@ -30,7 +30,7 @@ impl SchedulerActor {
             && !std::mem::replace(&mut self.notices.is_mail_missed, true)
         {
             log::warn!(
-                "a job asks for mail, and none is sent: there is no sendmail, or SLOTD_SENDMAIL is off"
+                "a job requests mail, but none can be sent: no sendmail was found, or SLOTD_SENDMAIL is off"
             );
         }
     }

@@ -1,22 +1,22 @@
-//! Notices on their way: numbered, and kept with what they are about until they were told.
+//! Outgoing notifications. They are numbered, and stored until they are sent.
 
 use crate::actors::messages::Notify;
 use crate::model::JobId;
 use crate::model::change::Change;
 use crate::sched::Effect;
 
-/// A notice that is told when it is durable.
+/// A notification that is sent once it is durable.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// The job that it is about, if it is about one.
+    /// The job that it is about, if any.
     pub job: Option<JobId>,
     pub notify: Notify,
 }
 
-/// The numbers of notices.
+/// Assigns numbers to notifications.
 pub(super) struct Notices {
     next: u64,
-    /// The log says that no mail is sent.
+    /// The log already mentions that email cannot be sent.
     pub is_mail_missed: bool,
 }
 
@@ -25,7 +25,7 @@ impl Notices {
         Notices { next, is_mail_missed: false }
     }
 
-    /// Takes the notices out of what is to be done, and has them kept.
+    /// Moves the notifications out of the effects, and adds changes that store them.
     pub fn take(&mut self, effects: &mut Vec<Effect>, changes: &mut Vec<Change>) -> Vec<Told> {
         let mut told = Vec::new();
         for effect in effects.extract_if(.., |effect| matches!(effect, Effect::Tell { .. })) {

@@ -1,4 +1,4 @@
-//! The queue as squeue and scontrol ask for it.
+//! Queries of the queue by squeue and scontrol.
 
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
@@ -16,13 +16,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How long the answer of a step's watcher is waited for: a manager that stands still has none.
+/// The longest wait for a step's watcher. A suspended manager does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Of a job whose expected start goes by no limit.
-const ESTIMATE: &str = "its start is an estimate: jobs before it are expected to take as long as earlier ones of their names";
+/// Shown for a job whose expected start does not rest on time limits alone.
+const ESTIMATE: &str = "its start is an estimate, which assumes that jobs before it take as long as earlier jobs of the same name";
 
-/// How many records are looked at at once: others are served in between.
+/// The most records to examine before handling other messages.
 const LOOKED_AT: usize = 8192;
 
 impl Handler<FindJobs> for SchedulerActor {
@@ -33,8 +33,8 @@ impl Handler<FindJobs> for SchedulerActor {
         FindJobs { query, after }: FindJobs,
         _: &mut Self::Context,
     ) -> Self::Result {
-        // A task that an array does not have, or has no more, is not unknown, as in Slurm, which
-        // looks for the array.
+        // A task that its array never had or no longer has is not unknown: like Slurm, this looks
+        // up only the array.
         let is_unknown = |id: &JobId| self.core.records().resolve(&JobRef::job(*id)).is_empty();
         let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
         let (ids, next) = self.core.records().find_some(&query, after, LOOKED_AT);
@@ -51,11 +51,11 @@ impl Handler<QueryJobs> for SchedulerActor {
         _: &mut Self::Context,
     ) -> Self::Result {
         let now = self.now();
-        // Nothing changes until this returns: from here on the whole answer is of this moment.
+        // Nothing changes until this returns, so the whole answer is consistent as of now.
         let changed =
             since.map(|since| self.changed_since(&since, &query, &mut ids)).unwrap_or_default();
-        // Views are made of what is wanted alone: the queue may be long, and nothing else happens
-        // meanwhile.
+        // Build only the requested views. The queue may be long, and this blocks all other
+        // messages.
         if query.brief {
             let brief = ids.into_iter().filter_map(|id| self.core.brief(id, now)).collect();
             return Box::pin(async move { JobList { brief, changed, ..JobList::at(now) } });
@@ -73,13 +73,13 @@ impl Handler<QueryJobs> for SchedulerActor {
             }
         }
         if query.blockers {
-            jobs.iter_mut().for_each(|job| self.core.tell_blockers(job, now));
+            jobs.iter_mut().for_each(|job| self.core.add_blockers(job, now));
         }
         if let [alone] = &mut jobs[..] {
-            self.core.tell_who_is_before(alone, now);
+            self.core.add_job_ahead(alone, now);
         }
         let is_pending = |view: &JobView| view.run.state == JobState::Pending;
-        // The plan starts none that is held.
+        // The plan starts no held jobs.
         let forecast = query.expected_starts
             && jobs.iter().any(|view| is_pending(view) && view.hold == Hold::No);
         let forecast = forecast.then(|| self.forecasts.present(&self.core, now));
@@ -107,11 +107,11 @@ impl Handler<RefreshLive> for SchedulerActor {
         RefreshLive(mut jobs): RefreshLive,
         _: &mut Self::Context,
     ) -> Self::Result {
-        // Before the views: they go by the clocks as they stand now.
+        // Update the clock first: the views depend on it.
         self.now();
         for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
             if let Some(mut live) = self.view(job.id) {
-                // Steps of a manager that have ended are in the database alone.
+                // Ended steps of a manager are only in the database.
                 let is_known = |step: &Step| live.steps.iter().any(|known| known.id == step.id);
                 let ended: Vec<Step> = std::mem::take(&mut job.job.steps)
                     .into_iter()
@@ -166,7 +166,7 @@ impl Handler<QueryUsage> for SchedulerActor {
         Box::pin(async move {
             let mut measured = Vec::new();
             for (key, answer) in asked {
-                // A runner that has just ended has nothing more to tell.
+                // The runner may have just ended.
                 let Ok(Ok(usage)) = timeout(PATIENCE, answer).await else { continue };
                 let of_job = jobs.iter_mut().filter(|job| job.id == key.job);
                 for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step)
@@ -181,8 +181,8 @@ impl Handler<QueryUsage> for SchedulerActor {
 }
 
 impl SchedulerActor {
-    /// The records that are not as earlier parts of an answer have them. `ids` gets those that
-    /// still belong to it.
+    /// Returns the records that differ from earlier parts of an answer. Adds to `ids` those that
+    /// still belong to the answer.
     fn changed_since(&self, since: &Since, query: &JobQuery, ids: &mut Vec<JobId>) -> Vec<JobId> {
         let changed = since.changes.take();
         if changed.all || !changed.jobs.is_empty() {
@@ -195,7 +195,7 @@ impl SchedulerActor {
         if changed.all { since.ids.clone() } else { changed.jobs.into_iter().collect() }
     }
 
-    /// Asks what a step uses whoever watches it: its manager, or the runner of the job.
+    /// Requests the usage of a step from its manager or from the runner of the job.
     fn measure(&mut self, key: StepKey) -> Option<oneshot::Receiver<StepUsage>> {
         if let StepId::Num(number) = key.step
             && self.core.records().is_managed_step(key.job, key.step)
@@ -208,8 +208,8 @@ impl SchedulerActor {
     }
 }
 
-/// The step that sstat means where none is named: the running one with the lowest number; the batch
-/// script or salloc's command where srun has none running.
+/// Returns the default step of sstat: the running step with the lowest ID, or else the batch script
+/// or salloc's command.
 fn first(job: &JobView) -> Option<StepId> {
     let numbered = |step: StepId| match step {
         StepId::Num(number) => (0, number),

@@ -1,4 +1,4 @@
-//! Steps: requests for them, their clients, and what becomes of them.
+//! Steps: requests, clients, and ends.
 
 use super::asker::Asker;
 use super::in_flight::CalledOff;
@@ -14,7 +14,7 @@ use crate::sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepStart, StopCause
 use actix::prelude::*;
 use std::os::fd::OwnedFd;
 
-/// A step that waits for its resources, or for its commit.
+/// A step that waits for its resources or its commit.
 pub(super) struct Ticket {
     pub launch: Box<StepLaunch>,
     pub env: Vec<u8>,
@@ -25,14 +25,14 @@ pub(super) struct Ticket {
 impl SchedulerActor {
     pub(super) fn launch_step(&mut self, step: StepKey, ticket: u64, alloc: Allocation) {
         let Some(Ticket { launch, env, fds, news, .. }) = self.tickets.remove(&ticket) else {
-            // Its client went away between the decision and the commit: the step ends before it
-            // began.
+            // Its client disconnected between the decision and the commit, so the step ends before
+            // it starts.
             self.tell_runner(step.job, RunnerCommand::StopStep(step.step, StopCause::ClientLost));
             return;
         };
         let is_live = self.core.records().has_live_step(step.job, step.step);
         let Some(job) = self.core.job(step.job).filter(|_| is_live).map(Job::without_steps) else {
-            // Its job was stopped while the commit was under way, and may have ended.
+            // Its job was stopped during the commit, and may have ended.
             let record = ExitRecord::gone(ExitCode::signal(SIGTERM), self.now());
             let _ = news.send(Answer::StepEnded(Box::new(record)));
             return;
@@ -43,12 +43,12 @@ impl SchedulerActor {
         let command = LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds };
         self.tell_runner(step.job, RunnerCommand::LaunchStep(command));
         if is_suspended {
-            // The rest of the job stands still already.
+            // The rest of the job is already suspended.
             self.tell_runner(step.job, RunnerCommand::Suspend);
         }
     }
 
-    /// A step is over: its client hears of it once that is durable.
+    /// Ends a step. Its client gets the end once it is durable.
     pub(super) fn end_step(
         &mut self,
         key: StepKey,
@@ -57,7 +57,7 @@ impl SchedulerActor {
         mut cx: Cx,
     ) {
         let nothing = (cause == EndCause::NeverLaunched)
-            .then(|| self.core.resources().node().step_came_to_nothing(key, cx.now))
+            .then(|| self.core.resources().node().failed_step_launch(key, cx.now))
             .flatten();
         let (record, cause) =
             nothing.map_or((record, cause), |failed| (failed, EndCause::LaunchFailed));
@@ -78,7 +78,7 @@ impl SchedulerActor {
         );
     }
 
-    /// What was stopped before its launch is over: nobody else will say so.
+    /// Reports the end of a cancelled launch, since no runner will.
     pub(super) fn end_unlaunched(&mut self, launch: CalledOff) {
         let mut cx = Cx::at(self.now());
         match launch {
@@ -97,7 +97,7 @@ impl SchedulerActor {
         }
     }
 
-    /// The runner of a job is gone, and with it whoever would have told of these steps.
+    /// Reports the ends of steps whose runner has ended without reporting them.
     pub(super) fn end_forgotten_steps(&mut self, job: JobId) {
         self.running_steps.retain(|step, _| step.job != job);
         let record = ExitRecord::gone(ExitCode::signal(SIGTERM), self.now());
@@ -106,7 +106,7 @@ impl SchedulerActor {
         }
     }
 
-    /// A client that an earlier daemon had is back for its step: it hears what became of it, now or
+    /// Reconnects a client of an earlier daemon to its step. It gets the end of the step, now or
     /// later.
     fn rejoin(&mut self, key: StepKey, news: NewsSender) {
         let Some(step) = self
@@ -118,18 +118,18 @@ impl SchedulerActor {
         };
         if step.state.is_terminal() {
             let end = step.end.unwrap_or(step.start);
-            let failed = self.core.resources().node().step_came_to_nothing(key, end);
+            let failed = self.core.resources().node().failed_step_launch(key, end);
             let ended = Answer::StepEnded(Box::new(
                 failed.unwrap_or_else(|| ExitRecord::gone(step.exit, end)),
             ));
-            // After the commit of that end, should it be under way.
+            // The commit of the end may still be in flight, so answer after it.
             return self.commit_then(
                 Outbox::default(),
                 Some(Asker::News(Box::new(move || drop(news.send(ended))))),
             );
         }
-        // Of a step that has not been found running yet the runner will tell: it runs, it has
-        // ended, or it never began.
+        // If the step is not known to be running yet, the runner will report it as running, ended
+        // or never launched.
         if let Some(pids) = self.running_steps.get(&key) {
             let _ = news.send(Answer::StepStarted { step: key.step, pids: pids.clone() });
         }
@@ -161,7 +161,7 @@ impl Handler<AttachClient> for SchedulerActor {
             (_, Some(step)) => self.rejoin(StepKey { job: m.job, step: step.id }, m.news),
             (None, None) => {}
         }
-        // Which process holds it is told again by that process, should it be forgotten.
+        // If the new holder is not stored, the client attaches again.
         let told = self.commit_command(cx.out);
         Box::pin(async move {
             told.await;

@@ -1,4 +1,4 @@
-//! Submissions, and trials of them (`sbatch --test-only`).
+//! Submissions, and trial submissions (`sbatch --test-only`).
 
 use super::asker::{Asker, answer_submission, told};
 use super::{SchedulerActor, node};

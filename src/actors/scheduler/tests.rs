@@ -1,5 +1,4 @@
-//! The order of effects: nothing is answered, and nothing started, before its commit is
-//! acknowledged.
+//! The order of effects: nothing is answered or started before its commit is acknowledged.
 
 use super::*;
 use crate::actors::feed::Feed;
@@ -20,7 +19,7 @@ use crate::sched::{Submission, Submitted};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Answered with the active jobs, or with what is wrong with the core.
+/// Answered with the active jobs, or with the violated invariant.
 #[derive(Message)]
 #[rtype(result = "Result<Vec<JobId>, String>")]
 pub struct CheckInvariants;
@@ -34,10 +33,10 @@ impl Handler<CheckInvariants> for SchedulerActor {
     }
 }
 
-/// A store that acknowledges when it is told to.
+/// A store that acknowledges commits only when the test does.
 struct SlowStore {
     commits: mpsc::UnboundedSender<Commit>,
-    /// How many come at once.
+    /// The number of commits in each message.
     together: mpsc::UnboundedSender<usize>,
 }
 
@@ -61,7 +60,7 @@ fn client(pid: u32) -> Client {
     }
 }
 
-/// Hands on what the notify hook would be told.
+/// Forwards the notifications.
 struct Hook(mpsc::UnboundedSender<Notify>);
 
 impl Actor for Hook {
@@ -108,7 +107,7 @@ struct Lab {
     scheduler: Addr<SchedulerActor>,
     commits: mpsc::UnboundedReceiver<Commit>,
     together: mpsc::UnboundedReceiver<usize>,
-    told: mpsc::UnboundedReceiver<Notify>,
+    notices: mpsc::UnboundedReceiver<Notify>,
     alarm: watch::Receiver<Option<Timestamp>>,
     forecasts: Arc<Semaphore>,
 }
@@ -126,7 +125,7 @@ impl Lab {
     fn of(audience: Audience, runners: RunnerSeed) -> Lab {
         let (sender, commits) = mpsc::unbounded_channel();
         let (counter, together) = mpsc::unbounded_channel();
-        let (hook, told) = mpsc::unbounded_channel();
+        let (hook, notices) = mpsc::unbounded_channel();
         let (set, alarm) = watch::channel(None);
         let forecasts = Arc::new(Semaphore::new(1));
         let store = SlowStore { commits: sender, together: counter }.start();
@@ -151,7 +150,7 @@ impl Lab {
             Outbox::default(),
         )
         .start();
-        Lab { scheduler, commits, together, told, alarm, forecasts }
+        Lab { scheduler, commits, together, notices, alarm, forecasts }
     }
 
     fn submit(
@@ -180,7 +179,7 @@ impl Lab {
 }
 
 #[actix_rt::test]
-async fn a_number_is_told_only_when_the_job_is_durable() {
+async fn job_id_is_returned_only_when_the_job_is_durable() {
     let mut lab = Lab::new();
     let mut answer = Box::pin(lab.submit(|_| {}));
     let commit = tokio::select! {
@@ -194,26 +193,26 @@ async fn a_number_is_told_only_when_the_job_is_durable() {
 }
 
 #[actix_rt::test]
-async fn a_submission_and_the_start_that_comes_of_it_are_committed_together() {
+async fn submission_and_its_start_are_committed_together() {
     let mut lab = Lab::new();
     let _answer = lab.submit(|request| request.hold = false);
     assert_eq!(lab.together.recv().await, Some(2));
 }
 
 #[actix_rt::test]
-async fn what_was_decided_is_handed_to_the_store_before_the_daemon_stops() {
+async fn decisions_are_sent_to_the_store_before_the_daemon_stops() {
     let mut lab = Lab::new();
     let _answer = lab.submit(|_| {});
     lab.scheduler.send(SendCommits).await.expect("an answer");
-    // The round would send it with what it decides.
+    // A round would send two commits.
     assert_eq!(lab.together.recv().await, Some(1));
 }
 
 #[actix_rt::test]
-async fn a_client_is_told_that_its_allocation_waits_if_the_first_round_does_not_start_it() {
+async fn client_learns_that_its_allocation_waits_if_the_first_round_does_not_start_it() {
     let mut lab = Lab::new();
     let submit = |pid, hold, holds| {
-        let (news, heard) = mpsc::unbounded_channel();
+        let (news, events) = mpsc::unbounded_channel();
         let request = JobRequest {
             work_dir: "/".to_owned(),
             kind: JobKind::Allocation,
@@ -226,19 +225,19 @@ async fn a_client_is_told_that_its_allocation_waits_if_the_first_round_does_not_
             again: false,
             news: Some(news),
         });
-        heard
+        events
     };
     let mut starts = submit(1, false, true);
     let mut waits = submit(2, true, true);
     let mut is_left_to_itself = submit(3, true, false);
     assert!(matches!(waits.recv().await, Some(Answer::Waits)));
     assert!(starts.try_recv().is_err() && is_left_to_itself.try_recv().is_err());
-    assert!(waits.try_recv().is_err(), "told once");
+    assert!(waits.try_recv().is_err(), "reported once");
     assert_eq!(lab.together.recv().await, Some(4));
 }
 
 #[actix_rt::test]
-async fn a_submission_that_is_made_again_counts_once() {
+async fn repeated_submission_counts_once() {
     let mut lab = Lab::new();
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
@@ -262,7 +261,7 @@ async fn a_submission_that_is_made_again_counts_once() {
     assert_eq!(
         unknown.await.expect("an answer"),
         Ok(Submitted { job: JobId(2), runs: false }),
-        "nobody has it: it is made now"
+        "unknown, so it is created now"
     );
     assert_eq!(lab.acknowledge().await.changes.len(), 1);
     assert_eq!(
@@ -273,7 +272,7 @@ async fn a_submission_that_is_made_again_counts_once() {
 }
 
 #[actix_rt::test]
-async fn a_refused_submission_changes_nothing() {
+async fn refused_submission_changes_nothing() {
     let mut lab = Lab::new();
     let refused = lab
         .submit(|request| request.partition = Some("nosuch".to_owned()))
@@ -281,13 +280,17 @@ async fn a_refused_submission_changes_nothing() {
         .expect("an answer");
     assert_eq!(
         refused,
-        Err(Refusal::UnknownPartition { name: "nosuch".to_owned(), known: vec!["cpu".to_owned()] })
+        Err(Refusal::UnknownPartition {
+            name: "nosuch".to_owned(),
+            known: vec!["cpu".to_owned()],
+            lacks_gpus: false
+        })
     );
     assert!(lab.commits.try_recv().is_err());
 }
 
 #[actix_rt::test]
-async fn the_alarm_is_set_for_the_next_begin_time_and_for_nothing_else() {
+async fn alarm_is_set_only_for_the_next_begin_time() {
     let mut lab = Lab::new();
     let held = lab.submit(|_| {});
     lab.acknowledge().await;
@@ -304,14 +307,14 @@ async fn the_alarm_is_set_for_the_next_begin_time_and_for_nothing_else() {
 }
 
 #[actix_rt::test]
-async fn who_waits_for_an_array_hears_of_its_last_task() {
+async fn array_watcher_gets_the_end_of_the_last_task() {
     let mut lab = Lab::new();
     let array = lab.submit(|request| {
         request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2, 3]), limit: None });
     });
     lab.acknowledge().await;
     let id = array.await.expect("an answer").expect("a job").job;
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (news, mut events) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = crate::protocol::request::CancelAsk {
         query: JobQuery::of(vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }]),
@@ -320,7 +323,7 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     let one = lab.scheduler.send(CancelJobs(cancel.clone()));
     lab.acknowledge().await;
     assert!(one.await.expect("an answer")[0].result.is_ok());
-    assert!(heard.try_recv().is_err(), "two tasks are left");
+    assert!(events.try_recv().is_err(), "two tasks are left");
     let rest = crate::protocol::request::CancelAsk {
         query: JobQuery::of(vec![JobRef::job(id)]),
         ..cancel
@@ -328,18 +331,18 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     let rest = lab.scheduler.send(CancelJobs(rest));
     lab.acknowledge().await;
     rest.await.expect("an answer");
-    assert!(matches!(heard.recv().await, Some(Answer::Ended { .. })));
+    assert!(matches!(events.recv().await, Some(Answer::Ended { .. })));
 }
 
 #[actix_rt::test]
-async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
+async fn array_end_is_announced_only_when_all_task_ends_are_durable() {
     let mut lab = Lab::new();
     let array = lab.submit(|request| {
         request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2]), limit: None });
     });
     lab.acknowledge().await;
     let id = array.await.expect("an answer").expect("a job").job;
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (news, mut events) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = |tasks: Option<TaskSet>| {
         CancelJobs(crate::protocol::request::CancelAsk {
@@ -353,10 +356,10 @@ async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
     let second = lab.commits.recv().await.expect("a commit");
     lab.scheduler.do_send(Committed { seq: first.seq, result: Ok(Vec::new()) });
     one.await.expect("an answer");
-    assert!(heard.try_recv().is_err(), "the second end is not durable yet");
+    assert!(events.try_recv().is_err(), "the second end is not durable yet");
     lab.scheduler.do_send(Committed { seq: second.seq, result: Ok(Vec::new()) });
     rest.await.expect("an answer");
-    assert!(matches!(heard.recv().await, Some(Answer::Ended { .. })));
+    assert!(matches!(events.recv().await, Some(Answer::Ended { .. })));
 }
 
 fn cancel(id: JobId) -> CancelJobs {
@@ -365,7 +368,7 @@ fn cancel(id: JobId) -> CancelJobs {
 }
 
 #[actix_rt::test]
-async fn a_job_that_is_cancelled_before_its_start_is_durable_never_starts() {
+async fn job_cancelled_before_its_start_is_durable_never_starts() {
     let mut lab = Lab::new();
     let answer = lab.submit(|request| request.hold = false);
     lab.acknowledge().await;
@@ -373,7 +376,7 @@ async fn a_job_that_is_cancelled_before_its_start_is_durable_never_starts() {
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [id]);
     let answer = lab.scheduler.send(cancel(id));
-    // The end of it comes by itself: a runner that was made here would end this process.
+    // The end is committed without a runner: creating one here would panic.
     let rest = [lab.commits.recv().await, lab.commits.recv().await]
         .map(|commit| commit.expect("a commit").seq);
     for seq in [start.seq, rest[0], rest[1]] {
@@ -392,7 +395,7 @@ fn of(query: JobQuery, id: JobId) -> QueryJobs {
 }
 
 #[actix_rt::test]
-async fn others_are_answered_while_a_forecast_is_worked_out() {
+async fn other_queries_are_answered_during_a_forecast() {
     let mut lab = Lab::new();
     let job = lab.submit(|request| {
         request.hold = false;
@@ -425,7 +428,7 @@ async fn others_are_answered_while_a_forecast_is_worked_out() {
 }
 
 #[actix_rt::test]
-async fn a_forecast_is_shared_until_something_changes_or_it_is_a_second_old() {
+async fn forecast_is_shared_until_a_change_or_for_one_second() {
     let core = Core::new(config());
     let mut forecasts = Forecasts::new(Arc::new(Semaphore::new(1)));
     let first = forecasts.present(&core, NOON);
@@ -457,7 +460,7 @@ impl Lab {
 const NOT_STORED: Refusal = Refusal::NotStored(StoreFault::Io);
 
 #[actix_rt::test]
-async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
+async fn submission_that_cannot_be_stored_is_withdrawn_and_refused() {
     let mut lab = Lab::new();
     let first = lab.submit(|request| request.hold = false);
     let commit = lab.commits.recv().await.expect("a commit");
@@ -470,10 +473,10 @@ async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
     assert_eq!(
         lab.submit(|_| {}).await.expect("an answer"),
         Err(NOT_STORED),
-        "nothing is taken meanwhile"
+        "no submissions are accepted meanwhile"
     );
     for seq in [commit.seq, start.seq] {
-        // No runner is made.
+        // No runner is created.
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     lab.scheduler.do_send(StoreWell);
@@ -483,7 +486,7 @@ async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
 }
 
 #[actix_rt::test]
-async fn a_client_that_came_back_for_its_submission_hears_the_same() {
+async fn reconnected_client_gets_the_same_answer() {
     let mut lab = Lab::new();
     let (first, _) = (lab.submit(|_| {}), lab.commits.recv().await);
     let request = JobRequest {
@@ -502,7 +505,7 @@ async fn a_client_that_came_back_for_its_submission_hears_the_same() {
 }
 
 #[actix_rt::test]
-async fn a_command_is_answered_while_nothing_can_be_written() {
+async fn commands_are_answered_while_the_database_cannot_be_written() {
     let mut lab = Lab::new();
     let ids = [lab.submit(|_| {}), lab.submit(|_| {})];
     for id in ids {
@@ -521,10 +524,10 @@ async fn a_command_is_answered_while_nothing_can_be_written() {
     let unknown = lab.scheduler.send(cancel(JobId(3))).await.expect("an answer");
     assert_eq!(unknown[0].result, Err(Refusal::UnknownJob));
     let later = lab.commits.recv().await.expect("a commit");
-    assert_eq!([commit.changes.len(), later.changes.len()], [1, 1], "both wait to be written down");
+    assert_eq!([commit.changes.len(), later.changes.len()], [1, 1], "both wait to be written");
 }
 
-/// Starts nothing and says nothing.
+/// Starts nothing and reports nothing.
 struct Idler;
 
 impl Actor for Idler {
@@ -538,7 +541,7 @@ impl Handler<RunnerCommand> for Idler {
 }
 
 #[actix_rt::test]
-async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_disk() {
+async fn unstored_cancel_of_a_requeued_job_is_reported_as_unstored() {
     let mut lab = Lab::of(Audience::default(), Box::new(|_| Idler.start().recipient()));
     let requeue = |job| {
         let (jobs, action) =
@@ -551,7 +554,7 @@ async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_dis
         assert_eq!(answer.await.expect("an answer"), Ok(Submitted { job: id, runs: true }));
         lab.acknowledge().await;
     }
-    // At its time limit it is to run again, and so is what its user requeues.
+    // The first job runs again after its time limit, the second because its user requeues it.
     lab.scheduler.do_send(LimitReached { job: JobId(1) });
     lab.acknowledge().await;
     lab.fault(Vec::new());
@@ -562,14 +565,14 @@ async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_dis
     );
     for id in [1, 2].map(JobId) {
         for again in [false, true] {
-            let told = lab.scheduler.send(cancel(id)).await.expect("an answer");
-            assert_eq!(told[0].result, unrecorded, "job {id}, again: {again}");
+            let answers = lab.scheduler.send(cancel(id)).await.expect("an answer");
+            assert_eq!(answers[0].result, unrecorded, "job {id}, again: {again}");
         }
     }
 }
 
 #[actix_rt::test]
-async fn an_answer_that_rests_on_what_is_not_on_disk_says_so() {
+async fn answer_reports_that_the_change_is_not_on_disk() {
     let mut lab = Lab::new();
     let ids = [lab.submit(|_| {}), lab.submit(|_| {})];
     for id in ids {
@@ -592,7 +595,7 @@ async fn an_answer_that_rests_on_what_is_not_on_disk_says_so() {
 }
 
 #[actix_rt::test]
-async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
+async fn job_whose_start_cannot_be_stored_is_pending_again() {
     let mut lab = Lab::new();
     let answer = lab.submit(|request| request.hold = false);
     lab.acknowledge().await;
@@ -606,19 +609,19 @@ async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
     let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer");
     assert_eq!(state(jobs), (crate::model::JobState::Pending, 0));
     for seq in [start.seq, back.seq] {
-        // No runner is made.
+        // No runner is created.
         lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
     }
     lab.scheduler.do_send(StoreWell);
     assert_eq!(
         lab.commits.recv().await.expect("a commit").texts_for,
         [id],
-        "it starts when it can be written"
+        "it starts once the database can be written"
     );
 }
 
 #[actix_rt::test]
-async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken_back() {
+async fn hook_runs_for_stored_ends_but_not_for_withdrawn_jobs() {
     let mut lab =
         Lab::with(Audience { command: Events::NONE.with(Event::Job), ..Audience::default() });
     let first = lab.submit(|_| {});
@@ -637,7 +640,7 @@ async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken
         );
         assert!(kept, "in the commit of the end: {:?}", end.changes);
     }
-    assert!(lab.told.try_recv().is_err(), "the end is not durable yet");
+    assert!(lab.notices.try_recv().is_err(), "the end is not durable yet");
     lab.fault(vec![submission.seq]);
     assert_eq!(second.await.expect("an answer"), Err(NOT_STORED));
     for seq in [submission.seq, ends[0].seq, ends[1].seq] {
@@ -645,17 +648,17 @@ async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken
     }
     assert_eq!(lab.known().await, [first]);
     assert_eq!(
-        lab.told.recv().await.map(|end| (end.number, end.notice.job_id)),
+        lab.notices.recv().await.map(|end| (end.number, end.notice.job_id)),
         Some((7, "1".to_owned()))
     );
-    assert!(lab.told.try_recv().is_err(), "nobody knows of the second job");
+    assert!(lab.notices.try_recv().is_err(), "the second job was withdrawn");
     lab.scheduler.do_send(NoticeGiven(7));
     let given = lab.commits.recv().await.expect("a commit");
     assert!(matches!(given.changes[..], [Change::DropNotice { number: 7 }]), "{:?}", given.changes);
 }
 
 #[actix_rt::test]
-async fn whoever_watches_is_told_at_once_of_what_was_decided_and_of_nothing_else() {
+async fn feed_reports_each_decision_at_once_and_nothing_else() {
     let mut lab = Lab::new();
     let feed = Feed::new();
     lab.scheduler.send(WatchChanges(feed.sender())).await.expect("an answer");
@@ -668,13 +671,13 @@ async fn whoever_watches_is_told_at_once_of_what_was_decided_and_of_nothing_else
     assert_eq!(feed.next().await, Changed::queue());
     lab.scheduler.do_send(CgroupsChecked(Err("no space".to_owned())));
     assert_eq!(feed.next().await, Changed::node());
-    // An answer shows that all messages before it were dealt with.
+    // The answer shows that all earlier messages were handled.
     lab.known().await;
     assert!(timeout(Duration::ZERO, feed.next()).await.is_err());
 }
 
 #[actix_rt::test]
-async fn a_submission_that_is_taken_back_is_told() {
+async fn feed_reports_a_withdrawn_submission() {
     let mut lab = Lab::new();
     let feed = Feed::new();
     lab.scheduler.send(WatchChanges(feed.sender())).await.expect("an answer");
@@ -684,6 +687,6 @@ async fn a_submission_that_is_taken_back_is_told() {
     lab.fault(vec![commit.seq]);
     assert_eq!(answer.await.expect("an answer"), Err(NOT_STORED));
     assert!(lab.known().await.is_empty());
-    let told = timeout(Duration::ZERO, feed.next()).await.expect("something has changed");
-    assert!(told.jobs.contains(&JobId(1)), "{told:?}");
+    let changed = timeout(Duration::ZERO, feed.next()).await.expect("something has changed");
+    assert!(changed.jobs.contains(&JobId(1)), "{changed:?}");
 }

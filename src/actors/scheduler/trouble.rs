@@ -1,9 +1,9 @@
-//! What becomes of commits, and of who waits for them, while the database cannot be written.
+//! Commits, and the clients waiting for them, while the database cannot be written.
 //!
-//! What was decided waits in its order until it can be. Nothing new is promised meanwhile: a
-//! submission, or a step, that is not durable yet is taken back and refused with the cause, also
-//! the one that met the fault first. What a command did is done, and its answer says that it is not
-//! on disk. Nothing is started, and a job whose start is not durable waits in the queue again.
+//! Decisions wait in order until it can be written. Meanwhile, nothing new is promised: submissions
+//! and steps that are not yet durable, including the one that first met the fault, are withdrawn
+//! and refused with the cause. Commands take effect, and their answer states that the effect is not
+//! on disk. Nothing starts, and a job whose start is not durable is pending again.
 
 use super::SchedulerActor;
 use super::asker::{Asker, Told, answer_submission, tell, told};
@@ -17,8 +17,8 @@ use std::collections::HashSet;
 use std::future::Future;
 use tokio::sync::oneshot;
 
-/// The outcomes of a command that was carried out, of which `unrecorded` says whether they hold
-/// without the disk.
+/// Returns the outcomes of a command. Those marked in `unrecorded` are reported as not stored,
+/// because a restart of the daemon would undo them.
 fn while_unstored(outcomes: Vec<Outcome>, unrecorded: &[bool], fault: StoreFault) -> Vec<Outcome> {
     let of = |(outcome, is_unrecorded): (Outcome, &bool)| {
         let refused = || Err(Refusal::Unrecorded(fault));
@@ -28,12 +28,13 @@ fn while_unstored(outcomes: Vec<Outcome>, unrecorded: &[bool], fault: StoreFault
 }
 
 impl SchedulerActor {
-    /// Why nothing can be promised now.
+    /// Returns the fault that prevents commits, if any.
     pub(super) fn fault(&self) -> Option<StoreFault> {
         self.trouble.as_ref().map(|trouble| trouble.fault)
     }
 
-    /// Commits what a command did. Its client hears at once, if the database cannot be written.
+    /// Commits the changes of a command. If the database cannot be written, the client gets its
+    /// answer immediately.
     pub(super) fn commit_command(&mut self, out: Outbox) -> impl Future<Output = Told> + use<> {
         let (client, answer) = oneshot::channel();
         match self.fault() {
@@ -46,11 +47,11 @@ impl SchedulerActor {
         told(answer)
     }
 
-    /// Commits what a command did to each of its jobs. While the database cannot be written the
-    /// answer comes at once: what was ended or signalled is, and stays so whatever happens to the
-    /// daemon; of all else it says that it is not on disk. So it does where there was nothing to do
-    /// since another command, which is not on disk either, had done it: `asks_for_state` says that
-    /// the command is for what its jobs are to be, not for something that happens to them once.
+    /// Commits the changes of a command to each of its jobs. While the database cannot be written,
+    /// the answer is immediate. It reports changes that are not on disk, except ends and signals,
+    /// which survive a crash of the daemon. This includes commands that change nothing because an
+    /// earlier, unstored command already did. `asks_for_state` is true for commands that set a
+    /// state, and false for one-time actions such as signals.
     pub(super) fn answer_command(
         &mut self,
         out: Outbox,
@@ -83,7 +84,7 @@ impl SchedulerActor {
         })
     }
 
-    /// The next daemon would not know that it is over, and start it.
+    /// Whether the next daemon would start the job because its end is not recorded.
     fn would_start(&self, id: JobId) -> bool {
         let is_undone = |job: &Job| {
             job.run.start.is_none() || (job.run.state.is_active() && !self.is_ending(id))
@@ -91,8 +92,8 @@ impl SchedulerActor {
         self.in_flight.is_unrecorded(id) && self.core.job(id).is_some_and(is_undone)
     }
 
-    /// Its processes have been told to end, and no daemon starts it again, however little of that
-    /// is on disk.
+    /// Whether its processes are being stopped for good. No daemon will start the job again, even
+    /// if none of this is on disk.
     fn is_ending(&self, id: JobId) -> bool {
         let comes_back = |job: &Job| match job.run.reason {
             Reason::Requeued => true,
@@ -104,8 +105,8 @@ impl SchedulerActor {
             .is_some_and(|job| job.run.state == JobState::Completing && !comes_back(job))
     }
 
-    /// A client asks anew for a job that it has submitted: it hears of it when the first answer
-    /// would come.
+    /// Answers a client that asks again for a job it has submitted. The answer comes together with
+    /// the first one.
     pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<Submitted, Refusal>> {
         let (client, answer) = oneshot::channel();
         let waiting = self.in_flight.askers().find_map(|(_, asker)| match asker {
@@ -119,7 +120,7 @@ impl SchedulerActor {
         answer_submission(id, told(answer))
     }
 
-    /// Takes the submissions of these commits back, and what waits of them.
+    /// Withdraws the submissions of these commits and all their waiting effects.
     fn withdraw(&mut self, commits: &[u64], fault: StoreFault, cx: &mut Cx) {
         let mut askers = Vec::new();
         for (seq, asker) in self.in_flight.askers() {
@@ -141,8 +142,8 @@ impl SchedulerActor {
         askers.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
     }
 
-    /// Jobs whose start is not durable wait in the queue again: a time limit does not run before
-    /// the job does.
+    /// Returns jobs whose start is not durable to the queue: their time limit must not run before
+    /// they do.
     fn withdraw_starts(&mut self, cx: &mut Cx) {
         for job in self.in_flight.take_launches() {
             let record = ExitRecord::gone(Default::default(), cx.now);
@@ -150,7 +151,7 @@ impl SchedulerActor {
         }
     }
 
-    /// Tells whoever waits for a step that is not durable that it will not be.
+    /// Withdraws steps that are not durable, and refuses them to their clients.
     fn withdraw_steps(&mut self, fault: StoreFault, cx: &mut Cx) {
         for (step, ticket) in self.in_flight.take_step_launches() {
             let record = ExitRecord::gone(Default::default(), cx.now);
@@ -170,7 +171,7 @@ impl Handler<Unstored> for SchedulerActor {
         let now = self.now();
         if self.fault() != Some(fault) {
             log::error!(
-                "{fault} ({message}): no jobs are taken or started until it can be written"
+                "{fault} ({message}): no jobs are accepted or started until it can be written"
             );
             let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
             self.trouble = Some(StoreTrouble { fault, message, since });

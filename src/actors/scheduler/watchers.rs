@@ -1,4 +1,4 @@
-//! Who waits for news of which job, and who is told of an end.
+//! Clients that wait for events of jobs, and the announcement of ends.
 
 use super::SchedulerActor;
 use crate::actors::messages::WatchJob;
@@ -10,11 +10,11 @@ use crate::sched::Effect;
 use actix::prelude::*;
 use std::collections::HashMap;
 
-/// Who waits for news of a job.
+/// The clients that wait for events of one job.
 #[derive(Default)]
 pub(super) struct Watch {
     senders: Vec<NewsSender>,
-    /// Of an array: the task that ended worst so far.
+    /// For an array, the task with the worst end so far.
     worst: Option<Box<JobView>>,
 }
 
@@ -25,8 +25,8 @@ impl SchedulerActor {
         }
     }
 
-    /// Who waits for an array hears of its end when its last task is over, with the exit code of
-    /// the worst.
+    /// Announces the end of an array once its last task has ended, with the exit code of the worst
+    /// task.
     pub(super) fn tell_array(&mut self, array: JobId, ended: &JobView) {
         let Some(watch) = self.watchers.get_mut(&array) else { return };
         let worse = |worst: &Option<Box<JobView>>, view: &JobView| {
@@ -39,14 +39,14 @@ impl SchedulerActor {
             return;
         }
         let ids = self.core.records().resolve(&JobRef::job(array));
-        // An end counts when it is durable: one whose commit is under way will be announced, and
-        // asks again.
+        // An end counts once it is durable. The announcement of an end that is still in flight
+        // checks this again.
         if self.in_flight.ends_one_of(&ids) {
             return;
         }
         let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
-        // Tasks that ended in the same commit are announced one after the other: the last word is
-        // about all of them.
+        // Tasks that ended in the same commit are announced one by one, but the worst is chosen
+        // among all of them.
         let Some(mut watch) = self.watchers.remove(&array) else { return };
         for view in all {
             if worse(&watch.worst, &view) {
@@ -60,7 +60,7 @@ impl SchedulerActor {
         }
     }
 
-    /// The jobs that these effects end, as they are now.
+    /// Returns the current views of the jobs that these effects end.
     pub(super) fn ends(&self, effects: &[Effect]) -> HashMap<JobId, JobView> {
         let ended = effects.iter().filter_map(|effect| match effect {
             Effect::Ended(id) => Some((*id, self.view(*id)?)),
@@ -85,7 +85,7 @@ impl SchedulerActor {
                 }
             }
         }
-        // Steps whose end nobody reported: their runner was lost with the job.
+        // The ends of these steps were not reported: their runner was lost with the job.
         self.running_steps.retain(|step, _| step.job != id);
         for (_, news) in self.step_news.extract_if(|step, _| step.job == id) {
             let _ = news.send(Answer::Ended { view: Box::new(view.clone()) });
@@ -98,7 +98,7 @@ impl SchedulerActor {
         watch.senders.push(news);
     }
 
-    /// A client that an earlier daemon had is back for the job that it submitted.
+    /// Reconnects a client of an earlier daemon to the job that it submitted.
     pub(super) fn rejoin_job(&mut self, id: JobId, holds: bool, news: Option<NewsSender>) {
         let (Some(news), Some(view)) = (news, self.view(id)) else { return };
         let state = view.run.state;
@@ -118,7 +118,7 @@ impl SchedulerActor {
         }
     }
 
-    /// Tells the clients whose allocations the last round has not started.
+    /// Notifies the clients whose allocations the last round did not start.
     pub(super) fn tell_newcomers(&mut self) {
         for id in std::mem::take(&mut self.newcomers) {
             if self.core.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
@@ -146,7 +146,8 @@ impl Handler<WatchJob> for SchedulerActor {
         let live = views.iter().filter(|view| !view.run.state.is_terminal());
         if let Some(live) = live.max_by_key(|view| view.run.state.is_active()).cloned() {
             self.watch(m.job, m.news);
-            // Of an array those that are over already count too: the watch keeps the worst of them.
+            // For an array, tasks that have already ended count too: the watch keeps the worst of
+            // them.
             if let Some(watch) = self.watchers.get_mut(&m.job) {
                 views.retain(|view| view.run.state.is_terminal());
                 watch.worst =

@@ -1,8 +1,7 @@
-//! The double of the database: what is stored, what waits, and a disk that fails for a while.
+//! The double of the database: stored data, waiting commits, and temporary disk faults.
 //!
-//! A crash loses what was not committed. A write that failed may be on the disk nevertheless, where
-//! only its fsync failed: then the next daemon finds it, although those who waited for it were told
-//! that it was not stored.
+//! A crash loses all uncommitted changes. A write that failed only in its fsync may still be on
+//! disk: the next daemon then finds it, although its clients got the answer that it was not stored.
 
 use crate::actors::messages::{Commit, Committed, StoreWell, Unstored};
 use crate::actors::scheduler::SchedulerActor;
@@ -17,19 +16,19 @@ use std::collections::BTreeSet;
 const FAULTS: [StoreFault; 4] =
     [StoreFault::Full, StoreFault::Locked, StoreFault::Io, StoreFault::ReadOnly];
 
-/// What the store says to the scheduler.
-pub enum Said {
+/// A message from the store to the scheduler.
+pub enum StoreMessage {
     Committed(Committed),
     Unstored(Unstored),
     Well,
 }
 
-impl Said {
+impl StoreMessage {
     pub fn to(self, daemon: &Addr<SchedulerActor>) {
         match self {
-            Said::Committed(m) => daemon.do_send(m),
-            Said::Unstored(m) => daemon.do_send(m),
-            Said::Well => daemon.do_send(StoreWell),
+            StoreMessage::Committed(m) => daemon.do_send(m),
+            StoreMessage::Unstored(m) => daemon.do_send(m),
+            StoreMessage::Well => daemon.do_send(StoreWell),
         }
     }
 }
@@ -39,44 +38,44 @@ pub struct Disk {
     pub stored: Stored,
     backlog: Backlog,
     pub fault: Option<StoreFault>,
-    /// What the last write held whose fsync failed.
+    /// The changes in the last write, if its fsync failed.
     unsynced: Vec<Change>,
 }
 
 impl Disk {
-    /// How many commits wait.
+    /// The number of waiting commits.
     pub fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// The store has met a fault and waits for its end.
+    /// The store has met a fault and waits for it to be resolved.
     pub fn is_known_faulty(&self) -> bool {
         self.backlog.fault().is_some()
     }
 
-    /// Fails from now on.
+    /// Starts a random fault.
     pub fn break_down(&mut self, rng: &mut fastrand::Rng) {
         self.fault = rng.choice(FAULTS);
     }
 
-    pub fn push(&mut self, commit: Commit) -> Option<Said> {
+    pub fn push(&mut self, commit: Commit) -> Option<StoreMessage> {
         self.backlog.push(commit);
         let error = self.backlog.fault().cloned()?;
-        self.backlog.fail(error).map(Said::Unstored)
+        self.backlog.fail(error).map(StoreMessage::Unstored)
     }
 
-    /// Commits the first `most` of what waits: all or some of them, as the disk can.
-    pub fn commit(&mut self, most: usize, rng: &mut fastrand::Rng) -> Vec<Said> {
-        // After a fault all that waits is tried at once.
+    /// Commits the first `most` waiting commits, or as many of them as the disk can hold.
+    pub fn commit(&mut self, most: usize, rng: &mut fastrand::Rng) -> Vec<StoreMessage> {
+        // After a fault, all waiting commits are tried at once.
         let most = if self.is_known_faulty() { self.waiting() } else { most.min(self.waiting()) };
         let stored = match self.fault {
             None => most,
-            // There is room for the first of them.
+            // The first few may still fit.
             Some(StoreFault::Full) => rng.usize(0..=most),
             Some(_) => 0,
         };
         let mut commits = self.backlog.take().into_iter();
-        let mut said: Vec<Said> =
+        let mut messages: Vec<StoreMessage> =
             commits.by_ref().take(stored).map(|commit| self.store(commit)).collect();
         let left: Vec<Commit> = commits.collect();
         if most > 0 {
@@ -91,22 +90,22 @@ impl Disk {
             Some(fault) if stored < most => {
                 let error =
                     StoreError::Fault { doing: "commit", fault, message: fault.to_string() };
-                said.extend(self.backlog.fail(error).map(Said::Unstored));
+                messages.extend(self.backlog.fail(error).map(StoreMessage::Unstored));
             }
             Some(_) => {}
-            None => said.extend(self.backlog.recover().then_some(Said::Well)),
+            None => messages.extend(self.backlog.recover().then_some(StoreMessage::Well)),
         }
-        said
+        messages
     }
 
-    fn store(&mut self, commit: Commit) -> Said {
+    fn store(&mut self, commit: Commit) -> StoreMessage {
         commit.changes.into_iter().for_each(|change| self.stored.apply(change));
         let texts = commit.texts_for.into_iter().map(|job| (job, LaunchTexts::default())).collect();
-        Said::Committed(Committed { seq: commit.seq, result: Ok(texts) })
+        StoreMessage::Committed(Committed { seq: commit.seq, result: Ok(texts) })
     }
 
-    /// The daemon dies. What of the last commits was on its way may have reached the disk. How many
-    /// commits are lost, and the jobs that the next daemon finds although they were refused.
+    /// Crashes the daemon. Commits that were being written may have reached the disk. Returns the
+    /// number of lost commits and the jobs that the next daemon finds although they were refused.
     pub fn crash(&mut self, rng: &mut fastrand::Rng) -> (usize, BTreeSet<JobId>) {
         let waiting = self.waiting();
         if self.fault.is_none() {

@@ -1,19 +1,19 @@
-//! What waits for the database, in its order, and what is taken back from it while the database
-//! cannot be written.
+//! Commits that wait for the database, and submissions withdrawn from them while it cannot be
+//! written.
 
 use crate::actors::messages::{Commit, Unstored};
 use crate::model::JobId;
 use crate::store::StoreError;
 use std::collections::HashSet;
 
-/// Commits that were not made yet.
+/// The waiting commits.
 #[derive(Default)]
 pub struct Backlog {
     waiting: Vec<Commit>,
-    /// Of the last try: what waits is tried again later, and whatever comes waits behind it.
+    /// The fault of the last attempt. Commits wait until a retry succeeds.
     fault: Option<StoreError>,
-    /// Jobs that were submitted and taken back. The scheduler may have spoken of them before it
-    /// heard.
+    /// Submissions that were withdrawn. The scheduler may still send changes to them until it
+    /// learns of it.
     withdrawn: HashSet<JobId>,
 }
 
@@ -31,24 +31,25 @@ impl Backlog {
         self.waiting.len()
     }
 
-    /// Whether nothing that waits changes anything.
+    /// Whether the waiting commits contain no changes.
     pub fn changes_nothing(&self) -> bool {
         self.waiting.iter().all(|commit| commit.changes.is_empty())
     }
 
-    /// Puts a commit behind the others, without what it says of jobs that were taken back.
+    /// Adds a commit, without its changes to withdrawn jobs.
     pub fn push(&mut self, mut commit: Commit) {
         strip(&mut commit, &mut self.withdrawn);
         self.waiting.push(commit);
     }
 
-    /// All that waits, to be committed. What cannot be is pushed again, in its order.
+    /// Takes all waiting commits. The caller must push back, in order, any that cannot be
+    /// committed.
     pub fn take(&mut self) -> Vec<Commit> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// The database could not be written: submissions that wait are taken back. What is to be told,
-    /// if it is news.
+    /// Records a failure to write and withdraws waiting submissions. Returns the message to send,
+    /// if it contains anything new.
     pub fn fail(&mut self, error: StoreError) -> Option<Unstored> {
         let fault = error.fault()?;
         let withdrawn = self.withdraw();
@@ -58,12 +59,12 @@ impl Backlog {
         is_news.then_some(Unstored { fault, message, withdrawn })
     }
 
-    /// The database was written. True where it could not be before.
+    /// Records a successful write. Returns true if writes failed before.
     pub fn recover(&mut self) -> bool {
         self.fault.take().is_some()
     }
 
-    /// Takes the submissions back that wait: the numbers of their commits.
+    /// Withdraws the waiting submissions. Returns the numbers of their commits.
     fn withdraw(&mut self) -> Vec<u64> {
         let mut seqs = Vec::new();
         for commit in &mut self.waiting {
@@ -79,7 +80,7 @@ impl Backlog {
     }
 }
 
-/// Leaves out what is about jobs that are not there, the tasks of arrays included.
+/// Removes changes to withdrawn jobs, including tasks of withdrawn arrays.
 fn strip(commit: &mut Commit, withdrawn: &mut HashSet<JobId>) {
     if withdrawn.is_empty() {
         return;

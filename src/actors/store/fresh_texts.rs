@@ -1,24 +1,24 @@
-//! Scripts and environments that need not be read from the database: of jobs that are submitted and
-//! start in one commit, and of the array that had the last task started.
+//! Scripts and environments that need not be read from the database: those of jobs submitted and
+//! started in the same commit, and those of the array whose task started last.
 
 use crate::model::JobId;
 use crate::model::change::{Change, LaunchTexts, Texts};
 use std::collections::HashMap;
 
-/// Larger texts of an array are read again for each task: between commits they would be memory that
-/// nobody needs.
+/// The largest texts of an array to keep between commits. Larger ones would waste memory, and are
+/// read again for each task.
 const SMALL: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub struct FreshTexts {
-    /// Of this commit, for the jobs that start with it.
+    /// The texts of jobs that start in this commit.
     new: HashMap<JobId, Texts>,
-    /// Of the last array. No number is given twice, and another script takes this away.
+    /// The texts of the last array. IDs are never reused, and a new script removes the entry.
     last: Option<(JobId, LaunchTexts)>,
 }
 
 impl FreshTexts {
-    /// Keeps what a commit says of the texts of these jobs.
+    /// Records the texts that a commit contains for these jobs.
     pub fn note<'a>(
         &mut self,
         jobs: impl Iterator<Item = &'a JobId>,
@@ -40,10 +40,10 @@ impl FreshTexts {
         }
     }
 
-    /// The texts that launch a job. `read` has those of the database.
+    /// Returns the texts that launch a job. `read` reads them from the database.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Fails if `read` fails.
     pub fn of<E>(
         &mut self,
         job: JobId,
@@ -66,7 +66,7 @@ impl FreshTexts {
         Ok(texts)
     }
 
-    /// What was only of this commit is not needed any more.
+    /// Drops the texts that only this commit needed.
     pub fn commit_over(&mut self) {
         self.new.clear();
     }
@@ -91,19 +91,19 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_starts_in_the_commit_of_its_submission_needs_no_reading() {
+    fn job_started_in_the_commit_of_its_submission_needs_no_read() {
         let mut fresh = FreshTexts::default();
         let changes = [insert(1, Texts::New(texts("one"))), insert(2, Texts::New(texts("two")))];
         fresh.note([JobId(2), JobId(3)].iter(), changes.iter());
         assert_eq!(fresh.of(JobId(2), none), Ok(texts("two")));
         let read = |job| Ok::<_, Infallible>((job == JobId(3)).then(|| texts("three")));
-        assert_eq!(fresh.of(JobId(3), read), Ok(texts("three")), "it was submitted before");
+        assert_eq!(fresh.of(JobId(3), read), Ok(texts("three")), "it was submitted earlier");
         fresh.commit_over();
         assert_eq!(fresh.of(JobId(3), |_| Err("it is not kept")), Err("it is not kept"));
     }
 
     #[test]
-    fn the_tasks_of_an_array_share_one_reading() {
+    fn array_tasks_share_one_read() {
         let mut fresh = FreshTexts::default();
         for (task, is_read) in [(2, true), (3, false), (4, false)] {
             fresh.note([JobId(task)].iter(), [insert(task, Texts::SameAs(JobId(1)))].iter());
@@ -114,13 +114,13 @@ mod tests {
             assert_eq!(fresh.of(JobId(task), read), Ok(texts("array")));
             fresh.commit_over();
         }
-        // The last task has the number of its array.
+        // The last task has the ID of its array.
         fresh.note([JobId(1)].iter(), [].iter());
         assert_eq!(fresh.of(JobId(1), none), Ok(texts("array")));
     }
 
     #[test]
-    fn another_script_takes_the_place_of_what_was_known() {
+    fn new_script_replaces_the_cached_one() {
         let mut fresh = FreshTexts::default();
         let read = |script: &'static str| move |_| Ok::<_, Infallible>(Some(texts(script)));
         fresh.note([JobId(2)].iter(), [insert(2, Texts::SameAs(JobId(1)))].iter());
@@ -133,13 +133,13 @@ mod tests {
         fresh.note([].iter(), [put(1)].iter());
         fresh.note([JobId(4)].iter(), [insert(4, Texts::SameAs(JobId(1)))].iter());
         assert_eq!(fresh.of(JobId(4), read("new")), Ok(texts("new")));
-        // In the commit of its submission.
+        // In the commit of its own submission.
         fresh.note([JobId(5)].iter(), [insert(5, Texts::New(texts("old"))), put(5)].iter());
         assert_eq!(fresh.of(JobId(5), none), Ok(texts("new")));
     }
 
     #[test]
-    fn large_texts_of_an_array_are_not_kept() {
+    fn large_texts_of_an_array_are_not_cached() {
         let mut fresh = FreshTexts::default();
         let large = LaunchTexts { script: vec![0; SMALL + 1], env: Vec::new() };
         for task in [2, 3] {
