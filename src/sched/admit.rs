@@ -1,7 +1,7 @@
-//! Whether a submission is taken, and what it comes to: partition, CPUs, memory, GPUs.
+//! Whether a submission is accepted, and its resulting partition, CPUs, memory and GPUs.
 //!
-//! What the text of an option means is the business of `parse`; here it meets the host. What can
-//! never run is refused at once, in Slurm's words and with the offending value.
+//! `parse` interprets option values; this module checks them against the host. Requests that can
+//! never run are refused at once, in Slurm's words and with the offending value.
 
 use super::lengths;
 use super::resources::Resources;
@@ -15,13 +15,13 @@ use crate::model::request::{GpuRequest, JobKind};
 use crate::model::{Job, JobRequest, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
 
-/// Where a job may go.
+/// The result of an accepted submission.
 pub struct Admitted {
-    /// As in [`Job::partition`].
+    /// The accepting partitions, as in [`Job::partition`].
     pub partition: String,
-    /// What it takes in the first of them.
+    /// The size of the job in the first of these partitions.
     pub tres: Tres,
-    /// Its time limit, as far as it is the same in all of them.
+    /// The time limit, if it is the same in all of them.
     pub limit_secs: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Config {
         })
     }
 
-    /// Those of the partitions that take a job with this request, or why the first does not.
+    /// Returns the partitions that accept a job with this request, or the refusal of the first one.
     pub fn admit_to(
         &self,
         partitions: &[&Partition],
@@ -104,7 +104,7 @@ impl Config {
         }
     }
 
-    /// The partitions that a job may go to, in the order it named them.
+    /// Returns the partitions that a job may use, in the order in which it names them.
     pub fn partitions_for(&self, request: &JobRequest) -> Result<Vec<&Partition>, Refusal> {
         match &request.partition {
             None => {
@@ -115,7 +115,7 @@ impl Config {
         }
     }
 
-    /// Those of a job that are there.
+    /// Returns the existing partitions among those of a job.
     pub fn partitions_of(&self, job: &Job) -> Vec<&Partition> {
         job.partitions().filter_map(|name| self.partition(name).ok()).collect()
     }
@@ -127,8 +127,7 @@ impl Config {
             .ok_or_else(|| self.unknown_partition(name))
     }
 
-    /// Refuses a model that no GPU of the host is of. Of a GPU that is only counted nothing is
-    /// known, so that it passes.
+    /// Fails if no GPU of the host is of the requested model. A GPU of unknown model matches any.
     pub fn check_gpu_model(&self, gpu: &GpuRequest) -> Result<(), Refusal> {
         let host = &self.host;
         match &gpu.model {
@@ -146,15 +145,16 @@ impl Config {
 
     pub fn unknown_partition(&self, name: &str) -> Refusal {
         let known = self.partitions.iter().map(|partition| partition.name.clone()).collect();
-        Refusal::UnknownPartition { name: name.to_owned(), known }
+        let lacks_gpus = self.all_partitions.iter().any(|hidden| hidden.name == name);
+        Refusal::UnknownPartition { name: name.to_owned(), known, lacks_gpus }
     }
 }
 
 impl Resources {
-    /// The partitions that take a job that is known, with another request or as it is.
+    /// Returns the partitions that accept an existing job, with a changed request or as it is.
     ///
     /// # Errors
-    /// None of them has that much.
+    /// Fails if none of them has enough resources.
     pub fn readmit(
         &self,
         request: &JobRequest,
@@ -175,8 +175,8 @@ impl Resources {
     }
 }
 
-/// What Slurm knows by name and one host has none of: whoever asks for it would wait for something
-/// that never comes.
+/// Refuses reservations and licenses: Slurm has them by name, but a single host has none, so the
+/// job would wait forever.
 fn check_absent(request: &JobRequest) -> Result<(), Refusal> {
     if let Some(name) = &request.reservation {
         return Err(Refusal::UnknownReservation(name.clone()));

@@ -1,7 +1,7 @@
-//! What keeps a pending job from running: one predicate for each blocker, each with its reason.
+//! The conditions that keep a pending job from running: one predicate for each, with its reason.
 //!
-//! These look at one job and the state as it is. Whether the resources that are free now are enough
-//! is the plan's question, and comes last.
+//! These predicates examine one job in the current state. Whether enough resources are free now is
+//! up to the plan, and comes last.
 
 use super::choice::Choice;
 use super::core::Core;
@@ -11,8 +11,8 @@ use super::resources::limits::Reached;
 use crate::model::{JobId, JobState, Reason, Timestamp};
 
 impl Core {
-    /// The first blocker that is not a matter of free resources. Of several partitions, one that is
-    /// open is enough.
+    /// Returns the first reason, apart from free resources, that keeps a record from starting. A
+    /// job with several partitions needs only one that is open.
     pub(super) fn gate(&self, record: &Record, now: Timestamp) -> Option<Reason> {
         let everywhere = || {
             let mut reasons = Choice::all(&record.job, self.resources.config())
@@ -23,7 +23,7 @@ impl Core {
         self.records.gate_anywhere(record, now).or_else(everywhere)
     }
 
-    /// What a record of the queue is about, if it still only waits for resources.
+    /// Returns the choice behind a queue key, if the record still waits only for resources.
     pub(super) fn open_choice<'a>(
         &'a self,
         record: &'a Record,
@@ -37,12 +37,12 @@ impl Core {
         is_open.then_some(choice)
     }
 
-    /// Why a job waits, or why it ended as it did; worked out now.
+    /// Returns why a job waits, or why it ended as it did, as of now.
     pub fn reason(&self, id: JobId, now: Timestamp) -> Reason {
         self.records.get(id).map_or(Reason::None, |record| self.reason_of(record, now))
     }
 
-    /// The same of its record.
+    /// Like [`Self::reason`], for a record.
     pub(super) fn reason_of(&self, record: &Record, now: Timestamp) -> Reason {
         if record.job.run.state != JobState::Pending {
             return record.job.run.reason;
@@ -56,8 +56,8 @@ impl Core {
         self.waits_in(record, now).map_or(Reason::None, |(_, reason)| reason)
     }
 
-    /// The partition in which a job that only waits for resources comes first, and why it waits
-    /// there.
+    /// Returns the partition in which a job that waits only for resources is closest to starting,
+    /// and its reason there.
     pub(super) fn waits_in<'a>(
         &'a self,
         record: &'a Record,
@@ -74,8 +74,8 @@ impl Core {
         )
     }
 
-    /// Who comes first of those that wait for the same resources. Who is at a limit keeps nobody
-    /// waiting.
+    /// Returns the first record among those that wait for the same resources. A job at a limit
+    /// keeps no other job waiting.
     pub(super) fn first_in_line(&self, choice: &Choice) -> Option<QueueKey> {
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
         let line = capacity.line(choice.want().place.partition);
@@ -85,11 +85,10 @@ impl Core {
         })
     }
 
-    /// Why a job waits in this partition, where it only waits for resources.
+    /// Returns why a job that waits only for resources waits in this partition.
     ///
-    /// Among those that wait for the same resources the first one is told so (Resources, or
-    /// Exclusive where the host is not to be shared), and the others that it goes before them
-    /// (Priority), as in Slurm.
+    /// Among the jobs that wait for the same resources, the first one has the reason Resources (or
+    /// Exclusive if the host is not to be shared), and the others have Priority, as in Slurm.
     fn reason_in(&self, choice: &Choice) -> Reason {
         let (id, want) = (choice.job.id, choice.want());
         let (capacity, host) = (self.resources.ledger().capacity(), self.resources.host());
@@ -103,7 +102,7 @@ impl Core {
             return Reason::Priority;
         }
         if capacity.fits(&want, host) {
-            // The next plan starts it, unless that would delay the first of another line.
+            // The next plan starts it, unless that would delay the first job of another line.
             if self.line.queue().first().is_some_and(|first| first.id != id) {
                 Reason::Priority
             } else {
@@ -116,13 +115,13 @@ impl Core {
         }
     }
 
-    /// The limit that the job which this one expands would go beyond by so much more. It may hold
-    /// only since this one was submitted.
+    /// Returns the limit that the job to be expanded would exceed with this many more CPUs. The
+    /// limit may be newer than the submission of the expanding job.
     pub(super) fn limit_of_expanded<T>(
         &self,
         id: JobId,
         more_cpus: u32,
-        tell: impl FnOnce(Reached) -> T,
+        describe: impl FnOnce(Reached) -> T,
     ) -> Option<T> {
         let held = self.resources.ledger().held(self.records.expanded_by(id)?)?;
         let mut capacity = self.resources.ledger().capacity().clone();
@@ -133,6 +132,6 @@ impl Core {
                 held.alloc.tres.cpus.saturating_add(more_cpus),
                 self.resources.host(),
             )
-            .map(tell)
+            .map(describe)
     }
 }

@@ -1,7 +1,7 @@
-//! The partitions that a job may go to, and what it would be in each.
+//! The partitions that a job may use, and the job as it would run in each.
 //!
-//! A pending job that names several stands in the line of each, and starts in the one that lets it
-//! start first.
+//! A pending job that names several partitions waits in the line of each, and starts in the first
+//! one that lets it.
 
 use super::line::queue::Shape;
 use super::resources::capacity::{CpuSharing, Want};
@@ -9,23 +9,24 @@ use super::sizes::size;
 use super::types::Config;
 use crate::model::{Job, Partition, Tres};
 
-/// One of them.
+/// A job in one of its partitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice<'a> {
     pub job: &'a Job,
-    /// Its place among those that the job names.
+    /// The index of the partition, among those that the job names.
     pub at: u16,
-    /// `None`: it is not there any more.
+    /// `None` if the partition no longer exists.
     pub partition: Option<&'a Partition>,
-    /// What the job takes there.
+    /// The resources that the job takes there.
     pub tres: Tres,
-    /// Its time limit there.
+    /// The time limit there.
     pub limit_secs: Option<u64>,
     place: CpuSharing,
 }
 
 impl<'a> Choice<'a> {
-    /// All of a job, in the order in which it names them. A job that runs has one.
+    /// Returns all choices of a job, in the order in which it names its partitions. A running job
+    /// has one.
     pub fn all(job: &'a Job, config: &'a Config) -> impl Iterator<Item = Choice<'a>> {
         let is_settled = !job.has_several_partitions();
         job.partitions().zip(0..).map(move |(name, at)| {
@@ -42,7 +43,7 @@ impl<'a> Choice<'a> {
         })
     }
 
-    /// What the job calls its partition.
+    /// Returns the name of the partition, as the job gives it.
     pub fn name(&self) -> &'a str {
         self.job.partitions().nth(usize::from(self.at)).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! What users do to jobs that exist: cancel, signal, hold, release, requeue, suspend, resume.
+//! User commands on existing jobs: cancel, signal, hold, release, requeue, suspend, resume.
 //!
-//! A reference names a job, a whole array, some of its tasks, or a step. Tasks that are still in a
-//! compact record leave it when they are touched. The texts of refusals are Slurm's.
+//! A reference names a job, a whole array, some of its tasks, or a step. Tasks in a compact record
+//! are split off it when a command affects them. Refusals are worded as in Slurm.
 
 use super::core::Core;
 use super::ending::Ending;
@@ -16,8 +16,8 @@ use crate::model::{Job, JobId, JobRef, JobState, Reason, Refusal};
 const SIGKILL: i32 = 9;
 
 impl Core {
-    /// The records that a command is about, each wholly meant: pending compact records are split
-    /// where only some of their tasks are named, and saved.
+    /// Returns the records that a command affects as a whole. A pending compact record is split and
+    /// saved if the command names only some of its tasks.
     fn pick(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.records.resolve(sel);
         if found.is_empty() {
@@ -33,7 +33,7 @@ impl Core {
             if !splits {
                 picked.push(id);
             } else if let Some(own) = self.records.split_set(id, tasks) {
-                // What is left may have other prospects without them.
+                // Without the split-off tasks, the outlook of the others may have changed.
                 self.refresh(id, cx.now);
                 self.refresh(own, cx.now);
                 self.refresh_compact(own, cx.now);
@@ -44,8 +44,8 @@ impl Core {
         Ok(picked)
     }
 
-    /// scancel. Pending jobs are CANCELLED at once; running ones are COMPLETING until their
-    /// processes are gone. The records that were cancelled.
+    /// Cancels jobs (scancel) and returns the cancelled records. Pending jobs are CANCELLED at
+    /// once; running ones are COMPLETING until their processes have ended.
     pub fn cancel(
         &mut self,
         sel: &JobRef,
@@ -79,11 +79,11 @@ impl Core {
                     done.push(id);
                 }
                 JobState::Completing => {
-                    // It is being stopped already, for a requeue or at its time limit: it only does
-                    // not come back.
+                    // It is already being stopped, for a requeue or at its time limit: just keep it
+                    // from returning to the queue.
                     let is_first = job.run.cancelled_by.is_none();
                     let is_requeued = job.run.reason == Reason::Requeued && is_first;
-                    // Its manager may still ask for a requeue.
+                    // Its manager may still request a requeue.
                     let may_come_back = job.run.reason == Reason::TimeLimit && is_first;
                     let comes_back = is_requeued || job.runs_again();
                     if comes_back || may_come_back {
@@ -117,9 +117,9 @@ impl Core {
         Ok(keys.into_iter().map(|key| key.job).collect())
     }
 
-    /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only
-    /// passed on. A job that has ended is as good as unknown, as in Slurm: only scancel without a
-    /// signal takes it for done.
+    /// Sends a signal (scancel -s). SIGKILL to a job cancels it without a grace period; other
+    /// signals are passed on. An ended job counts as unknown, as in Slurm; only scancel without a
+    /// signal reports it as already done.
     pub fn signal(
         &mut self,
         sel: &JobRef,
@@ -147,30 +147,30 @@ impl Core {
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
         }
-        let mut told = Vec::new();
+        let mut signalled = Vec::new();
         let mut refused = Refusal::UnknownJob;
         for id in found {
             let Some(job) = self.job(id) else { continue };
             match job.run.state {
                 JobState::Running | JobState::Suspended | JobState::Completing => {
                     cx.out.effects.push(Effect::Signal { job: id, target, signal });
-                    told.push(id);
+                    signalled.push(id);
                 }
                 JobState::Pending => refused = Refusal::NotNow,
                 JobState::Ended(_) => {}
             }
         }
-        if told.is_empty() { Err(refused) } else { Ok(told) }
+        if signalled.is_empty() { Err(refused) } else { Ok(signalled) }
     }
 
-    /// scontrol hold: pending jobs stay PENDING with the reason JobHeldUser (or JobHeldAdmin).
-    /// So do those that are being stopped to be queued again. Running ones are left alone, without
-    /// complaint, as in Slurm.
+    /// Holds jobs (scontrol hold): pending jobs stay PENDING with the reason JobHeldUser (or
+    /// JobHeldAdmin), and so do jobs that are being stopped for a requeue. Running jobs are ignored
+    /// without an error, as in Slurm.
     pub fn hold(&mut self, sel: &JobRef, hold: Hold, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         self.set_hold(sel, hold, cx)
     }
 
-    /// scontrol release.
+    /// Releases held jobs (scontrol release).
     pub fn release(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         self.set_hold(sel, Hold::No, cx)
     }
@@ -180,7 +180,7 @@ impl Core {
         for id in self.pick_live(sel, cx)? {
             let Some(job) = self.job(id) else { continue };
             let waits = job.run.state == JobState::Pending;
-            if (waits || is_on_its_way_back(job)) && job.hold != hold {
+            if (waits || is_being_requeued(job)) && job.hold != hold {
                 self.records.edit(id, |job| {
                     job.hold = hold;
                     if hold == Hold::No {
@@ -198,15 +198,16 @@ impl Core {
         Ok(changed)
     }
 
-    /// Like `pick`, without what has ended; an error where nothing is left.
+    /// Like [`Self::pick`], without ended jobs. Fails if none is left.
     pub(super) fn pick_live(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let mut picked = self.pick(sel, cx)?;
         picked.retain(|id| self.job(*id).is_some_and(|job| !job.run.state.is_terminal()));
         if picked.is_empty() { Err(Refusal::AlreadyFinished) } else { Ok(picked) }
     }
 
-    /// scontrol requeue and requeuehold: a batch job that runs or has ended is PENDING again, with
-    /// its number. Slurm lets it wait two minutes; here it may start at once.
+    /// Requeues jobs (scontrol requeue and requeuehold): a batch job that is running or has ended
+    /// is PENDING again, under the same ID. Slurm delays it for two minutes; here it may start at
+    /// once.
     pub fn requeue(
         &mut self,
         sel: &JobRef,
@@ -231,8 +232,8 @@ impl Core {
                     refused = Refusal::Pending;
                     continue;
                 }
-                // Its time limit ends it, and it only does not stay ended. The manager of its steps
-                // may ask for that when it is late itself.
+                // Its time limit is already ending it, so just let it return afterwards. Its step
+                // manager may request this when it is late itself.
                 JobState::Completing
                     if job.run.reason == Reason::TimeLimit && job.run.cancelled_by.is_none() =>
                 {
@@ -242,7 +243,7 @@ impl Core {
                     });
                     self.records.save(id, cx);
                 }
-                JobState::Completing if and_hold && is_on_its_way_back(job) => {
+                JobState::Completing if and_hold && is_being_requeued(job) => {
                     self.records.edit(id, |job| job.hold = hold);
                     self.records.save(id, cx);
                 }
@@ -263,8 +264,8 @@ impl Core {
         if done.is_empty() { Err(refused) } else { Ok(done) }
     }
 
-    /// Of tasks of an array that ended together before they started, those that are named, as a
-    /// record of their own; any other record as it is.
+    /// Splits the named tasks off a record of tasks that ended together before they started.
+    /// Returns any other record as it is.
     fn ended_part(&mut self, id: JobId, sel: &JobRef, cx: &mut Cx) -> Option<JobId> {
         let Some(tasks) = &sel.tasks else { return Some(id) };
         let job = self.job(id)?;
@@ -277,7 +278,8 @@ impl Core {
         Some(own)
     }
 
-    /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.
+    /// Suspends jobs (scontrol suspend): stops their processes and clocks. They keep their
+    /// resources.
     pub fn suspend(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.records.running_for(sel, JobState::Running)?;
         for id in &found {
@@ -291,7 +293,7 @@ impl Core {
         Ok(found)
     }
 
-    /// scontrol resume. The time it was suspended does not count towards the time limit.
+    /// Resumes jobs (scontrol resume). Suspended time does not count towards the time limit.
     pub fn resume(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.records.running_for(sel, JobState::Suspended)?;
         for id in &found {
@@ -315,8 +317,8 @@ impl Core {
     }
 }
 
-/// Whether the job is being stopped to be queued again.
-fn is_on_its_way_back(job: &Job) -> bool {
+/// Returns whether the job is being stopped for a requeue.
+fn is_being_requeued(job: &Job) -> bool {
     job.run.state == JobState::Completing
         && job.run.reason == Reason::Requeued
         && job.run.cancelled_by.is_none()

@@ -1,8 +1,9 @@
-//! The live state in four parts, and what ties them together: the one place where a job's state
-//! changes (`transition`), and the one that puts a job into the queue or takes it out (`refresh`).
+//! The live state in four parts, and the code that ties them together: the only place where a job's
+//! state changes (`transition`), and the only place where a job enters or leaves the queue
+//! (`refresh`).
 //!
-//! The fields of a part are its own. What needs one part alone is a method of that part; what needs
-//! several is a further `impl Core` block in one of the other files.
+//! Each part's fields are private to it. Code that needs one part is a method of that part; code
+//! that needs several is another `impl Core` block in one of the other files.
 
 use super::choice::Choice;
 use super::line::Line;
@@ -14,13 +15,13 @@ use super::types::{Config, Cx, Effect};
 use crate::model::partition::Host;
 use crate::model::{ClockBase, Job, JobId, JobState, Partition, Reason, Timestamp};
 
-/// All live state of the scheduler.
+/// The complete live state of the scheduler.
 #[derive(Debug, Clone)]
 pub struct Core {
     pub(super) records: Records,
     pub(super) resources: Resources,
     pub(super) line: Line,
-    /// What people are told.
+    /// The notifications to send.
     pub(super) notifications: Notifications,
 }
 
@@ -38,55 +39,52 @@ impl Core {
         self.resources.config()
     }
 
-    /// As [`Records::set_clock`].
+    /// See [`Records::set_clock`].
     pub fn set_clock(&mut self, clock: ClockBase) {
         self.records.set_clock(clock);
     }
 
-    /// What the host has, to be looked at.
     pub fn resources(&self) -> &Resources {
         &self.resources
     }
 
-    /// Whether the node takes jobs.
+    /// Returns the node, which decides whether jobs are accepted.
     pub fn node_mut(&mut self) -> &mut Node {
         self.resources.node_mut()
     }
 
-    /// The records, to be looked at.
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The number that the next record gets.
     #[cfg(test)]
     pub fn next_id(&self) -> JobId {
         self.records.next_id()
     }
 
-    /// A record that is in memory.
+    /// Returns a record that is in memory.
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.records.job(id)
     }
 
-    /// Who waits for what, to be looked at.
+    /// Returns the queue, the timers and the waiting steps.
     pub fn line(&self) -> &Line {
         &self.line
     }
 
-    /// All records in memory, by number.
+    /// Returns all records in memory, ordered by ID.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.records.jobs()
     }
 
-    /// The GPUs, the memory or the partitions are others now. Running jobs keep what they have;
-    /// pending ones that ask for more than there is wait with the reason BadConstraints.
+    /// Replaces the GPUs, the memory and the partitions. Running jobs keep their resources; pending
+    /// jobs that now request more than the host has wait with reason BadConstraints.
     pub fn set_host(&mut self, host: Host, all_partitions: Vec<Partition>, now: Timestamp) {
         self.resources.set_host(host, all_partitions, &self.records, now);
         self.refresh_pending(now);
     }
 
-    /// Looks at all that waits again.
+    /// Re-evaluates all pending records and their timers.
     pub(super) fn refresh_pending(&mut self, now: Timestamp) {
         for id in self.records.pending() {
             self.refresh(id, now);
@@ -94,11 +92,11 @@ impl Core {
         }
     }
 
-    /// Changes a job's state, if it may go there, with all that hangs on it: the ledger, the
-    /// indices, what is known of the array, and who is told. False where the state machine forbids
-    /// it: nothing has changed then.
+    /// Changes a job's state, together with everything that depends on it: the ledger, the indexes,
+    /// the array counters, and notifications. Returns false and changes nothing if the state
+    /// machine forbids the transition.
     ///
-    /// On the way to RUNNING the allocation is noted before.
+    /// Before a transition to RUNNING, the caller records the allocation.
     #[must_use]
     pub(super) fn transition(&mut self, id: JobId, to: JobState, now: Timestamp) -> bool {
         let was_at_limit = self.records.is_array_at_limit(id);
@@ -151,27 +149,28 @@ impl Core {
             } else if Some(at) == immediate {
                 self.line.expire(id);
             } else {
-                // A deadline that has passed already: the next look at the clock finds it.
+                // The deadline has already passed: the next timer run handles it.
                 self.line.wake(id, now);
             }
         }
     }
 
-    /// Looks at all pending records of the array that `id` belongs to again.
+    /// Re-evaluates all pending records of the array that `id` belongs to.
     pub(super) fn refresh_array(&mut self, id: JobId, now: Timestamp) {
         for other in self.records.pending_of_array(id) {
             self.refresh(other, now);
         }
     }
 
-    /// Looks at the compact records of the array that `id` belongs to again: it had a turn.
+    /// Re-evaluates the compact records of the array that `id` belongs to, after the array had a
+    /// turn.
     pub(super) fn refresh_compact(&mut self, id: JobId, now: Timestamp) {
         for compact in self.records.pending_compact_of(id) {
             self.refresh(compact, now);
         }
     }
 
-    /// Looks at a record again: whether it belongs into the queue, and where.
+    /// Re-evaluates whether a record belongs in the queue, and at which places.
     pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.records.get(id) else { return };
         let (mut places, mut waits_for_gpus, mut waits_for_cpus) = (Vec::new(), false, false);
@@ -204,14 +203,14 @@ impl Core {
         self.resources.note_wait(id, waits_for_gpus, waits_for_cpus);
     }
 
-    /// Looks again at the singletons of a name that may go now, or no longer may.
+    /// Re-evaluates the singletons with this name that may have become free to start, or blocked.
     pub(super) fn refresh_singletons(&mut self, name: &str, uid: u32, now: Timestamp) {
         for id in self.records.moved_singletons(name, uid) {
             self.refresh(id, now);
         }
     }
 
-    /// Forgets a record.
+    /// Removes a record from memory.
     pub(super) fn forget(&mut self, id: JobId, cx: &mut Cx) {
         let Some(record) = self.records.remove(id) else { return };
         self.resources.note_wait(id, false, false);
@@ -221,7 +220,7 @@ impl Core {
         cx.out.effects.push(Effect::Gone(id));
     }
 
-    /// As [`Records::take_forgotten`].
+    /// See [`Records::take_forgotten`].
     pub fn take_forgotten(&mut self, least: usize) -> bool {
         self.records.take_forgotten(least)
     }

@@ -1,12 +1,12 @@
-//! As what a job ends.
+//! The final states of jobs.
 
 use super::types::EndCause;
 use crate::model::request::JobKind;
-use crate::model::{End, ExitCode, Job, Reason};
+use crate::model::{End, ExitCode, ExitRecord, Job, Reason};
 
 const SIGTERM: i32 = 15;
 
-/// An end with what is told about it.
+/// A final state, with the reason and the exit code.
 #[derive(Debug, Clone, Copy)]
 pub struct Ending {
     pub state: End,
@@ -20,11 +20,11 @@ impl Ending {
         Ending { state: End::Cancelled, reason, exit: ExitCode::OK, by }
     }
 
-    /// Of processes that ended on their own.
+    /// Returns the ending of processes that ended on their own.
     pub fn exited(exit: ExitCode) -> Self {
         let (state, reason) = match exit {
             ExitCode { status: 0, signal: 0 } => (End::Completed, Reason::None),
-            // A client tells how its step ended; a process cannot end so.
+            // A client reports this for its step; no process can exit like this.
             ExitCode::OUT_OF_MEMORY => (End::OutOfMemory, Reason::OutOfMemory),
             ExitCode { signal: 0, .. } => (End::Failed, Reason::NonZeroExitCode),
             ExitCode { .. } => (End::Failed, Reason::RaisedSignal),
@@ -32,7 +32,19 @@ impl Ending {
         Ending { state, reason, exit, by: None }
     }
 
-    /// Of a running job, by what its processes came to.
+    /// Returns the ending of a running job from its record. If the daemon that cancelled it could
+    /// not store that, only the record names the user.
+    pub fn of_record(record: &ExitRecord, cause: EndCause) -> Self {
+        let ending = Ending::of_running(record.exit, cause);
+        match (ending.state, record.cancelled_by) {
+            (End::Cancelled, Some(by)) => {
+                Ending { reason: Reason::CancelledByUser, by: Some(by), ..ending }
+            }
+            _ => ending,
+        }
+    }
+
+    /// Returns the ending of a running job, from the exit code and the cause.
     pub fn of_running(exit: ExitCode, cause: EndCause) -> Self {
         let ending = |state, reason| Ending { state, reason, exit, by: None };
         match cause {
@@ -44,13 +56,13 @@ impl Ending {
             }
             EndCause::RunnerLost => ending(End::Failed, Reason::RunnerLost),
             EndCause::NodeFailed => ending(End::NodeFail, Reason::NodeDown),
-            // Nobody here asked for it, yet a ladder ran: the request was lost with an earlier
-            // daemon.
+            // Nobody requested it from this daemon, yet a ladder ran: the request was lost with an
+            // earlier daemon.
             EndCause::Stopped | EndCause::NeverLaunched => ending(End::Cancelled, Reason::None),
         }
     }
 
-    /// Of a job that was stopped: cancelled, given back, or its client was lost.
+    /// Returns the ending of a job that was stopped: cancelled, released, or without its client.
     pub fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
         let by = job.run.cancelled_by;
         let reason = match job.run.reason {
@@ -64,10 +76,10 @@ impl Ending {
         if by.is_none()
             && !matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine)
         {
-            // An allocation that was given back: it ended as its command did.
+            // A released allocation ends as its command did.
             return Ending::exited(job.run.exit);
         }
-        // Of a script that never ran, or whose end nobody saw, the signal is what is known.
+        // If the script never ran, or nobody saw it end, only the signal is known.
         let is_unseen = matches!(
             cause,
             EndCause::NeverLaunched

@@ -1,8 +1,9 @@
-//! Pending jobs that wait to expand a running one (`--dependency=expand`), as Slurm 2.3 had them.
+//! Pending jobs that wait to expand a running one (`--dependency=expand`), a feature of Slurm 2.3.
 //!
-//! Such a job waits in the queue as any other, and starts when it may; but its resources are
+//! The expanding job waits in the queue like any other. When it may start, its resources are
 //! transferred to the other job in the same moment, and it is COMPLETED without having run
-//! anything. It stays as long as the other job does, so that it has the time limit of that.
+//! anything. The resources stay in use as long as the other job runs, so the expanding job gets
+//! that job's time limit.
 
 use super::core::Core;
 use super::ending::Ending;
@@ -17,7 +18,8 @@ use crate::model::update::set_cpus;
 use crate::model::{End, ExitCode, Job, JobId, JobRequest, JobState, Reason, Refusal, Tres};
 use std::sync::Arc;
 
-/// Asks for so much in the place of what was asked for: as one node, however it was counted before.
+/// Changes a request to this size, expressed for one node regardless of how it was expressed
+/// before.
 fn ask_for(request: &mut JobRequest, tres: &Tres, share: GpuShare) {
     set_cpus(request, tres.cpus);
     request.mem = MemRequest::PerNode(tres.mem_mb);
@@ -35,10 +37,10 @@ fn ask_for(request: &mut JobRequest, tres: &Tres, share: GpuShare) {
 }
 
 impl Core {
-    /// Takes from the job that is to be expanded what a submission does not say itself.
+    /// Completes a submission with values from the job to be expanded.
     ///
     /// # Errors
-    /// As [`Core::check_expansion`].
+    /// See [`Core::check_expansion`].
     pub(super) fn prepare_expansion(&self, request: &mut JobRequest) -> Result<(), Refusal> {
         if let Some(target) =
             request.dependency.expands().map(|target| self.records.resolve(target))
@@ -50,17 +52,17 @@ impl Core {
         self.check_expansion(request)
     }
 
-    /// Refuses what could never expand the job that it names. One that is over is waited for in
-    /// vain, and not refused.
+    /// Refuses a request that could never expand the job that it names. If that job has ended, the
+    /// request is accepted but never starts.
     pub(super) fn check_expansion(&self, request: &JobRequest) -> Result<(), Refusal> {
         let Some(named) = request.dependency.expands() else { return Ok(()) };
         let refused =
             |why: &str| Err(Refusal::CannotExpand { job: named.clone(), why: why.to_owned() });
         if request.dependency.any {
-            return refused("that cannot be one of several things to wait for");
+            return refused("an expand dependency cannot be one of several alternatives");
         }
         if request.kind != JobKind::Batch {
-            return refused("only a batch job expands another one (sbatch)");
+            return refused("only a batch job (sbatch) can expand another job");
         }
         let found = self.records.resolve(named);
         let Some(target) = found.first().and_then(|id| self.job(*id)) else { return Ok(()) };
@@ -68,29 +70,27 @@ impl Core {
             return refused("it is an array: name one of its tasks");
         }
         if target.request.uid != request.uid {
-            return refused("it is another user's");
+            return refused("it belongs to another user");
         }
         let names = request.partition.as_deref().unwrap_or_default();
         if !target.partitions().any(|partition| partition == names) {
             return refused("it is in another partition");
         }
-        // What is free in one is not what another has.
+        // Free resources of one partition may not belong to another.
         if target.partitions().any(|partition| partition != names) {
-            return refused("it asks for other partitions, too, and may run there");
+            return refused("it also names other partitions, and may run there");
         }
         let is_alone =
             |sharing_of: CpuSharing| !sharing_of.exclusive && sharing_of.jobs_per_cpu == 1;
         let sharing_of =
             |request: &JobRequest| CpuSharing::of(request, names, self.resources.config());
         if !is_alone(sharing_of(&target.request)) || !is_alone(sharing_of(request)) {
-            return refused(
-                "jobs that have a partition to themselves, or share their CPUs, keep their size",
-            );
+            return refused("exclusive jobs and jobs that share CPUs cannot be resized");
         }
-        // What it gets counts as the other's from then on.
+        // After the transfer, its resources count towards the other job's limits.
         if sharing_of(&target.request).limits != sharing_of(request).limits {
             return refused(
-                "other limits hold for its account or its name (SlotdLimits in scontrol show config)",
+                "its account or name has different limits (SlotdLimits in scontrol show config)",
             );
         }
         let has_gpus = |request: &JobRequest| {
@@ -100,13 +100,13 @@ impl Core {
             && has_gpus(&target.request)
             && request.gpu.share() != target.request.gpu.share()
         {
-            return refused("it has another share of its GPUs");
+            return refused("it shares its GPUs differently");
         }
         Ok(())
     }
 
-    /// What a job would have started with is another one's. `from` is the compact record that it
-    /// has left, or itself.
+    /// Transfers the resources that a job would have started with to another job. `from` is the
+    /// compact record that the job was split off, or the job itself.
     pub(super) fn expand(
         &mut self,
         target: JobId,

@@ -1,11 +1,11 @@
-//! When pending jobs are expected to start: the plan itself, carried out in thought.
+//! When pending jobs are expected to start: runs the scheduler on a copy of the queue.
 //!
-//! Every running job is taken to use its time limit to the full, or to take as long as earlier jobs
-//! of its name where it has none, and nothing new to come. The same [`Round`] decides as in the
-//! plan, in the same order, so `squeue --start` shows what the plan says.
+//! Every running job is assumed to use up its time limit, or, without one, to take as long as
+//! earlier jobs of its name; no new jobs are assumed to arrive. The same [`Round`] decides in the
+//! same order as in the plan, so `squeue --start` agrees with the plan.
 //!
-//! A [`Forecast`] is a copy of what is needed for that: it is taken in a moment, and worked out
-//! wherever there is time.
+//! A [`Forecast`] is a copy of the state that this needs. It is quick to take, and can be evaluated
+//! on another thread.
 
 use super::choice::Choice;
 use super::core::Core;
@@ -19,63 +19,63 @@ use crate::model::partition::Host;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How far a forecast goes: so many starts, and looks at so many moments.
+/// The extent of a forecast: the most starts, and the most points in time to examine.
 const MAX_STARTS: usize = 2000;
 const MAX_MOMENTS: usize = 2000;
 
-/// Jobs that a forecast is about: the first of the queue, and as many whose begin time comes next.
+/// The most jobs that a forecast takes from the head of the queue, and the most that it takes from
+/// those with later begin times.
 const MAX_JOBS: usize = 5000;
 
-/// What is known now about who starts when.
+/// The state from which starts are predicted.
 #[derive(Debug, Clone)]
 pub struct Forecast {
     now: Timestamp,
     host: Host,
     capacity: Capacity,
-    /// With the array of each.
+    /// The running jobs, each with its array.
     running: Vec<(Running, Option<JobId>)>,
     waiting: Vec<Waiting>,
-    /// The number of the next record, and the starts so far.
+    /// The ID of the next record, and the number of starts so far.
     turn: u32,
     started: u64,
 }
 
-/// A pending record that has nothing to wait for but resources, its begin time, or other tasks of
-/// its array.
+/// A pending record that waits only for resources, its begin time, or other tasks of its array.
 #[derive(Debug, Clone)]
 struct Waiting {
     id: JobId,
-    /// One for each partition that it may go to.
+    /// One for each partition in which it may run.
     places: Vec<Place>,
-    /// When it may start in each; `None`: now.
+    /// The earliest start in each partition; `None` means now.
     begins: Vec<Option<Timestamp>>,
-    /// How long jobs of its name took.
+    /// The usual run time of jobs of its name.
     usual_secs: Option<u64>,
     tasks: usize,
-    /// Its resources become this job's, and are free again with it.
+    /// The job that receives its resources and releases them at its end.
     expands: Option<JobId>,
-    /// With the number of its tasks that may run at once.
+    /// The array, and the most tasks of it that may run at once.
     array: Option<(JobId, Option<u32>)>,
 }
 
-/// What would become of a submission.
+/// The expected result of a submission.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// Without the start, which takes a while: the forecast tells it.
+    /// Without the start, which takes time to compute from the forecast.
     pub estimate: Estimate,
     pub forecast: Forecast,
 }
 
-/// When which records are expected to start.
+/// The expected starts of records.
 pub type Starts = BTreeMap<JobId, ExpectedStart>;
 
 impl Core {
-    /// What a forecast needs. It costs what the jobs cost that it is about, however many wait
-    /// behind them.
+    /// Returns the state for a forecast. The cost depends on the jobs that the forecast covers, not
+    /// on how many wait behind them.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
         let holders = self.records.active_jobs().filter(|job| job.run.alloc.is_some());
         let arrays: Vec<Option<JobId>> = holders.map(Job::array_job_id).collect();
-        // Only an array with running tasks can have as many as it may.
+        // Only an array with running tasks can be at its limit.
         let full: BTreeSet<JobId> = arrays.iter().copied().flatten().collect();
         let full = full
             .iter()
@@ -107,7 +107,8 @@ impl Core {
 
     fn waiting(&self, record: &Record, now: Timestamp) -> Option<Waiting> {
         let job = &record.job;
-        if job.run.state != JobState::Pending {
+        // It is unknown when a drained node will be resumed.
+        if job.run.state != JobState::Pending || self.resources.node().trouble().is_some() {
             return None;
         }
         let begin = match self.records.gate_anywhere(record, now) {
@@ -143,7 +144,7 @@ impl Core {
         })
     }
 
-    /// What a forecast needs if this record came next.
+    /// Returns the state for a forecast in which this record is submitted next.
     pub(super) fn forecast_with(&self, record: &Record, now: Timestamp) -> Forecast {
         let mut forecast = self.forecast(now);
         forecast.turn = forecast.turn.saturating_add(1);
@@ -155,31 +156,31 @@ impl Core {
 }
 
 impl Forecast {
-    /// When the plan would start the pending jobs. A compact record has the start of its first
-    /// task. Jobs whose start can't be told (held, waiting for others, behind a job without a time
-    /// limit, too far back in a long queue) are not in the answer.
+    /// Predicts when the plan would start the pending jobs. A compact record has the start of its
+    /// first task. Jobs without a predictable start (held, with an unmet dependency, behind a job
+    /// without a time limit, too far back in a long queue) are missing from the result.
     pub fn starts(self) -> Starts {
         Future::new(self).run()
     }
 }
 
-/// How it goes on.
+/// The simulated future.
 struct Future {
     now: Timestamp,
     host: Host,
     capacity: Capacity,
     running: Vec<(Running, Option<JobId>)>,
     waiting: HashMap<JobId, Waiting>,
-    /// The records of each array, and its tasks that run.
+    /// The records of each array, and the number of its running tasks.
     arrays: HashMap<JobId, (Vec<JobId>, u32)>,
-    /// Those that could start now.
+    /// The records that could start now.
     queue: Queue,
-    /// Those whose time has not come.
+    /// The records with a later begin time.
     later: BTreeSet<(Timestamp, JobId)>,
     turn: u32,
     started: u64,
     starts: Starts,
-    /// A job has ended, as far as it goes here, after as long as earlier ones took.
+    /// Whether the end of any job so far was estimated from earlier run times.
     is_estimate: bool,
 }
 
@@ -220,8 +221,8 @@ impl Future {
         future
     }
 
-    /// A record stands in the queue where its time has come, unless its array has as many tasks
-    /// running as it may.
+    /// Adds a record to the queue at the places whose begin time has come, unless its array is at
+    /// its task limit.
     fn enter(&mut self, id: JobId) {
         let Some(Waiting { places, array, begins, .. }) = self.waiting.get(&id) else { return };
         let is_full = array.is_some_and(|(array, limit)| {
@@ -238,11 +239,11 @@ impl Future {
     fn run(mut self) -> Starts {
         let mut starts = 0;
         for _ in 0..MAX_MOMENTS {
-            // As in the plan: a start may show that another job can start too.
+            // As in the plan, a start may unblock a job considered earlier.
             loop {
                 let (started, has_chosen) = self.one_round();
                 starts += started;
-                if started == 0 || !(has_chosen || self.capacity.is_shown_by_starts()) {
+                if started == 0 || !(has_chosen || self.capacity.start_may_unblock()) {
                     break;
                 }
             }
@@ -253,7 +254,8 @@ impl Future {
         self.starts
     }
 
-    /// How many have started, and whether one of them had several lines to choose from.
+    /// Runs one round. Returns how many records have started, and whether any of them had several
+    /// lines to choose from.
     fn one_round(&mut self) -> (usize, bool) {
         let mut round = Round::new(self.now);
         let (mut started, mut has_chosen) = (0, false);
@@ -302,7 +304,7 @@ impl Future {
         let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
         self.queue.replace(&waiting.places, &[]);
-        // What is left of an array has its next turn behind all others.
+        // The rest of the array has its next turn behind all other records.
         waiting.tasks = waiting.tasks.saturating_sub(1);
         waiting.places.iter_mut().for_each(|place| place.key.turn = self.turn);
         if waiting.tasks == 0 {
@@ -314,7 +316,7 @@ impl Future {
         self.change_load(array, 1);
     }
 
-    /// So many more tasks of an array run.
+    /// Changes the number of running tasks of an array.
     fn change_load(&mut self, array: Option<JobId>, by: i32) {
         let Some((records, load)) = array.and_then(|array| self.arrays.get_mut(&array)) else {
             return;
@@ -334,11 +336,12 @@ impl Future {
         }
     }
 
-    /// To the next moment at which something changes; false where nothing does any more.
+    /// Advances to the next moment at which something changes. Returns false if nothing will
+    /// change.
     fn advance(&mut self) -> bool {
         let end = self.running.iter().filter_map(|(running, _)| running.end.at()).min();
         let begin = self.later.first().map(|(at, _)| *at);
-        // With nobody left but those whose time has not come it does not matter who ends.
+        // If all remaining records have a later begin time, it does not matter which jobs end.
         let is_due = |begin: &Option<Timestamp>| begin.is_none_or(|begin| begin <= self.now);
         let end = end.filter(|_| self.waiting.values().any(|one| one.begins.iter().any(is_due)));
         let Some(next) = end.into_iter().chain(begin).min() else { return false };
@@ -351,7 +354,7 @@ impl Future {
             self.is_estimate |= running.end.is_estimate();
             self.capacity.give(&running.part);
             self.change_load(array, -1);
-            // Those that would expand it have come too late.
+            // Jobs that would have expanded it are too late.
             let late = self.waiting.extract_if(|_, one| one.expands == Some(running.id));
             late.for_each(|(_, one)| self.queue.replace(&one.places, &[]));
         }

@@ -1,4 +1,4 @@
-//! What others than jobs use of the host: when it is read, and what follows from it.
+//! Usage of the host by processes outside jobs: when to read it, and its consequences.
 
 use super::core::Core;
 use super::resources::cpu_use::Lacks;
@@ -8,18 +8,19 @@ use crate::model::tres::GpuUsage;
 use crate::model::{StepKey, Timestamp};
 
 impl Core {
-    /// Whether the GPUs have to be read. Asked for once, then answered by [`Core::on_gpus_read`].
+    /// Returns whether the GPUs have to be read. True once per request; [`Core::on_gpus_read`] then
+    /// delivers the answer.
     pub fn take_gpu_request(&mut self) -> bool {
         self.resources.take_gpu_request()
     }
 
-    /// Whether the use of the CPUs has to be read. Asked for once, then answered by
-    /// [`Core::on_cpus_read`].
+    /// Returns whether the CPU usage has to be read. True once per request; [`Core::on_cpus_read`]
+    /// then delivers the answer.
     pub fn take_cpu_request(&mut self) -> bool {
         self.resources.take_cpu_request()
     }
 
-    /// How the GPUs are used now, or why that cannot be told.
+    /// Records the GPU usage, or why it cannot be read.
     pub fn on_gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
         self.resources.gpus_read(read, now);
         self.records.count_gpu_use(self.resources.gpu_readings());
@@ -32,7 +33,7 @@ impl Core {
         }
     }
 
-    /// What others than jobs use of the CPUs now, or why that cannot be told.
+    /// Records the CPU usage by processes outside jobs, or why it cannot be read.
     pub fn on_cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) {
         if self.resources.cpus_read(read, now) {
             for id in self.records.pending() {
@@ -41,8 +42,8 @@ impl Core {
         }
     }
 
-    /// What each running step uses of its GPUs by the last reading; of those that a manager runs
-    /// nothing.
+    /// Returns the GPU usage of each running step from the latest reading. Steps run by a manager
+    /// are left out.
     pub fn gpu_use_of_steps(&self) -> Vec<(StepKey, GpuUsage)> {
         self.records.gpu_use_of_steps(self.resources.gpu_readings())
     }
@@ -55,12 +56,12 @@ impl Core {
         self.resources.next_cpu_reading(self.line.queue())
     }
 
-    /// When something is to be read by the clock.
+    /// Returns the times of the next readings.
     pub(super) fn next_readings(&self) -> impl Iterator<Item = Timestamp> {
         self.next_gpu_reading().into_iter().chain(self.next_cpu_reading())
     }
 
-    /// Has read what it is time for.
+    /// Requests the readings that are due.
     pub(super) fn ask_by_clock(&mut self, now: Timestamp) {
         let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
         let (gpus, cpus) = (is_due(self.next_gpu_reading()), is_due(self.next_cpu_reading()));

@@ -1,10 +1,8 @@
-//! Jobs that the database does not know, or knows only as waiting, and that were launched all the
-//! same: it was lost, or an older copy was put in its place. What their directories tell is made
-//! into records.
+//! Jobs that were launched but are missing from the database, or still pending in it, because it
+//! was lost or replaced by an older copy. Their records are rebuilt from their directories.
 //!
-//! What still runs is RUNNING and is taken over like any running job. What has ended gets the exit
-//! code of its own record; that it was cancelled or reached its job's time limit was known to the
-//! lost database alone.
+//! A job that is still running is RUNNING and adopted like any running job. An ended job gets the
+//! exit code recorded in its directory, and the user who cancelled it.
 
 use super::ending::Ending;
 use super::types::EndCause;
@@ -20,10 +18,10 @@ use crate::model::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is said of such a job.
-const COMMENT: &str = "found in its job directory: the database did not know that it was started";
+/// The comment on such a job.
+const COMMENT: &str = "recovered from its job directory: the database had no record of its start";
 
-/// What one job directory tells.
+/// The contents of one job directory.
 #[derive(Debug, Clone, Default)]
 pub struct FoundJob {
     pub id: JobId,
@@ -33,8 +31,8 @@ pub struct FoundJob {
     pub script: Option<Vec<u8>>,
 }
 
-/// The changes that put what was found into the database. `pending`: the records that wait there;
-/// `owner`: the name and the number of the user whose directories these are.
+/// Returns the changes that add the found jobs to the database. `pending`: its pending records;
+/// `owner`: the name and UID of the user who owns the directories.
 pub fn found_changes(
     found: Vec<FoundJob>,
     pending: &BTreeMap<JobId, &Job>,
@@ -62,7 +60,7 @@ pub fn found_changes(
         });
         changes.extend(steps);
     }
-    // They do not wait any more as part of a compact record.
+    // Started tasks no longer wait in a compact record.
     let updated: Vec<JobId> = changes.iter().filter_map(updated).collect();
     for job in pending.values().filter(|job| !updated.contains(&job.id)) {
         let gone = job.array_job_id().and_then(|array| taken.get(&array));
@@ -80,7 +78,7 @@ fn updated(change: &Change) -> Option<JobId> {
     }
 }
 
-/// A compact record without these tasks; `None` where it has none of them.
+/// Returns a compact record without these tasks, or `None` if it has none of them.
 fn without(job: &Job, gone: &[u32]) -> Option<Job> {
     let mut left = job.without_steps();
     let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &mut left.role else {
@@ -94,7 +92,7 @@ fn without(job: &Job, gone: &[u32]) -> Option<Job> {
         return None;
     }
     if tasks.is_empty() {
-        // All that it stood for has been started since. The record has to name something.
+        // All of its tasks have been started since. The record still has to name one.
         *tasks = TaskSet::one(before.first().unwrap_or(0));
         left.run.state = JobState::Ended(End::Cancelled);
         left.run.end = Some(left.submit);
@@ -103,8 +101,8 @@ fn without(job: &Job, gone: &[u32]) -> Option<Job> {
     Some(left)
 }
 
-/// The record of what was found; `None` where nothing was launched that the database does not know
-/// of.
+/// Returns the record of a found job, or `None` if it was not launched, or if the database already
+/// has its launch.
 fn record(
     found: FoundJob,
     waiting: Option<&Job>,
@@ -112,8 +110,8 @@ fn record(
     now: Timestamp,
 ) -> Option<Job> {
     let FoundJob { id, job, steps, .. } = found;
-    let told = job.filter(|job| job.id == id).or_else(|| unknown(id, &steps, owner, now))?;
-    let run = told.run.restarts;
+    let known = job.filter(|job| job.id == id).or_else(|| unknown(id, &steps, owner, now))?;
+    let run = known.run.restarts;
     if waiting.is_some_and(|waiting| waiting.run.restarts != run) {
         return None;
     }
@@ -123,8 +121,8 @@ fn record(
     {
         return None;
     }
-    let mut job = told;
-    // Its environment is lost with the database: it cannot run again.
+    let mut job = known;
+    // Its environment was lost with the database, so it cannot run again.
     let request = Arc::make_mut(&mut job.request);
     (request.requeue, request.no_requeue) = (false, true);
     job.run.system_comment = Some(COMMENT.to_owned());
@@ -145,7 +143,7 @@ fn record(
     Some(job)
 }
 
-/// A job that runs and that nothing was written down of but its steps.
+/// Returns a record for a running job if only its steps are known.
 fn unknown(id: JobId, steps: &[Trace], owner: (&str, u32), now: Timestamp) -> Option<Job> {
     let live = steps.iter().rfind(|trace| trace.ended.is_none())?;
     let kind = if steps.iter().any(|trace| trace.step == StepId::Batch) {
@@ -185,26 +183,27 @@ fn step(job: &Job, trace: &Trace) -> Step {
     }
 }
 
-/// The client of an allocation asks for its first step itself, and asks again after a restart of
-/// the daemon.
+/// Returns the client of an allocation if `step` is its first step. The client requests that step
+/// itself, and again after a restart of the daemon.
 fn first_client(job: &Job, step: StepId) -> Option<ClientProcess> {
     let is_first = matches!(step, StepId::Interactive | StepId::Num(0));
     job.holder().filter(|_| is_first && job.request.kind == JobKind::Allocation)
 }
 
-/// Ends a job as its script did, an allocation as the last of its steps.
+/// Ends a job as its script did, or an allocation as its last step did.
 fn end(job: &mut Job, own: Option<StepId>, traces: &[Trace], now: Timestamp) {
     let records = traces.iter().filter(|trace| own.is_none_or(|own| trace.step == own));
     let last = records.filter_map(|trace| trace.ended.as_ref()).max_by_key(|record| record.ended);
     let (ending, usage, at) = match last {
         Some(record) => {
-            (Ending::of_running(record.exit, EndCause::of(record)), record.usage, record.ended)
+            (Ending::of_record(record, EndCause::of(record)), record.usage, record.ended)
         }
-        // It was launched, and nothing is left to tell how it ended.
+        // It was launched, but nothing records how it ended.
         None => (Ending::of_running(ExitCode::OK, EndCause::RunnerLost), Usage::default(), now),
     };
     job.run = std::mem::take(&mut job.run).ended_as(ending.exit, usage, at);
     (job.run.state, job.run.reason) = (JobState::Ended(ending.state), ending.reason);
+    job.run.cancelled_by = ending.by;
     if ending.state == End::Completed {
         job.run.reason = Reason::None;
     }
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_running_and_what_ended_has_its_exit_code() {
+    fn running_jobs_are_adopted_and_ended_jobs_keep_their_exit_code() {
         let all = vec![
             found(launched(1), vec![trace(StepId::Batch, None)]),
             found(launched(2), vec![trace(StepId::Batch, Some(ExitCode::status(3)))]),
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_the_database_has_waiting_runs_where_it_was_launched_since() {
+    fn a_pending_record_runs_if_its_job_was_launched_since() {
         let waits = Job { run: RunState::default(), ..launched(1) };
         let again = Job { run: RunState { restarts: 1, ..RunState::default() }, ..launched(2) };
         let failed = Job { run: RunState::default(), ..launched(3) };
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_were_started_do_not_wait_any_more() {
+    fn started_tasks_leave_their_compact_record() {
         let of = |first, last| {
             TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect())
         };
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_runs_while_a_step_of_it_does() {
+    fn an_allocation_runs_while_any_of_its_steps_runs() {
         let holder = ClientProcess { pid: 4, start_ticks: 5, ..ClientProcess::default() };
         let allocation = |id| {
             let mut job = Job {

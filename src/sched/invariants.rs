@@ -1,4 +1,4 @@
-//! What must always be true of the state: the tests check it after each step.
+//! Invariants of the state, which the tests check after each step.
 
 use super::choice::Choice;
 use super::core::Core;
@@ -9,7 +9,7 @@ use crate::model::{Job, JobState, Reason, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {
-    /// What was found broken first.
+    /// Fails with the first violation.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_capacity()?;
         self.check_limits()?;
@@ -19,14 +19,14 @@ impl Core {
         self.check_blockers()
     }
 
-    /// What is told of all that keeps a job from starting begins with its reason.
+    /// Checks that the list of blockers begins with the job's reason.
     fn check_blockers(&self) -> Result<(), String> {
         let now = self
             .jobs()
             .filter_map(|job| job.run.start.max(Some(job.submit)))
             .max()
             .unwrap_or_default();
-        // A long queue has many that are alike.
+        // A long queue has many equal jobs.
         let pending =
             self.records.all().filter(|record| record.job.run.state == JobState::Pending).take(16);
         for record in pending {
@@ -34,7 +34,7 @@ impl Core {
             let first = all.first().map_or(Reason::None, |first| first.reason);
             if first != reason || all.iter().any(|blocker| blocker.text.is_empty()) {
                 return Err(format!(
-                    "job {} waits for {reason}, and {all:?} is told of it",
+                    "job {} waits for {reason}, but its blockers are {all:?}",
                     record.job.id
                 ));
             }
@@ -42,8 +42,9 @@ impl Core {
         Ok(())
     }
 
-    /// Never over capacity; no more jobs on a CPU than each of them allows, and no GPU in two
-    /// hands; no partition has more than it may; the ledger says what the jobs say.
+    /// Checks that the host is not over capacity, that no CPU has more jobs than each of them
+    /// allows and no GPU is allocated twice, that no partition exceeds its bounds, and that the
+    /// ledger agrees with the jobs.
     fn check_capacity(&self) -> Result<(), String> {
         let (mut total, mut gone) = (Tres::ZERO, 0);
         let mut cpus = BTreeMap::new();
@@ -61,7 +62,7 @@ impl Core {
             check_named(job, alloc)?;
             if job.tres.minus(&alloc.tres) != Tres::ZERO {
                 return Err(format!(
-                    "job {} has {:?} and asked for {:?}",
+                    "job {} has {:?}, but requested {:?}",
                     job.id, alloc.tres, job.tres
                 ));
             }
@@ -82,7 +83,7 @@ impl Core {
                 users.push(held.place.jobs_per_cpu);
                 if users.len() > users.iter().copied().min().unwrap_or(0) as usize {
                     return Err(format!(
-                        "CPU {cpu} was given to more than may share it, once to job {}",
+                        "CPU {cpu} is allocated to more jobs than may share it, among them job {}",
                         job.id
                     ));
                 }
@@ -101,18 +102,18 @@ impl Core {
                 let (sum, own) = used.entry(at).or_default();
                 *sum = sum.plus(&alloc.tres);
                 own.extend(&alloc.cpu_ids);
-                // Those that its jobs share count once.
+                // CPUs that its jobs share count once.
                 let used = Tres { cpus: own.len() as u32, ..*sum };
                 if used.minus(&partition.bounds()) != Tres::ZERO {
                     return Err(format!("jobs have {used:?} of {partition:?}"));
                 }
             }
-            // One that is not there any more is still the job's.
+            // A GPU that no longer exists still belongs to the job.
             let there: Vec<u32> =
                 alloc.gpu_ids.iter().copied().filter(|id| is_there(*id)).collect();
             if !gpus.have(&there, alloc.gpu_share) {
                 return Err(format!(
-                    "job {} has of the GPUs {:?} what others have",
+                    "job {} has a share of the GPUs {:?} that other jobs have",
                     job.id, alloc.gpu_ids
                 ));
             }
@@ -122,7 +123,7 @@ impl Core {
         }
         if total != self.resources.ledger().used() {
             return Err(format!(
-                "jobs hold {total:?}, the ledger says {:?}",
+                "jobs hold {total:?}, but the ledger has {:?}",
                 self.resources.ledger().used()
             ));
         }
@@ -135,21 +136,27 @@ impl Core {
         Ok(())
     }
 
-    /// A job that is to have less has nothing left that none of its steps uses.
+    /// Checks that a shrinking job holds nothing that none of its steps uses.
     fn check_shrinking(&self, job: &Job, alloc: &Allocation) -> Result<(), String> {
         let owed = self.records.owed(job.id);
         let live = job.steps.iter().filter(|step| !step.state.is_terminal() && !step.overlap);
         let used: u32 = live.map(|step| step.alloc.tres.cpus).sum();
         if job.run.shrinks != (owed != Tres::ZERO) {
-            return Err(format!("job {} owes {owed:?} and says {}", job.id, job.run.shrinks));
+            return Err(format!(
+                "job {} owes {owed:?}, but has shrinks={}",
+                job.id, job.run.shrinks
+            ));
         }
         if !self.is_shared_out(job.id) && owed.cpus > 0 && used < alloc.tres.cpus {
-            return Err(format!("job {} owes {owed:?} of {alloc:?}, and uses {used} CPUs", job.id));
+            return Err(format!(
+                "job {} owes {owed:?} of {alloc:?}, but uses only {used} CPUs",
+                job.id
+            ));
         }
         Ok(())
     }
 
-    /// No limit of the owner is passed.
+    /// Checks that no limit of the owner is exceeded.
     fn check_limits(&self) -> Result<(), String> {
         for limit in &self.resources.config().limits {
             let own = self.jobs().filter(|job| job.run.state.is_active());
@@ -166,23 +173,26 @@ impl Core {
         Ok(())
     }
 
-    /// The queue holds pending records only, each at its place.
+    /// Checks that the queue holds exactly the places of the pending records.
     fn check_queue(&self) -> Result<(), String> {
         let keyed = self.records.all().map(|record| record.places.len()).sum::<usize>();
         if keyed != self.line.queue().len() {
             return Err(format!(
-                "{keyed} records think they are in the queue, which has {}",
+                "the records have {keyed} places in the queue, which has {}",
                 self.line.queue().len()
             ));
         }
         for key in self.line.queue().iter() {
             let Some(record) = self.records.get(key.id) else {
-                return Err(format!("job {} is in the queue and not in memory", key.id));
+                return Err(format!("job {} is in the queue, but not in memory", key.id));
             };
             if record.job.run.state != JobState::Pending
                 || record.places.iter().all(|place| place.key != key)
             {
-                return Err(format!("job {} is {} and in the queue", key.id, record.job.run.state));
+                return Err(format!(
+                    "job {} is {}, but in the queue",
+                    key.id, record.job.run.state
+                ));
             }
         }
         for record in self.records.all() {
@@ -191,17 +201,17 @@ impl Core {
                 choices.any(|choice| self.line.place_of(&choice, &self.records) == *place)
             };
             if !record.places.iter().all(is_true) {
-                return Err(format!("job {} waits in another place than its own", record.job.id));
+                return Err(format!("job {} has a wrong place in the queue", record.job.id));
             }
         }
         self.line.queue().check(self.records.all().flat_map(|record| &record.places))
     }
 }
 
-/// It has the CPUs that it named.
+/// Checks that a job has the CPUs that it named.
 fn check_named(job: &Job, alloc: &Allocation) -> Result<(), String> {
     match job.request.named_cpus.iter().find(|cpu| !alloc.cpu_ids.contains(cpu)) {
-        Some(cpu) => Err(format!("job {} has {alloc:?}, and not CPU {cpu}", job.id)),
+        Some(cpu) => Err(format!("job {} has {alloc:?}, but not CPU {cpu}", job.id)),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Launches: one that comes late, one that works, and those that come to nothing.
+//! Launches: late, successful and failed ones.
 
 use super::core::Core;
 use super::resources::node::MAX_DEATHS;
@@ -8,16 +8,17 @@ use crate::model::node::HostFault;
 use crate::model::{Job, JobId, JobState, StepId, StepKey};
 use std::time::Duration;
 
-/// A launch that comes so long after its decision is late. What is less does not show.
+/// A launch this long after its decision is late. A shorter delay is not visible.
 const LATE: Duration = Duration::from_secs(1);
 
-/// After so many faults of the host a job is held, though others were launched before each. Five of
-/// them are ten seconds and more in which the job has kept the others from starting.
+/// After this many host faults a job is held if another job was launched before each of them. Five
+/// faults mean that the job has kept others from starting for ten seconds or more.
 const MAX_FAULTS: u32 = 5;
 
 impl Core {
-    /// The job is about to be launched. Where that comes long after the decision, since its commit
-    /// had to wait for the disk, the job starts now: its time is its own.
+    /// Notes that the job is about to be launched. If that is long after the decision, because the
+    /// commit had to wait for the disk, the job's start time is set to now, so that it does not
+    /// lose run time.
     pub fn launches(&mut self, id: JobId, cx: &mut Cx) {
         let clock = self.records.clock();
         let Some(run) = self.job(id).map(|job| &job.run) else { return };
@@ -32,13 +33,13 @@ impl Core {
         }
     }
 
-    /// Processes of this job were started: the host can do it.
+    /// Notes that processes of this job were started, so the host can launch jobs.
     pub fn on_launched(&mut self, id: JobId) {
         self.resources.node_mut().launched();
         self.records.edit(id, |job| job.failed_launches = Default::default());
     }
 
-    /// A launch came to nothing by a fault of the host. The tasks of an array are alike: their
+    /// Handles a launch that failed because of a host fault. The tasks of an array are alike: their
     /// faults count together, and they are held together.
     pub(super) fn launch_failed_by_host(
         &mut self,
@@ -70,7 +71,7 @@ impl Core {
                 job.hold = Hold::Admin;
                 job.run.system_comment = Some(text.clone());
             });
-            // The caller sees to the job itself.
+            // The caller handles the job itself.
             if other != id {
                 self.refresh(other, cx.now);
                 self.records.save(other, cx);
@@ -78,20 +79,21 @@ impl Core {
         }
     }
 
-    /// Nothing of this job was started, and its daemon is gone.
-    pub(super) fn launch_came_to_nothing(&mut self, id: JobId) {
+    /// Counts a launch that started nothing because the daemon died. Holds the job after
+    /// [`MAX_DEATHS`] of them.
+    pub(super) fn count_lost_launch(&mut self, id: JobId) {
         let step = StepKey { job: id, step: StepId::Batch };
         if !self.resources.node_mut().take_launch_at_death(step) {
             return;
         }
-        // Counted in its record, since it may be launched by a daemon long after this one.
+        // Counted in the record, because a much later daemon may launch the job.
         self.records.edit(id, |job| {
             job.failed_launches.deaths += 1;
             let times = job.failed_launches.deaths;
             if times >= MAX_DEATHS {
                 job.hold = Hold::Admin;
                 job.run.system_comment =
-                    Some(format!("the daemon died {times} times while the job was launched"));
+                    Some(format!("the daemon died {times} times while launching the job"));
             }
         });
     }

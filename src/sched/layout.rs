@@ -1,30 +1,30 @@
-//! On which CPUs each task of a step runs (srun man page, `--cpu-bind` and `--distribution`).
+//! The CPUs of each task of a step (srun man page, `--cpu-bind` and `--distribution`).
 
 use crate::model::binding::{CpuBind, element_for};
 use crate::model::placement::{Dealing, Distribution, MemBind, MemNodes, Placement, Spread};
 use crate::model::topology::{Level, Topology};
 use std::collections::{BTreeSet, VecDeque};
 
-/// What is asked of the tasks.
+/// The requested binding and placement of tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutAsk<'a> {
     pub bind: &'a CpuBind,
     pub placement: &'a Placement,
     pub ntasks: u32,
-    /// CPUs of each.
+    /// CPUs per task.
     pub per_task: u32,
 }
 
 /// The CPUs of each task, by rank.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Of one task: empty where it is not bound.
+    /// Empty for a task that is not bound.
     pub tasks: Vec<Vec<u32>>,
-    /// It was asked for, and nothing runs where it cannot be had.
+    /// The binding was requested, so nothing runs if it is impossible.
     pub is_asked: bool,
 }
 
-/// A binding to CPUs or NUMA nodes of which the job has none.
+/// A binding to CPUs or NUMA nodes outside the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outside {
     /// `CPU` or `NUMA node`.
@@ -34,15 +34,14 @@ pub struct Outside {
     pub there: Vec<u32>,
 }
 
-/// Lays the tasks on `own`, the CPUs that count for the step, within `job`, all CPUs of its job.
+/// Places the tasks on `own`, the CPUs of the step, within `job`, all CPUs of its job.
 ///
-/// Where nothing is asked for, several tasks that use up the step's CPUs or cores have their own
-/// each, as in Slurm; all others have the CPUs of the job in common. Numbers of CPUs that this
-/// machine does not have cannot be bound to: tasks that were given some are not bound unless it is
-/// asked for.
+/// By default, several tasks that use up the CPUs or cores of the step get their own, as in Slurm;
+/// other tasks share the CPUs of the job. CPU numbers that this machine does not have cannot be
+/// bound to: tasks on them are not bound unless a binding was requested.
 ///
 /// # Errors
-/// A map or a mask names something that is not the job's.
+/// Fails if a map or a mask names a CPU or NUMA node outside the job.
 pub fn layout(
     ask: LayoutAsk<'_>,
     own: &[u32],
@@ -108,7 +107,7 @@ fn listed(ask: &LayoutAsk<'_>, of: impl Fn(u32) -> Vec<u32>) -> Vec<Vec<u32>> {
     (0..ask.ntasks).map(of).collect()
 }
 
-/// Each task on the job's CPUs of its NUMA nodes.
+/// Binds each task to the job's CPUs in its NUMA nodes.
 fn in_ldoms(
     ask: &LayoutAsk<'_>,
     nodes_of: impl Fn(u32) -> Vec<u32>,
@@ -127,7 +126,7 @@ fn in_ldoms(
     Ok(Layout { tasks, is_asked: true })
 }
 
-/// The CPUs without the further threads of cores of which only so many are to be used.
+/// Returns at most `threads` CPUs of each core.
 fn first_threads(cpus: &[u32], threads: Option<u32>, host: &Topology) -> Vec<u32> {
     let Some(threads) = threads else { return cpus.to_vec() };
     let cores = host.group(cpus.iter().copied(), Level::Core);
@@ -137,14 +136,14 @@ fn first_threads(cpus: &[u32], threads: Option<u32>, host: &Topology) -> Vec<u32
     used
 }
 
-/// What is dealt to tasks.
+/// The unit in which CPUs are dealt to tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Core,
     Thread,
 }
 
-/// What is dealt to tasks that said nothing, where each can have its own.
+/// Returns the unit for tasks without a requested binding, if each can have its own.
 fn own_units(ask: &LayoutAsk<'_>, own: &[u32], host: &Topology) -> Option<Unit> {
     let wanted = ask.ntasks.saturating_mul(ask.per_task) as usize;
     let cores = host.group(own.iter().copied(), Level::Core).len();
@@ -156,7 +155,7 @@ fn own_units(ask: &LayoutAsk<'_>, own: &[u32], host: &Topology) -> Option<Unit> 
     }
 }
 
-/// Each task's CPUs with all others of the step in the same units.
+/// Extends each task's CPUs to all CPUs of the step in the same units.
 fn widen(tasks: Vec<Vec<u32>>, own: &[u32], level: Level, host: &Topology) -> Vec<Vec<u32>> {
     let wide = |task: Vec<u32>| {
         let units: BTreeSet<u32> = task.iter().map(|cpu| host.unit(*cpu, level)).collect();
@@ -165,15 +164,15 @@ fn widen(tasks: Vec<Vec<u32>>, own: &[u32], level: Level, host: &Topology) -> Ve
     tasks.into_iter().map(wide).collect()
 }
 
-/// How tasks go from socket to socket.
+/// How consecutive tasks move from socket to socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Dealt(Dealing),
-    /// So many tasks in each.
+    /// This many consecutive tasks on each socket.
     Plane(u32),
 }
 
-/// Slurm deals out sockets in turn where nothing is said.
+/// Returns the order of sockets. By default, Slurm deals them out in turn.
 fn order(placement: &Placement) -> Order {
     let by_sockets = placement.ntasks_per_socket.map(Order::Plane);
     match placement.distribution {
@@ -189,8 +188,8 @@ fn order(placement: &Placement) -> Order {
     }
 }
 
-/// Gives each task its part of the CPUs, by cores or by threads: as many as it asks for, or more
-/// where there are more for each. With more tasks than parts it begins anew.
+/// Gives each task its share of the CPUs, in cores or in threads: as many as it requests, or more
+/// if there are enough for all. With more tasks than shares, the shares are reused.
 fn deal(ask: &LayoutAsk<'_>, own: &[u32], unit: Unit, host: &Topology) -> Vec<Vec<u32>> {
     let cores = host.group(own.iter().copied(), Level::Core);
     let (units, per_task): (Vec<Vec<u32>>, u32) = match unit {
@@ -208,7 +207,7 @@ fn deal(ask: &LayoutAsk<'_>, own: &[u32], unit: Unit, host: &Topology) -> Vec<Ve
     (0..ask.ntasks).map(|rank| dealer.take(rank, each, order)).collect()
 }
 
-/// The units by the socket or NUMA node that they are in.
+/// Groups the units by their socket or NUMA node.
 fn by_place(units: &[Vec<u32>], level: Level, host: &Topology) -> Vec<VecDeque<Vec<u32>>> {
     let firsts = host.group(units.iter().filter_map(|unit| unit.first().copied()), level);
     let unit_of = |first: &u32| units.iter().find(|unit| unit.first() == Some(first)).cloned();
@@ -218,7 +217,7 @@ fn by_place(units: &[Vec<u32>], level: Level, host: &Topology) -> Vec<VecDeque<V
 struct Dealer {
     whole: Vec<VecDeque<Vec<u32>>>,
     left: Vec<VecDeque<Vec<u32>>>,
-    /// The place of the next task.
+    /// The index of the socket or NUMA node for the next task.
     at: usize,
 }
 
@@ -242,7 +241,7 @@ impl Dealer {
                     .map(|step| (self.at + step) % places)
                     .find(|at| self.left.get(*at).is_some_and(|place| place.len() >= capacity))
             };
-            // All of a task in one place, where one has room for it.
+            // Keep a task in one place if any has enough units.
             let stays =
                 order != Order::Dealt(Dealing::Block) && order != Order::Dealt(Dealing::Fcyclic);
             let Some(at) = next(if stays { wanted } else { 1 }).or_else(|| next(1)) else { break };
@@ -254,8 +253,9 @@ impl Dealer {
     }
 }
 
-/// From which NUMA nodes the task of this rank has its memory: none where that is left to the
-/// kernel. `cpus` are those of the task; one that is not bound has those of the whole host.
+/// Returns the NUMA nodes for the memory of the task with this rank; none leaves the choice to the
+/// kernel. `cpus` are the CPUs of the task; empty, for an unbound task, means those of the whole
+/// host.
 pub fn memory_of(bind: &MemBind, rank: u32, cpus: &[u32], host: &Topology) -> Vec<u32> {
     match &bind.nodes {
         MemNodes::None => Vec::new(),
@@ -288,7 +288,7 @@ mod tests {
         layout(ask, cpus, cpus, host).unwrap().tasks
     }
 
-    fn said_nothing(
+    fn by_default(
         bind: CpuBind,
         cpus: &[u32],
         host: &Topology,
@@ -307,28 +307,28 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_threads_and_cores_have_all_their_threads() {
+    fn cores_are_bound_with_all_their_threads() {
         // CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7 share a core.
         let host = Topology::uniform(1, 4, 2);
-        assert_eq!(said_nothing(CpuBind::Threads, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
-        assert_eq!(said_nothing(CpuBind::Threads, &[0, 4], &host, (2, 1)), [[0], [4]]);
-        assert_eq!(said_nothing(CpuBind::Cores, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
+        assert_eq!(by_default(CpuBind::Threads, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
+        assert_eq!(by_default(CpuBind::Threads, &[0, 4], &host, (2, 1)), [[0], [4]]);
+        assert_eq!(by_default(CpuBind::Cores, &[0, 1, 4, 5], &host, (2, 1)), [[0, 4], [1, 5]]);
         assert_eq!(
-            said_nothing(CpuBind::Cores, &all(&host), &host, (2, 4)),
+            by_default(CpuBind::Cores, &all(&host), &host, (2, 4)),
             [[0, 1, 4, 5], [2, 3, 6, 7]]
         );
-        // More tasks than cores begin anew; of a core that is not the job's alone only its part
-        // counts.
+        // With more tasks than cores, cores are reused; of a shared core only the job's threads
+        // count.
         assert_eq!(
-            said_nothing(CpuBind::Cores, &[0, 4, 5], &host, (4, 1)),
+            by_default(CpuBind::Cores, &[0, 4, 5], &host, (4, 1)),
             [vec![0, 4], vec![5], vec![0, 4], vec![5]]
         );
-        assert_eq!(said_nothing(CpuBind::Rank, &[4, 5, 6], &host, (4, 1)), [[4], [5], [6], [4]]);
-        assert_eq!(said_nothing(CpuBind::Cores, &[], &host, (1, 1)), [[] as [u32; 0]]);
+        assert_eq!(by_default(CpuBind::Rank, &[4, 5, 6], &host, (4, 1)), [[4], [5], [6], [4]]);
+        assert_eq!(by_default(CpuBind::Cores, &[], &host, (1, 1)), [[] as [u32; 0]]);
     }
 
     #[test]
-    fn tasks_are_dealt_to_sockets_by_block_and_in_turn() {
+    fn tasks_are_distributed_to_sockets_by_block_and_in_turn() {
         // Cores 0 to 3 in the first socket, 4 to 7 in the second.
         let host = Topology::uniform(2, 4, 1);
         let of = |placement, tasks: (u32, u32)| {
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(
             of(by(Spread::Block, Some(Dealing::Cyclic)), (8, 1)),
             turn,
-            "of sockets the second word tells"
+            "the second part decides on sockets"
         );
         assert_eq!(
             of(by(Spread::Plane(Some(2)), None), (8, 1)),
@@ -362,42 +362,42 @@ mod tests {
     }
 
     #[test]
-    fn sockets_and_numa_nodes_are_those_of_the_tasks_cores() {
+    fn tasks_bind_to_the_sockets_and_numa_nodes_of_their_cores() {
         let host = Topology::uniform(2, 2, 2);
         let job = [0, 1, 2, 4, 5, 6];
         let halves = [vec![0, 1, 4, 5], vec![2, 6]];
         for bind in [CpuBind::Sockets, CpuBind::Ldoms, CpuBind::RankLdom] {
-            assert_eq!(said_nothing(bind, &job, &host, (2, 1)), halves);
+            assert_eq!(by_default(bind, &job, &host, (2, 1)), halves);
         }
         let once = |value| Repeated { value, times: 1 };
         let of_all = Repeated { value: vec![0, 1], times: 1 };
         assert_eq!(
-            said_nothing(CpuBind::MapLdom(vec![once(1), once(0)]), &job, &host, (2, 1)),
+            by_default(CpuBind::MapLdom(vec![once(1), once(0)]), &job, &host, (2, 1)),
             [vec![2, 6], vec![0, 1, 4, 5]]
         );
         assert_eq!(
-            said_nothing(CpuBind::MaskLdom(vec![of_all]), &job, &host, (1, 1)),
+            by_default(CpuBind::MaskLdom(vec![of_all]), &job, &host, (1, 1)),
             [[0, 1, 4, 5, 2, 6]]
         );
     }
 
     #[test]
-    fn tasks_that_use_up_their_cpus_have_their_own_and_others_share_those_of_the_job() {
+    fn tasks_that_use_up_the_cpus_get_their_own_and_others_share() {
         let host = Topology::uniform(1, 4, 2);
-        let auto = |cpus: &[u32], tasks| said_nothing(CpuBind::Auto, cpus, &host, tasks);
+        let auto = |cpus: &[u32], tasks| by_default(CpuBind::Auto, cpus, &host, tasks);
         assert_eq!(auto(&[0, 4], (1, 1)), [[0, 4]]);
-        assert_eq!(auto(&[0, 4, 1, 5], (2, 1)), [[0, 4], [1, 5]], "a core each");
-        assert_eq!(auto(&[0, 4, 1, 5], (4, 1)), [[0], [4], [1], [5]], "a thread each");
+        assert_eq!(auto(&[0, 4, 1, 5], (2, 1)), [[0, 4], [1, 5]], "one core each");
+        assert_eq!(auto(&[0, 4, 1, 5], (4, 1)), [[0], [4], [1], [5]], "one thread each");
         assert_eq!(auto(&[0, 4, 1, 5], (2, 2)), [[0, 4], [1, 5]]);
         assert_eq!(auto(&[0, 4, 1, 5], (3, 1)), vec![vec![0, 4, 1, 5]; 3]);
         assert_eq!(
-            said_nothing(CpuBind::None, &[0, 4], &host, (2, 1)),
+            by_default(CpuBind::None, &[0, 4], &host, (2, 1)),
             vec![vec![0, 4]; 2],
-            "never those of others"
+            "never the CPUs of other jobs"
         );
         let one_thread = Placement { threads_per_core: Some(1), ..Placement::default() };
         assert_eq!(laid(CpuBind::Auto, one_thread, &[0, 1, 4, 5], &host, (1, 2)), [[0, 1]]);
-        // More CPUs than there are: a number is no CPU.
+        // More CPUs than there are: the extra numbers are not real CPUs.
         let more = [6, 7, 8];
         let ask = LayoutAsk {
             bind: &CpuBind::Auto,
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_of_the_nodes_of_the_cpus_or_of_those_that_are_named() {
+    fn memory_comes_from_the_nodes_of_the_cpus_or_the_named_ones() {
         let host = Topology::uniform(2, 2, 1);
         let of = |nodes: MemNodes, rank, cpus: &[u32]| {
             memory_of(&MemBind { nodes, ..MemBind::default() }, rank, cpus, &host)
@@ -428,11 +428,11 @@ mod tests {
     }
 
     #[test]
-    fn a_map_begins_anew_at_its_end_and_stays_within_the_job() {
+    fn a_map_repeats_and_must_stay_within_the_job() {
         let once = |value| Repeated { value, times: 1 };
         let host = Topology::uniform(1, 4, 1);
         let map = CpuBind::MapCpu(vec![once(0), once(2)]);
-        assert_eq!(said_nothing(map.clone(), &[0, 1, 2], &host, (3, 1)), [[0], [2], [0]]);
+        assert_eq!(by_default(map.clone(), &[0, 1, 2], &host, (3, 1)), [[0], [2], [0]]);
         let within = |bind: &CpuBind, ntasks, job: &[u32]| {
             layout(
                 LayoutAsk { bind, placement: &Placement::default(), ntasks, per_task: 1 },
@@ -443,7 +443,7 @@ mod tests {
             .map(drop)
         };
         let outside = |what, asked| Err(Outside { what, asked, there: vec![0, 1] });
-        assert_eq!(within(&map, 1, &[0, 1]), Ok(()), "what no task uses does not matter");
+        assert_eq!(within(&map, 1, &[0, 1]), Ok(()), "unused entries do not matter");
         assert_eq!(within(&map, 2, &[0, 1]), outside("CPU", 2));
         assert_eq!(
             within(&CpuBind::MaskCpu(vec![Repeated { value: vec![1, 3], times: 1 }]), 1, &[0, 1]),

@@ -1,36 +1,40 @@
-//! How long the texts of a submission, or of a changed job, may be: as Slurm's controller has it,
-//! and no longer than a launch can carry.
+//! Length limits for the strings of a submission or a changed job: those of Slurm's controller, and
+//! no more than a launch can pass on.
 
 use super::types::Submission;
 use crate::model::request::KeptText;
 use crate::model::{JobRequest, Refusal};
 
-/// Bytes of a script (slurm.conf, `max_script_size`).
+/// The longest script, in bytes (slurm.conf, `max_script_size`).
 const SCRIPT: usize = 4 << 20;
 
-/// Bytes of an environment. Linux starts no program with more than 6 MB of arguments and
+/// The largest environment, in bytes. Linux starts no program with more than 6 MB of arguments and
 /// environment.
 const ENVIRONMENT: usize = 8 << 20;
 
-/// Bytes of a path (`PATH_MAX`).
+/// The longest path, in bytes (`PATH_MAX`).
 const PATH: usize = 4096;
 
-/// Bytes of a list of jobs or hosts. A single argument of a command has half as many at most.
+/// The longest list of jobs or hosts, in bytes. A single command-line argument may be half as long.
 const LIST: usize = 256 << 10;
 
-/// Bytes of any other text.
+/// The longest string of any other kind, in bytes.
 const TEXT: usize = 1024;
 
+/// Checks the lengths of a submission.
+///
 /// # Errors
-/// [`Refusal::TooLong`].
+/// Fails with [`Refusal::TooLong`].
 pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
     check_request(&s.request)?;
     check_script_len(s.texts.script.len())?;
     check_len("environment", s.texts.env.len(), ENVIRONMENT)
 }
 
+/// Checks the lengths of the strings of a request.
+///
 /// # Errors
-/// [`Refusal::TooLong`].
+/// Fails with [`Refusal::TooLong`].
 pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
     let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = request;
     let JobRequest { constraint, prefer, nodelist, exclude, dependency, .. } = request;
@@ -51,18 +55,18 @@ pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
     check_len("dependency", dependency.to_string().len(), LIST)
 }
 
-/// The script of a job.
+/// Checks the length of a job's script.
 ///
 /// # Errors
-/// [`Refusal::TooLong`].
+/// Fails with [`Refusal::TooLong`].
 pub(super) fn check_script_len(len: usize) -> Result<(), Refusal> {
     check_len("script", len, SCRIPT)
 }
 
-/// The name of a step.
+/// Checks the length of a step's name.
 ///
 /// # Errors
-/// [`Refusal::TooLong`].
+/// Fails with [`Refusal::TooLong`].
 pub(super) fn check_name(name: &str) -> Result<(), Refusal> {
     check_len("name", name.len(), TEXT)
 }

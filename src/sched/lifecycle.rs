@@ -1,8 +1,8 @@
-//! How jobs end, and which come back.
+//! How jobs end, and which return to the queue.
 //!
-//! A state that says how a job ended is never overwritten: what was decided first (cancelled, given
-//! back, requeued) is kept in the record's reason while the job is COMPLETING, so that it also
-//! survives a restart of the daemon. Only OUT_OF_MEMORY is preferred to CANCELLED.
+//! A final state is never overwritten. While the job is COMPLETING, the record's reason keeps the
+//! first decision (cancelled, released, requeued), so that it also survives a restart of the
+//! daemon. Only OUT_OF_MEMORY takes precedence over CANCELLED.
 
 use super::admit::Admitted;
 use super::core::Core;
@@ -18,8 +18,8 @@ use crate::model::tres::Usage;
 use crate::model::{ArrayRole, End, ExitCode, ExitRecord, Job, JobId, JobState, Reason, Timestamp};
 
 impl Core {
-    /// Tells those who wait for the jobs whose state has changed, and those who wait for them in
-    /// turn, and so on.
+    /// Re-evaluates the dependents of all jobs whose state has changed, the dependents of those
+    /// that change in turn, and so on.
     pub(super) fn settle(&mut self, cx: &mut Cx) {
         while let Some(id) = self.records.take_changed() {
             let Some(job) = self.job(id) else { continue };
@@ -42,10 +42,10 @@ impl Core {
             }
             self.refresh_singletons(&name.1, name.0, cx.now);
         }
-        self.notifications.say(&self.records, cx);
+        self.notifications.emit(&self.records, cx);
     }
 
-    /// All processes of a job are gone, or it never had any.
+    /// Handles the end of all processes of a job, or of a job that never had any.
     pub fn on_job_ended(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
         if let (EndCause::HostFault, Some(fault)) = (cause, record.host_fault) {
             self.launch_failed_by_host(
@@ -76,7 +76,7 @@ impl Core {
                     cx,
                 );
             }
-            // However its processes took SIGTERM.
+            // Regardless of how its processes responded to SIGTERM.
             JobState::Completing if job.run.reason == Reason::NodeDown => {
                 let record = ExitRecord { exit: ExitCode::NODE_FAILED, ..record };
                 self.end_running(id, record, EndCause::NodeFailed, cx);
@@ -85,8 +85,8 @@ impl Core {
                 let ending = Ending::of_stopped(job, record.exit, cause);
                 self.finish(id, ending, record.usage, record.ended, cx);
             }
-            // The limit was reached, however its processes ended then, and whether a daemon saw it
-            // or not.
+            // The limit was reached, regardless of how the processes then ended, and of whether a
+            // daemon saw it.
             JobState::Completing
                 if matches!(cause, EndCause::Exited | EndCause::Stopped | EndCause::NodeFailed) =>
             {
@@ -100,15 +100,15 @@ impl Core {
         self.settle(cx);
     }
 
-    /// A job that nobody stopped, except for its time limit, is over: for good, or to run again.
+    /// Ends a job that nothing but its time limit has stopped: for good, or to run again.
     fn end_running(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         let is_unbegun = matches!(cause, EndCause::NeverLaunched | EndCause::HostFault);
         if is_unbegun && job.request.kind != JobKind::Allocation {
-            self.launch_came_to_nothing(id);
+            self.count_lost_launch(id);
             return self.back_to_queue(id, None, None, cx);
         }
-        let ending = Ending::of_running(record.exit, cause);
+        let ending = Ending::of_record(&record, cause);
         let is_rerun = match ending.state {
             End::NodeFail => true,
             End::Failed | End::Timeout | End::OutOfMemory => self.resources.config().reruns_failed,
@@ -127,7 +127,7 @@ impl Core {
         self.back_to_queue(id, Some(run), Some(ending.state), cx);
     }
 
-    /// The command of an allocation has ended: the resources come back, with its exit code.
+    /// Releases an allocation whose command ended with this exit code.
     pub fn release_allocation(&mut self, id: JobId, exit: ExitCode, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         let has_steps = job.steps.iter().any(|step| !step.state.is_terminal());
@@ -148,8 +148,8 @@ impl Core {
         self.settle(cx);
     }
 
-    /// The client that an allocation was made for is gone without giving it back. One whose command
-    /// has ended had no daemon to give it back to.
+    /// Handles an allocation whose client has exited without releasing it. If its command has
+    /// ended, the client could not release it because no daemon was running.
     pub fn client_lost(&mut self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         if let Some(exit) = job.steps.iter().find_map(|step| end_of_command(job, step)) {
@@ -167,7 +167,7 @@ impl Core {
         self.settle(cx);
     }
 
-    /// This process stands for the allocation now.
+    /// Makes this process the holder of the allocation.
     pub fn set_holder(&mut self, id: JobId, process: ClientProcess, cx: &mut Cx) {
         let until_granted =
             self.job(id).and_then(|job| job.client).is_some_and(|client| client.until_granted);
@@ -178,8 +178,8 @@ impl Core {
         }
     }
 
-    /// RUNNING or SUSPENDED to COMPLETING, and the ladder is set up. The reason says what it is to
-    /// end as.
+    /// Moves a RUNNING or SUSPENDED job to COMPLETING and requests its kill ladder. The reason
+    /// determines how it will end.
     pub(super) fn stop(&mut self, id: JobId, reason: Reason, cause: StopCause, cx: &mut Cx) {
         if !self.transition(id, JobState::Completing, cx.now) {
             return;
@@ -204,8 +204,8 @@ impl Core {
         cx.out.effects.push(Effect::Stop { job: id, cause });
     }
 
-    /// The host goes down: what runs ends with it, as NODE_FAIL or in the queue again, and nothing
-    /// is started any more.
+    /// Ends all running jobs because the host is shutting down, as NODE_FAIL or back in the queue,
+    /// and starts no more.
     pub fn host_goes_down(&mut self, cx: &mut Cx) {
         self.resources.node_mut().goes_down(cx.now);
         let is_running =
@@ -218,8 +218,8 @@ impl Core {
         self.settle(cx);
     }
 
-    /// The ladder of the time limit is under way: its runner has begun it, since a limit holds
-    /// whether the database can be written or not.
+    /// Records that a job has reached its time limit. Its runner has already started the ladder,
+    /// since a limit applies whether or not the database can be written.
     pub fn limit_reached(&mut self, id: JobId, cx: &mut Cx) {
         if self.job(id).is_some_and(|job| job.run.state == JobState::Running)
             && self.transition(id, JobState::Completing, cx.now)
@@ -229,11 +229,11 @@ impl Core {
                 job.run.stopped_at.get_or_insert(cx.now);
             });
             if let Some(job) = self.records.job(id) {
-                self.notifications.tell_limit_reached(job, cx.now);
+                self.notifications.notify_limit_reached(job, cx.now);
             }
             self.records.save(id, cx);
             self.refuse_waiting_steps(id, cx);
-            self.notifications.say(&self.records, cx);
+            self.notifications.emit(&self.records, cx);
         }
     }
 
@@ -265,7 +265,7 @@ impl Core {
         }
     }
 
-    /// What is expected of later jobs of the name.
+    /// Records the run time of a completed job, to predict later jobs of its name.
     fn note_length(&mut self, id: JobId) {
         let is_meant = |job: &&Job| {
             job.run.state == JobState::Ended(End::Completed) && job.run.start.is_some()
@@ -275,12 +275,12 @@ impl Core {
         }
     }
 
-    /// What an earlier daemon saw: jobs that ended well, the latest last.
+    /// Records the run times of jobs that ended well under earlier daemons, oldest first.
     pub fn remember(&mut self, ended: &[Job]) {
         ended.iter().for_each(|job| self.line.note_length(job));
     }
 
-    /// A job that named several partitions may go to each of them again.
+    /// Lets a job that named several partitions choose among all of them again.
     fn choose_anew(&mut self, id: JobId) {
         let Some(job) = self.job(id) else { return };
         let names_several = job.request.partition.as_ref().is_some_and(|names| names.contains(','));
@@ -294,9 +294,9 @@ impl Core {
         }
     }
 
-    /// A job that ran, or has ended, is PENDING again with its number. `run` is what is remembered
-    /// of the run; without one there was none. `rerun_after` is how that run ended, if `--requeue`
-    /// alone has it run again.
+    /// Returns a job that ran or has ended to the queue, PENDING under the same ID. `run` is the
+    /// run to record, if there was one. `rerun_after` is how that run ended if only `--requeue`
+    /// makes the job run again.
     pub(super) fn back_to_queue(
         &mut self,
         id: JobId,
@@ -310,13 +310,13 @@ impl Core {
             return;
         }
         if let Some(job) = self.records.job(id).filter(|_| run.is_some()) {
-            self.notifications.tell_requeue(job, cx.now);
+            self.notifications.notify_requeue(job, cx.now);
         }
         self.refuse_waiting_steps(id, cx);
         self.records.keep_only_singleton(id);
         self.choose_anew(id);
         self.records.edit(id, |job| {
-            // A launch that came to nothing is tried again as it was.
+            // A job that was not launched is tried again unchanged.
             let rerun_after = if run.is_some() { rerun_after } else { job.run.rerun_after };
             if let Some(mut run) = run {
                 job.run.restarts += 1;
@@ -335,7 +335,7 @@ impl Core {
         self.drop_if_late(id, cx);
     }
 
-    /// A pending job that can no longer end before its deadline is cancelled rather than started.
+    /// Cancels a pending job that can no longer end before its deadline.
     pub(super) fn drop_if_late(&mut self, id: JobId, cx: &mut Cx) {
         if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && job.is_late(cx.now))
         {
@@ -343,8 +343,8 @@ impl Core {
         }
     }
 
-    /// `--kill-on-invalid-dep`: a job whose dependency can never be met is cancelled, and single
-    /// tasks of an array.
+    /// Implements `--kill-on-invalid-dep`: cancels a job, or single tasks of an array, whose
+    /// dependency can never be met.
     pub(super) fn drop_if_hopeless(&mut self, id: JobId, cx: &mut Cx) {
         let Some(record) = self.records.get(id) else { return };
         if record.job.run.state != JobState::Pending || !record.job.request.kill_on_invalid_dep {
@@ -356,7 +356,7 @@ impl Core {
             self.end_pending(id, ending, cx);
             return;
         }
-        // Together, as those that a user cancels: many tasks make one record.
+        // Cancel them together, as for a user, so that many tasks make one record.
         let hopeless = self.records.hopeless_tasks(&record.job, waits);
         if let Some(own) = self.records.split_set(id, &hopeless) {
             self.records.save_split(own, id, cx);

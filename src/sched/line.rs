@@ -1,5 +1,4 @@
-//! Who waits, for what, and until when: the queue, the timers, the steps that wait inside a job, and
-//! how long jobs are expected to run.
+//! The queue, the timers, the steps that wait inside a job, and expected run times.
 
 pub mod backfill;
 pub mod queue;
@@ -17,7 +16,7 @@ use run_times::{ExpectedEnd, RunTimes, expected_end};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A step that waits for its turn.
+/// A step that waits for resources.
 #[derive(Debug, Clone)]
 pub struct StepWait {
     pub request: StepRequest,
@@ -27,9 +26,9 @@ pub struct StepWait {
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     queue: Queue,
-    /// What becomes due for which record; an entry may be out of date.
+    /// When to re-evaluate each record; an entry may be stale.
     timers: BTreeSet<(Timestamp, JobId)>,
-    /// Pending jobs with `--immediate` whose time is up unless the next plan starts them.
+    /// Pending jobs with `--immediate` that fail unless the next plan starts them.
     expiring: BTreeSet<JobId>,
     step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
     run_times: RunTimes,
@@ -41,17 +40,17 @@ impl Line {
         &self.queue
     }
 
-    /// A record has other places in the queue now.
+    /// Moves a record to other places in the queue.
     pub fn move_to(&mut self, old: &[Place], new: &[Place]) {
         self.queue.replace(old, new);
     }
 
-    /// What is in the queue may start though it could not before: the round has to be repeated.
-    pub fn look_again(&mut self) {
-        self.queue.look_again();
+    /// Requests another round, because a job in the queue may be able to start now.
+    pub fn request_round(&mut self) {
+        self.queue.request_round();
     }
 
-    /// A record waits for resources no more.
+    /// Removes a record that no longer waits for resources.
     pub fn leave(&mut self, id: JobId, places: &[Place]) {
         self.queue.replace(places, &[]);
         self.expiring.remove(&id);
@@ -64,7 +63,8 @@ impl Line {
                 group.last_served.max(job.id.0)
             }
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, None) => job.id.0,
-            // What comes back has the turn of its submission, as a plain job with its number.
+            // A requeued task gets the turn of its submission, as a plain job does by keeping its
+            // ID.
             (ArrayRole::Task { array_job, .. }, _) if job.run.restarts > 0 => array_job.0,
             (ArrayRole::None | ArrayRole::Task { .. }, _) => job.id.0,
         };
@@ -79,7 +79,7 @@ impl Line {
         Place { key, shape: self.queue.known(choice.shape()) }
     }
 
-    /// A record is looked at again at this moment.
+    /// Schedules a record to be re-evaluated at this time.
     pub fn wake(&mut self, id: JobId, at: Timestamp) {
         self.timers.insert((at, id));
     }
@@ -88,18 +88,18 @@ impl Line {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// A record that is to be looked at by now.
+    /// Returns a record that is due for re-evaluation.
     pub fn take_due(&mut self, now: Timestamp) -> Option<JobId> {
         self.next_timer().filter(|at| *at <= now)?;
         self.timers.pop_first().map(|(_, id)| id)
     }
 
-    /// The records that are looked at later, the next one first.
+    /// Returns the records with timers, earliest first.
     pub fn later(&self) -> impl Iterator<Item = JobId> {
         self.timers.iter().map(|(_, id)| *id)
     }
 
-    /// The time of a pending job with `--immediate` is up, unless the next plan starts it.
+    /// Marks a pending job with `--immediate` to fail unless the next plan starts it.
     pub fn expire(&mut self, id: JobId) {
         self.expiring.insert(id);
     }
@@ -112,41 +112,41 @@ impl Line {
         self.step_waits.entry(job).or_default().push_back(wait);
     }
 
-    /// The steps of a job that wait, in the order of asking.
+    /// Removes and returns the waiting steps of a job, in the order of their requests.
     pub fn take_step_waits(&mut self, job: JobId) -> VecDeque<StepWait> {
         self.step_waits.remove(&job).unwrap_or_default()
     }
 
-    /// Those that still wait.
+    /// Stores the steps that are still waiting.
     pub fn set_step_waits(&mut self, job: JobId, waits: VecDeque<StepWait>) {
         if !waits.is_empty() {
             self.step_waits.insert(job, waits);
         }
     }
 
-    /// The jobs of which a step waits with this ticket.
+    /// Returns the jobs with a step that waits under this ticket.
     pub fn jobs_with_ticket(&self, ticket: u64) -> Vec<JobId> {
         let has = |waits: &VecDeque<StepWait>| waits.iter().any(|wait| wait.asker.ticket == ticket);
         self.step_waits.iter().filter(|(_, waits)| has(waits)).map(|(job, _)| *job).collect()
     }
 
-    /// How many seconds such a job takes; `None`: none ended yet.
+    /// Returns how many seconds jobs like this usually take, or `None` if none has ended yet.
     pub fn usual_secs(&self, request: &JobRequest) -> Option<u64> {
         self.run_times.expected_secs(request)
     }
 
-    /// When a job that holds resources is expected to give them back.
+    /// Returns when a job is expected to release its resources.
     pub fn expected_end(&self, job: &Job, now: Timestamp) -> ExpectedEnd {
         expected_end(job, self.usual_secs(&job.request), now)
     }
 
-    /// A job has ended well: so long later ones of its name are expected to take.
+    /// Records the run time of a job that ended well, to predict later jobs of its name.
     pub fn note_length(&mut self, job: &Job) {
         let took = job.elapsed(job.run.end.unwrap_or_default());
         self.run_times.note(&job.request, took.as_secs());
     }
 
-    /// What the last round looked at.
+    /// Returns the statistics of the last round.
     pub fn last_round(&self) -> RoundFacts {
         self.last_round
     }
@@ -155,7 +155,7 @@ impl Line {
         self.last_round = RoundFacts::default();
     }
 
-    /// A record was looked at. `is_behind`: of a job that is blocked.
+    /// Counts a record that was considered. `is_behind`: a job ahead of it is blocked.
     pub fn count_try(&mut self, has_started: bool, is_behind: bool) {
         let facts = &mut self.last_round;
         facts.tried += 1;
@@ -163,7 +163,7 @@ impl Line {
         facts.backfilled += u64::from(is_behind && has_started);
     }
 
-    /// The jobs that hold resources, as others wait for them.
+    /// Returns the jobs that hold resources, for the reservations of others.
     pub fn running(&self, records: &Records, ledger: &Ledger, now: Timestamp) -> Vec<Running> {
         let running = |record: &Record| {
             let Record { job, start_order, .. } = record;

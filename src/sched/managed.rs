@@ -1,9 +1,8 @@
-//! Steps that a job's own manager starts (`sjobmgr`): nobody asks here for each of them. The
-//! manager is told what it has of the job and which numbers its steps may have, and tells what
-//! became of them, some at a time.
+//! Steps that a job's own manager (`sjobmgr`) starts without asking for each of them. The manager
+//! receives its part of the job and the step numbers to use, and reports on its steps in batches.
 //!
-//! A record counts once, by its number: it replaces what was known of the step. Those that have
-//! ended are not kept in memory, for there may be very many: they are in the database.
+//! A report replaces the known state of the step with its number. Ended steps are not kept in
+//! memory, because there may be very many; the database has them.
 
 use super::core::Core;
 use super::types::Cx;
@@ -13,16 +12,16 @@ use crate::model::tres::Allocation;
 use crate::model::{Job, JobId, JobRef, JobState, Refusal, Step, StepId, Tres};
 use std::time::Duration;
 
-/// Numbers that a manager may ask for at once.
+/// The most step numbers that a manager may request at once.
 const MOST_NUMBERS: u32 = 10_000_000;
 
 impl Core {
-    /// This process manages the job from now on. Other steps that want resources for themselves
-    /// wait until it is gone. `within` is the step that it is a process of, if it is one. Asked
-    /// again, it gets more numbers. The first of them, and how many.
+    /// Makes this process the manager of the job. Other steps that need exclusive resources wait
+    /// until the manager has ended. `within` is the step that the process belongs to, if any. A
+    /// repeated call assigns more numbers. Returns the first number and the count.
     ///
     /// # Errors
-    /// The job does not run, or another process manages it.
+    /// Fails if the job is not running, or if another process manages it.
     pub fn manage(
         &mut self,
         id: JobId,
@@ -46,13 +45,14 @@ impl Core {
         self.records.edit(id, |job| job.next_step = first.saturating_add(count));
         self.resources.managers_mut().set(id, process, within);
         if count > 0 {
-            // The numbers are given once, whatever becomes of the manager.
+            // Numbers are assigned only once, even if the manager dies.
             self.records.save(id, cx);
         }
         Ok((first, count))
     }
 
-    /// The manager has ended, and the numbers from `unused` on were not used, if it says so.
+    /// Handles the end of the manager. `unused`, if reported, are the first unused step number and
+    /// the count.
     pub fn manager_gone(
         &mut self,
         id: JobId,
@@ -75,7 +75,7 @@ impl Core {
         self.start_waiting_steps(id, cx);
     }
 
-    /// As [`Records::record_steps`].
+    /// See `Records::record_steps`.
     pub fn record_steps(
         &mut self,
         id: JobId,
@@ -86,8 +86,8 @@ impl Core {
         self.records.record_steps(id, run, steps, cx)
     }
 
-    /// The jobs of which this may name a step that their managers have started, and not told of
-    /// yet.
+    /// Returns the jobs and the number of a step that `sel` may mean, if their managers may have
+    /// started it without reporting it yet.
     pub fn may_run_step(&self, sel: &JobRef) -> Vec<(JobId, u32)> {
         let Some(StepId::Num(number)) = sel.step else { return Vec::new() };
         let may_run = |id: &JobId| {
@@ -99,7 +99,7 @@ impl Core {
         jobs.into_iter().filter(may_run).map(|id| (id, number)).collect()
     }
 
-    /// What the manager of a job has now; `None` where it has none.
+    /// Returns the manager's current part of a job, or `None` if the job has no manager.
     pub fn managers_part(&self, id: JobId) -> Option<ManagersPart> {
         let (_, within) = self.resources.managers().get(id)?;
         let job = self.job(id)?;
@@ -107,20 +107,20 @@ impl Core {
             alloc: left_for_manager(job, within),
             owed: self.records.owed(id),
             whole: job.run.alloc.as_deref().cloned().unwrap_or_default(),
-            end_us: self.end_of_time(id).and_then(|end| u64::try_from(end.as_micros()).ok()),
+            end_us: self.end_by_limit(id).and_then(|end| u64::try_from(end.as_micros()).ok()),
             suspended_us: job.run.suspended_us,
         })
     }
 
-    /// When the time limit of a running job ends it, by the monotonic clock.
-    fn end_of_time(&self, id: JobId) -> Option<Duration> {
+    /// Returns when a running job reaches its time limit, by the monotonic clock.
+    fn end_by_limit(&self, id: JobId) -> Option<Duration> {
         let job = self.job(id)?;
         let limit = Duration::from_secs(job.request.time_limit_secs?);
         Some(job.run.started_at()? + limit + Duration::from_micros(job.run.suspended_us))
     }
 }
 
-/// What of a job no step of another client has for itself.
+/// Returns the part of a job that no step of another client holds exclusively.
 pub(super) fn left_for_manager(job: &Job, within: Option<StepId>) -> Allocation {
     let Some(whole) = &job.run.alloc else { return Allocation::default() };
     let is_others = |step: &&Step| {

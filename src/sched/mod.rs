@@ -1,38 +1,38 @@
 //! The scheduling core: every decision about jobs, and nothing else.
 //!
-//! [`Core`] holds the live state. It is told facts and commands together with the time, changes its
-//! state, and puts what must be remembered and what must be done into an [`Outbox`]. It starts no
-//! process, reads no clock, opens no file and sends nothing: the caller first commits `changes`,
+//! [`Core`] holds the live state. It receives facts and commands together with the time, changes
+//! its state, and puts the changes to record and the actions to take into an [`Outbox`]. It starts
+//! no process, reads no clock, opens no file and sends nothing: the caller first commits `changes`,
 //! then carries `effects` out, in their order.
 //!
-//! | file | what it decides |
+//! | file | contents |
 //! |---|---|
-//! | `types` | the words between the core and its caller |
+//! | `types` | the interface between the core and its caller |
 //! | `core` | the state, and the one function that changes a job's state |
 //! | `records` | every job in memory, with all indexes over them: arrays, dependencies, names |
-//! | `admit`, `sizes`, `submit` | whether a submission is taken, and its sizes |
-//! | `choice` | what a job would be in each of its partitions |
-//! | `resources` | the host: what is free, who has which part, and what others than jobs use |
-//! | `line` | the queue, the timers, the steps that wait, and how long jobs take |
-//! | `blockers` | what keeps a pending job from running, one predicate for each reason |
+//! | `admit`, `sizes`, `submit` | accepting or refusing a submission, and computing its sizes |
+//! | `choice` | a job as it would run in each of its partitions |
+//! | `resources` | the host: free and allocated resources, and usage by processes outside jobs |
+//! | `line` | the queue, the timers, the waiting steps, and expected run times |
+//! | `blockers` | the reasons that keep a pending job from running, one predicate each |
 //! | `line::backfill`, `plan` | which jobs start now |
-//! | `forecast` | when the others are expected to |
-//! | `why`, `words` | all that keeps a job from starting: figures, and words |
-//! | `foreign_use` | when it is read what others than jobs use |
-//! | `launches` | launches that are late or come to nothing |
+//! | `forecast` | when the others are expected to start |
+//! | `why`, `words` | everything that keeps a job from starting, as figures and as text |
+//! | `foreign_use` | when to sample usage by processes outside jobs |
+//! | `launches` | launches that are late or never happen |
 //! | `ending`, `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
-//! | `managed` | steps that the job's own manager launches, and tells of |
+//! | `managed` | steps that the job's own manager launches and reports |
 //! | `expand` | pending jobs whose resources go to a running one |
 //! | `resize` | running jobs that grow and shrink |
-//! | `timers` | what becomes due |
-//! | `view` | what queries see |
+//! | `timers` | timers that expire |
+//! | `view` | jobs as queries see them |
 //! | `recover` | the state after a restart of the daemon |
-//! | `found` | records of jobs that the database does not know |
-//! | `reboot` | what became of jobs that ran when the machine went down |
-//! | `site` | what the owner of the host changes |
-//! | `invariants` | what must always be true, for the tests |
+//! | `found` | job records that the database lacks |
+//! | `reboot` | jobs that were running when the machine went down |
+//! | `site` | changes that the owner of the host makes |
+//! | `invariants` | conditions that must always hold, for the tests |
 
 mod admit;
 mod blockers;

@@ -1,13 +1,12 @@
-//! What people are told of the queue: ends of jobs, arrays, chains and of the whole queue, and jobs
+//! Notifications about the queue: ends of jobs, arrays, chains and of the whole queue, and jobs
 //! that can never start.
 //!
-//! It is all found out where a state changes, and what is counted meanwhile is kept in the database
-//! with the change that was counted, so that a restart neither forgets nor tells twice. Nothing is
-//! counted that nobody wants to know.
+//! All events are detected where a state changes. Counters are stored in the database together with
+//! the change that they count, so that a restart neither loses nor repeats a notification. Nothing
+//! is counted without a recipient.
 //!
-//! A chain is what dependencies link: two jobs at least, whatever their kind of dependency, but not
-//! by `singleton`. A job that has ended belongs to it as long as it is in memory, so that a quick
-//! first job is not missed.
+//! A chain consists of two or more jobs linked by dependencies of any kind except `singleton`. An
+//! ended job belongs to it while it is in memory, so that a quick first job is not missed.
 
 use super::records::Records;
 use super::types::{Cx, Effect};
@@ -19,14 +18,14 @@ use crate::model::notice::{Audience, Channel, Event, Notice};
 use crate::model::{End, Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The jobs of a chain that are in memory, by their submissions.
+/// The jobs of a chain that are in memory, by submission.
 #[derive(Debug, Clone, Default)]
 struct Chain {
     live: BTreeSet<JobId>,
-    over: BTreeSet<JobId>,
+    ended: BTreeSet<JobId>,
 }
 
-/// What is counted, and what was told.
+/// The counters, and the notifications already sent.
 #[derive(Debug, Clone, Default)]
 pub struct Notifications {
     audience: Audience,
@@ -35,14 +34,14 @@ pub struct Notifications {
     chain_of: HashMap<JobId, JobId>,
     never: HashMap<JobId, Vec<Reason>>,
     limits: HashMap<JobId, u8>,
-    /// Pending jobs that have to be looked at: they may wait for what can never be.
+    /// Pending jobs to check: they may wait for something that can never happen.
     suspects: BTreeSet<JobId>,
-    /// Groups of which one has changed: they may be over.
+    /// Changed groups, which may have ended.
     touched: BTreeSet<MemoKey>,
-    /// What is to be kept anew.
+    /// The memos to store again.
     dirty: BTreeSet<MemoKey>,
     out: Vec<(Option<JobId>, Box<Notice>)>,
-    /// What happens now is to be told to nobody.
+    /// Send no notifications for now.
     is_quiet: bool,
 }
 
@@ -55,7 +54,7 @@ impl Notifications {
         self.audience = audience;
     }
 
-    /// What happens while it is quiet is told to nobody.
+    /// Turns notifications off or on.
     pub fn set_quiet(&mut self, is_quiet: bool) {
         self.is_quiet = is_quiet;
     }
@@ -66,7 +65,7 @@ impl Notifications {
         self.tallies.entry(key).or_insert_with(|| Tally::since(now))
     }
 
-    /// What is to be kept of it now.
+    /// Returns the memo to store, or `None` to delete it.
     fn memo(&self, key: MemoKey) -> Option<MemoBody> {
         match key {
             MemoKey::Array(_) | MemoKey::Chain(_) | MemoKey::Queue => {
@@ -83,18 +82,18 @@ impl Notifications {
             self.dirty.insert(MemoKey::Link(member));
             if let Some(chain) = self.chains.get_mut(&root) {
                 chain.live.remove(&member);
-                chain.over.remove(&member);
+                chain.ended.remove(&member);
             }
         }
     }
 }
 
-/// Its own mails are those of its array.
+/// Returns whether mail about the job is sent for its array as a whole.
 fn is_mailed_as_array(job: &Job, types: &MailTypes) -> bool {
     job.array_job_id().is_some() && !types.array_tasks
 }
 
-/// What a mail about an end is: FAIL for who asked for it and did not get END, as in Slurm.
+/// Returns the kind of mail about an end: FAIL if requested without END, as in Slurm.
 fn kind_of_end(types: &MailTypes, has_failed: bool) -> Option<MailKind> {
     match (has_failed, types.fail, types.end) {
         (true, true, _) => Some(MailKind::Fail),
@@ -103,9 +102,9 @@ fn kind_of_end(types: &MailTypes, has_failed: bool) -> Option<MailKind> {
     }
 }
 
-/// Whether a job that waits for this reason never starts unless somebody does something. What its
-/// owner has ordered (a hold, a partition or node that is down) is not meant.
-fn is_for_ever(job: &Job, reason: Reason) -> bool {
+/// Returns whether a job with this reason never starts without intervention. Reasons that the owner
+/// has ordered (a hold, a partition or node that is down) do not count.
+fn is_permanent(job: &Job, reason: Reason) -> bool {
     match reason {
         Reason::DependencyNeverSatisfied
         | Reason::BadConstraints
@@ -113,29 +112,29 @@ fn is_for_ever(job: &Job, reason: Reason) -> bool {
         | Reason::PartitionTimeLimit
         | Reason::AssocMaxJobsLimit
         | Reason::AssocGrpCpuLimit => true,
-        // slotd itself does that, after launches that came to nothing.
+        // slotd itself holds a job after repeated failed launches.
         Reason::JobHeldAdmin => job.run.system_comment.is_some(),
         _ => false,
     }
 }
 
 impl Notifications {
-    /// The mails that the job asks for, where mail can be sent.
-    pub fn mails(&self, job: &Job) -> Option<MailTypes> {
+    /// Returns the mail types that the job requests, if mail can be sent.
+    pub fn mail_types(&self, job: &Job) -> Option<MailTypes> {
         let text = job.request.mail_type.as_deref().filter(|_| self.audience.mail)?;
         Some(MailTypes::of(text))
     }
 
-    /// A record has just come to another state than `from`.
+    /// Handles a record whose state has just changed from `from`.
     pub fn note(&mut self, records: &Records, job: &Job, from: JobState, now: Timestamp) {
         if self.audience.is_empty() {
             return;
         }
-        let (id, to, types) = (job.id, job.run.state, self.mails(job));
+        let (id, to, types) = (job.id, job.run.state, self.mail_types(job));
         if to.is_terminal() && !self.is_quiet {
-            self.tell_end(job, types.as_ref(), now);
+            self.notify_end(job, types.as_ref(), now);
         } else if from == JobState::Pending && to == JobState::Running {
-            self.tell_begin(job, types.as_ref(), now);
+            self.notify_begin(job, types.as_ref(), now);
         }
         if !to.is_active() && self.limits.remove(&id).is_some() {
             self.dirty.insert(MemoKey::Limit(id));
@@ -151,7 +150,8 @@ impl Notifications {
     fn groups_of(&self, job: &Job) -> Vec<MemoKey> {
         let audience = &self.audience;
         let own = job.array_job_id().unwrap_or(job.id);
-        let is_mailed = || self.mails(job).is_some_and(|types| is_mailed_as_array(job, &types));
+        let is_mailed =
+            || self.mail_types(job).is_some_and(|types| is_mailed_as_array(job, &types));
         let array = job.array_job_id().filter(|_| audience.wants(Event::Array) || is_mailed());
         let chain = self.chain_of.get(&own).copied();
         let queue = audience.wants(Event::Queue).then_some(MemoKey::Queue);
@@ -163,15 +163,15 @@ impl Notifications {
             .collect()
     }
 
-    /// A record has ended, or is back after its end.
+    /// Counts a record that has ended. Subtracts one that was requeued after its end.
     fn count(&mut self, records: &Records, job: &Job, from: JobState, now: Timestamp) {
         let own = job.array_job_id().unwrap_or(job.id);
         let (is_live, groups) = (records.is_live(own), self.groups_of(job));
         if let Some(chain) = self.chain_of.get(&own).and_then(|root| self.chains.get_mut(root)) {
             let (to, of) = if is_live {
-                (&mut chain.live, &mut chain.over)
+                (&mut chain.live, &mut chain.ended)
             } else {
-                (&mut chain.over, &mut chain.live)
+                (&mut chain.ended, &mut chain.live)
             };
             of.remove(&own);
             to.insert(own);
@@ -186,7 +186,7 @@ impl Notifications {
                 tally.counts.add(end, job.weight() as u64);
                 tally.note_code(job.run.exit);
                 tally.start = [tally.start, job.run.start].into_iter().flatten().min();
-                tally.take_in(own, &job.request.name);
+                tally.add_job(own, &job.request.name);
             } else if let Some(end) = from.end() {
                 tally.requeued = true;
                 if job.run.end.is_some_and(|ended| ended >= tally.since) {
@@ -196,8 +196,8 @@ impl Notifications {
         }
     }
 
-    /// Gives a notice to those who want to know of its event.
-    fn tell(&mut self, about: Option<JobId>, notice: Notice) {
+    /// Queues a notice for the channels that subscribe to its event.
+    fn notify(&mut self, about: Option<JobId>, notice: Notice) {
         let audience = self.audience;
         for (events, channel) in
             [(audience.command, Channel::Command), (audience.url, Channel::Url)]
@@ -212,20 +212,20 @@ impl Notifications {
         self.out.push((Some(about), Box::new(Notice { channel: Channel::Mail(kind), ..notice })));
     }
 
-    fn tell_end(&mut self, job: &Job, types: Option<&MailTypes>, now: Timestamp) {
+    fn notify_end(&mut self, job: &Job, types: Option<&MailTypes>, now: Timestamp) {
         let notice = Notice::of_end(job, now);
         let (id, state) = (job.id, job.run.state);
         let is_hopeless = state == JobState::Ended(End::Cancelled)
             && job.run.reason == Reason::DependencyNeverSatisfied;
-        let was_told = self
+        let was_sent = self
             .never
             .get(&id)
-            .is_some_and(|told| told.contains(&Reason::DependencyNeverSatisfied));
+            .is_some_and(|sent| sent.contains(&Reason::DependencyNeverSatisfied));
         let is_at_limit =
             state == JobState::Ended(End::Timeout) && self.limits.get(&id) != Some(&100);
         let as_array = types.is_some_and(|types| is_mailed_as_array(job, types));
         if let Some(types) = types {
-            if is_hopeless && types.invalid_depend && !was_told {
+            if is_hopeless && types.invalid_depend && !was_sent {
                 self.mail(id, MailKind::InvalidDepend, notice.clone());
             }
             if is_at_limit && types.limit_after(99).is_some() {
@@ -235,10 +235,10 @@ impl Notifications {
                 self.mail(id, kind, notice.clone());
             }
         }
-        self.tell(Some(id), notice);
+        self.notify(Some(id), notice);
     }
 
-    fn tell_begin(&mut self, job: &Job, types: Option<&MailTypes>, now: Timestamp) {
+    fn notify_begin(&mut self, job: &Job, types: Option<&MailTypes>, now: Timestamp) {
         let (Some(types), id) = (types, job.id) else { return };
         let mut notice = Notice::of(job, Event::Job, now);
         let Some(array) = job.array_job_id().filter(|_| is_mailed_as_array(job, types)) else {
@@ -247,7 +247,7 @@ impl Notifications {
             }
             return;
         };
-        // The first of all.
+        // Only the first task of the array causes an email.
         let tally = self.tally(MemoKey::Array(array), now);
         if tally.start.is_none() {
             tally.start = Some(now);
@@ -259,9 +259,10 @@ impl Notifications {
         }
     }
 
-    /// A job that ran goes back to the queue.
-    pub fn tell_requeue(&mut self, job: &Job, now: Timestamp) {
-        let Some(types) = self.mails(job).filter(|types| !self.is_quiet && types.requeue) else {
+    /// Handles a job that ran and returns to the queue.
+    pub fn notify_requeue(&mut self, job: &Job, now: Timestamp) {
+        let Some(types) = self.mail_types(job).filter(|types| !self.is_quiet && types.requeue)
+        else {
             return;
         };
         if !is_mailed_as_array(job, &types) {
@@ -269,7 +270,7 @@ impl Notifications {
         }
     }
 
-    /// When a mail about its time limit is due.
+    /// Returns when the next email about the job's time limit is due.
     pub fn limit_mail_due(&self, job: &Job) -> Option<Timestamp> {
         let percent = self.next_limit_mail(job)?;
         let secs = job.request.time_limit_secs?;
@@ -283,14 +284,14 @@ impl Notifications {
         if job.run.state != JobState::Running {
             return None;
         }
-        let told = self.limits.get(&job.id).copied().unwrap_or(0);
-        // That all of it is over the job's runner says.
-        self.mails(job)?.limit_after(told).filter(|percent| *percent < 100)
+        let sent = self.limits.get(&job.id).copied().unwrap_or(0);
+        // The job's runner reports when the whole limit is used up.
+        self.mail_types(job)?.limit_after(sent).filter(|percent| *percent < 100)
     }
 
-    /// The clock has gone on for a running job: tells how much of its time limit is over. Of
-    /// several parts that are over only the greatest is told.
-    pub fn tell_limit_by_clock(&mut self, job: &Job, now: Timestamp) {
+    /// Sends mail about how much of a running job's time limit has passed. If several percentages
+    /// have passed, only the highest is sent.
+    pub fn notify_limit_by_clock(&mut self, job: &Job, now: Timestamp) {
         let mut due = None;
         while let Some(percent) = self.next_limit_mail(job)
             && self.limit_mail_due(job).is_some_and(|at| at <= now)
@@ -299,61 +300,61 @@ impl Notifications {
             due = Some(percent);
         }
         if let Some(percent) = due {
-            self.tell_limit_percent(job, percent, now);
+            self.notify_limit_percent(job, percent, now);
         }
     }
 
-    pub fn tell_limit_reached(&mut self, job: &Job, now: Timestamp) {
-        if self.mails(job).is_some_and(|types| types.limit_after(99).is_some()) {
-            self.tell_limit_percent(job, 100, now);
+    pub fn notify_limit_reached(&mut self, job: &Job, now: Timestamp) {
+        if self.mail_types(job).is_some_and(|types| types.limit_after(99).is_some()) {
+            self.notify_limit_percent(job, 100, now);
         }
     }
 
-    fn tell_limit_percent(&mut self, job: &Job, percent: u8, now: Timestamp) {
+    fn notify_limit_percent(&mut self, job: &Job, percent: u8, now: Timestamp) {
         self.limits.insert(job.id, percent);
         self.dirty.insert(MemoKey::Limit(job.id));
         self.mail(job.id, MailKind::TimeLimit(percent), Notice::of(job, Event::Job, now));
     }
 
-    /// A record has no place in the queue: if it is pending, the next round looks whether it can
-    /// ever have one.
+    /// Notes that a record has no place in the queue. If it is pending, the next round checks
+    /// whether it can ever have one.
     pub fn suspect(&mut self, job: &Job) {
         if self.audience.is_empty() || job.run.state != JobState::Pending {
             return;
         }
         if self.audience.wants(Event::Never)
-            || self.mails(job).is_some_and(|types| types.invalid_depend)
+            || self.mail_types(job).is_some_and(|types| types.invalid_depend)
         {
             self.suspects.insert(job.id);
         }
     }
 
-    /// The pending records that were suspected since the last time.
+    /// Returns the pending records noted since the last call.
     pub fn take_suspects(&mut self) -> BTreeSet<JobId> {
         std::mem::take(&mut self.suspects)
     }
 
-    /// Whether nobody was told yet that a job waits for this, which can never be.
+    /// Returns whether the job can never start for this reason and this has not been reported yet.
     pub fn is_new_never(&self, job: &Job, reason: Reason) -> bool {
-        let was_told = self.never.get(&job.id).is_some_and(|told| told.contains(&reason));
-        is_for_ever(job, reason) && !was_told
+        let was_sent = self.never.get(&job.id).is_some_and(|sent| sent.contains(&reason));
+        is_permanent(job, reason) && !was_sent
     }
 
-    /// Tells that a job waits for what can never be.
-    pub fn tell_never(&mut self, job: &Job, reason: Reason, why: &str, now: Timestamp) {
+    /// Reports that a job can never start.
+    pub fn notify_never(&mut self, job: &Job, reason: Reason, why: &str, now: Timestamp) {
         let mut notice = Notice { reason, ..Notice::of(job, Event::Never, now) };
         notice.text = format!("job {} ({}) can never start: {why}", notice.job_id, notice.name);
         let is_mailed = reason == Reason::DependencyNeverSatisfied
-            && self.mails(job).is_some_and(|types| types.invalid_depend);
+            && self.mail_types(job).is_some_and(|types| types.invalid_depend);
         self.never.entry(job.id).or_default().push(reason);
         self.dirty.insert(MemoKey::Never(job.id));
         if is_mailed {
             self.mail(job.id, MailKind::InvalidDepend, notice.clone());
         }
-        self.tell(Some(job.id), notice);
+        self.notify(Some(job.id), notice);
     }
 
-    /// A job with a dependency belongs together with those that it depends on.
+    /// Links a job with a dependency to the jobs that it depends on.
     pub fn link(&mut self, records: &Records, id: JobId, now: Timestamp) {
         if !self.audience.wants(Event::Chain) {
             return;
@@ -379,18 +380,18 @@ impl Notifications {
         }
     }
 
-    /// The chain that a submission is in, or a new one.
+    /// Returns the chain of a submission, creating it if necessary.
     fn chain_with(&mut self, records: &Records, member: JobId, now: Timestamp) -> JobId {
         if let Some(root) = self.chain_of.get(&member) {
             return *root;
         }
         let mut tally = Tally::since(now);
         for job in records.of_submission(member).filter_map(|id| records.job(id)) {
-            tally.take_in(member, &job.request.name);
+            tally.add_job(member, &job.request.name);
             if let Some(end) = job.run.state.end() {
                 tally.counts.add(end, job.weight() as u64);
                 tally.note_code(job.run.exit);
-                // It may be requeued: then it is taken back.
+                // If it is requeued, it is subtracted again.
                 tally.since = tally.since.min(job.run.end.unwrap_or(now));
             }
         }
@@ -399,7 +400,7 @@ impl Notifications {
         if is_live {
             chain.live.insert(member)
         } else {
-            chain.over.insert(member)
+            chain.ended.insert(member)
         };
         self.chain_of.insert(member, member);
         self.tallies.insert(MemoKey::Chain(member), tally);
@@ -407,30 +408,30 @@ impl Notifications {
         member
     }
 
-    /// Two chains become one; the members of the smaller one go to the other.
+    /// Merges two chains; the members of the smaller one move to the other.
     fn unite(&mut self, a: JobId, b: JobId, now: Timestamp) {
         if a == b {
             return;
         }
         let size = |root: &JobId| {
-            self.chains.get(root).map_or(0, |chain| chain.live.len() + chain.over.len())
+            self.chains.get(root).map_or(0, |chain| chain.live.len() + chain.ended.len())
         };
         let (to, from) = if size(&a) >= size(&b) { (a, b) } else { (b, a) };
         let gone = self.chains.remove(&from).unwrap_or_default();
-        for member in gone.live.iter().chain(&gone.over) {
+        for member in gone.live.iter().chain(&gone.ended) {
             self.chain_of.insert(*member, to);
             self.dirty.insert(MemoKey::Link(*member));
         }
         let chain = self.chains.entry(to).or_default();
         chain.live.extend(gone.live);
-        chain.over.extend(gone.over);
+        chain.ended.extend(gone.ended);
         self.dirty.insert(MemoKey::Chain(from));
         self.touched.insert(MemoKey::Chain(to));
         let tally = self.tallies.remove(&MemoKey::Chain(from)).unwrap_or_default();
         self.tally(MemoKey::Chain(to), now).merge(tally);
     }
 
-    /// A record has left the memory: nobody can depend on it any more.
+    /// Handles a record that has left the memory, so that no job can depend on it any more.
     pub fn forget(&mut self, records: &Records, id: JobId, submission: JobId) {
         self.suspects.remove(&id);
         if records.array(submission).is_none() {
@@ -438,10 +439,10 @@ impl Notifications {
         }
     }
 
-    /// Hands on what has come of the changes so far.
-    pub fn say(&mut self, records: &Records, cx: &mut Cx) {
+    /// Emits the notifications and memos that result from the changes so far.
+    pub fn emit(&mut self, records: &Records, cx: &mut Cx) {
         for key in std::mem::take(&mut self.touched) {
-            self.tell_if_over(records, key, cx.now);
+            self.notify_if_ended(records, key, cx.now);
         }
         for key in std::mem::take(&mut self.dirty) {
             cx.out.changes.push(match self.memo(key) {
@@ -453,44 +454,44 @@ impl Notifications {
         cx.out.effects.extend(out.into_iter().map(|(job, notice)| Effect::Tell { job, notice }));
     }
 
-    fn tell_if_over(&mut self, records: &Records, key: MemoKey, now: Timestamp) {
-        let is_over = match key {
+    fn notify_if_ended(&mut self, records: &Records, key: MemoKey, now: Timestamp) {
+        let has_ended = match key {
             MemoKey::Array(array) => records.array(array).is_none_or(|group| group.live == 0),
             MemoKey::Chain(root) => {
                 self.chains.get(&root).is_none_or(|chain| chain.live.is_empty())
             }
-            MemoKey::Queue => records.are_all_over(),
+            MemoKey::Queue => records.have_all_ended(),
             MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => false,
         };
-        if !is_over {
+        if !has_ended {
             return;
         }
         let Some(tally) = self.tallies.remove(&key) else { return };
         self.dirty.insert(key);
         let has_any = tally.counts.total() > 0;
         match key {
-            MemoKey::Array(array) => self.tell_array_end(records, array, tally, now),
+            MemoKey::Array(array) => self.notify_array_end(records, array, tally, now),
             MemoKey::Chain(root) => {
                 let chain = self.chains.remove(&root).unwrap_or_default();
-                for member in chain.live.into_iter().chain(chain.over) {
+                for member in chain.live.into_iter().chain(chain.ended) {
                     self.chain_of.remove(&member);
                     self.dirty.insert(MemoKey::Link(member));
                 }
                 if has_any {
-                    self.tell(None, Notice::of_several(Event::Chain, tally, now));
+                    self.notify(None, Notice::of_several(Event::Chain, tally, now));
                 }
             }
             MemoKey::Queue if has_any => {
-                self.tell(None, Notice::of_several(Event::Queue, tally, now))
+                self.notify(None, Notice::of_several(Event::Queue, tally, now))
             }
             MemoKey::Queue | MemoKey::Link(_) | MemoKey::Never(_) | MemoKey::Limit(_) => {}
         }
     }
 
-    fn tell_array_end(&mut self, records: &Records, array: JobId, tally: Tally, now: Timestamp) {
+    fn notify_array_end(&mut self, records: &Records, array: JobId, tally: Tally, now: Timestamp) {
         let mut tasks = records.of_submission(array);
         let Some(job) = tasks.find_map(|id| records.job(id)) else { return };
-        let (types, has_failed) = (self.mails(job), tally.counts.failed() > 0);
+        let (types, has_failed) = (self.mail_types(job), tally.counts.failed() > 0);
         let kind = types
             .filter(|types| !types.array_tasks)
             .and_then(|types| kind_of_end(&types, has_failed));
@@ -498,14 +499,14 @@ impl Notifications {
         if let Some(kind) = kind {
             self.mail(array, kind, notice.clone());
         }
-        self.tell(Some(array), notice);
+        self.notify(Some(array), notice);
     }
 
-    /// What is kept of all this, if nothing waits to be said.
+    /// Returns all memos. Fails if anything has not been emitted yet.
     #[cfg(test)]
     pub fn memos(&self) -> Result<BTreeMap<MemoKey, MemoBody>, String> {
         if !self.dirty.is_empty() || !self.out.is_empty() || !self.touched.is_empty() {
-            return Err(format!("not said: {:?} {:?} {:?}", self.dirty, self.out, self.touched));
+            return Err(format!("not emitted: {:?} {:?} {:?}", self.dirty, self.out, self.touched));
         }
         let links = self.chain_of.keys().copied().map(MemoKey::Link);
         let never = self.never.keys().copied().map(MemoKey::Never);
@@ -514,12 +515,12 @@ impl Notifications {
         Ok(keys.filter_map(|key| Some((key, self.memo(key)?))).collect())
     }
 
-    /// Who is in which chain is known both ways, and a chain has somebody who is not over.
+    /// Checks that members and chains agree, and that each chain has a live member.
     #[cfg(test)]
     pub fn check_chains(&self, records: &Records) -> Result<(), String> {
         let members = self.chains.iter().flat_map(|(root, chain)| {
             let live = chain.live.iter().map(|member| (*root, *member, true));
-            live.chain(chain.over.iter().map(|member| (*root, *member, false)))
+            live.chain(chain.ended.iter().map(|member| (*root, *member, false)))
         });
         let mut count = 0;
         for (root, member, is_live) in members {
@@ -528,22 +529,22 @@ impl Notifications {
                 return Err(format!("job {member} is in chain {root}, live: {is_live}"));
             }
         }
-        let over = self.chains.iter().find(|(_, chain)| chain.live.is_empty());
-        match over {
-            Some((root, _)) => Err(format!("chain {root} is over, and not told")),
+        let ended = self.chains.iter().find(|(_, chain)| chain.live.is_empty());
+        match ended {
+            Some((root, _)) => Err(format!("chain {root} has ended, but was not reported")),
             None if count != self.chain_of.len() => {
-                Err("somebody is in a chain that is not there".to_owned())
+                Err("a job is in a chain that does not exist".to_owned())
             }
             None => Ok(()),
         }
     }
 
-    /// Takes over what an earlier daemon has counted and told. To be called once, after the
+    /// Restores the counters and sent notifications of an earlier daemon. Call it once, after the
     /// recovery.
     pub fn recall(&mut self, records: &Records, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
         let audience = self.audience;
         for (key, body) in memos {
-            // What is not taken over is dropped from the store, or kept anew.
+            // Memos that are not restored are deleted from the store, or written again.
             self.dirty.insert(key);
             let is_live =
                 |id: JobId| records.job(id).is_some_and(|job| !job.run.state.is_terminal());
@@ -565,15 +566,15 @@ impl Notifications {
                         if is_live {
                             chain.live.insert(job)
                         } else {
-                            chain.over.insert(job)
+                            chain.ended.insert(job)
                         };
                     }
                 }
-                (MemoKey::Never(job), MemoBody::Reasons(told)) if is_live(job) => {
-                    self.never.insert(job, told);
+                (MemoKey::Never(job), MemoBody::Reasons(sent)) if is_live(job) => {
+                    self.never.insert(job, sent);
                 }
-                (MemoKey::Limit(job), MemoBody::Percent(told)) if is_live(job) => {
-                    self.limits.insert(job, told);
+                (MemoKey::Limit(job), MemoBody::Percent(sent)) if is_live(job) => {
+                    self.limits.insert(job, sent);
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Which jobs start now.
+//! Decides which jobs start now.
 
 use super::choice::Choice;
 use super::core::Core;
@@ -10,25 +10,25 @@ use crate::model::request::JobKind;
 use crate::model::{JobId, JobState, Reason};
 use std::sync::Arc;
 
-/// So many jobs of the queue are looked at for one that can be tried.
+/// The most jobs of the queue to examine for one that can be tried.
 const PROBE_DEPTH: usize = 1000;
 
 impl Core {
-    /// One scheduling round: whatever can start, starts. To be called after facts and commands;
-    /// what it does depends on the state and the time alone.
+    /// Runs one scheduling round: every job that can start does. Call it after facts and commands;
+    /// the result depends on the state and the time alone.
     pub fn plan(&mut self, cx: &mut Cx) {
         self.plan_by(Core::one_pass, cx);
     }
 
-    /// The same with any pass over the queue.
+    /// Like [`Core::plan`], with any pass over the queue.
     pub(super) fn plan_by(&mut self, pass: fn(&mut Core, &mut Cx), cx: &mut Cx) {
         self.line.begin_round();
         self.purge(cx);
-        // A start may let others go (`after:12`), and so may the end of one that could not wait.
-        let looks_again = self.resources.ledger().capacity().is_shown_by_starts()
+        // A start may unblock others (`after:12`), and so may the end of a job with `--immediate`.
+        let repeats_after_start = self.resources.ledger().capacity().start_may_unblock()
             || self.line.queue().names_cpus();
         let seen = |core: &Core| {
-            (core.line.queue().arrivals(), core.records.starts() * u64::from(looks_again))
+            (core.line.queue().arrivals(), core.records.starts() * u64::from(repeats_after_start))
         };
         loop {
             let before = seen(self);
@@ -40,7 +40,7 @@ impl Core {
             }
             if seen(self) == before {
                 self.replace_spares(cx);
-                return self.tell_never(cx);
+                return self.notify_never(cx);
             }
         }
     }
@@ -53,12 +53,12 @@ impl Core {
         while let Some(key) =
             round.next(self.line.queue(), self.resources.ledger().capacity(), self.resources.host())
         {
-            self.look_at(key, &mut round, cx);
+            self.consider(key, &mut round, cx);
         }
     }
 
-    /// Starts one job of a drained node, if it is time: the first of the queue that has not failed,
-    /// else the first.
+    /// Starts one job of a drained node if it is time: the first one of the queue that has not
+    /// failed, or else the first one.
     fn probe(&mut self, cx: &mut Cx) {
         let Some(failed) = self.resources.node().due_probe(cx.now) else { return };
         let mut keys = Vec::new();
@@ -79,7 +79,7 @@ impl Core {
                 self.resources.ledger().capacity().pick(&want, self.resources.host()),
             );
             if lacks.is_any() {
-                // The answer asks for a round.
+                // The answer triggers a round.
                 self.resources.want_readings(lacks);
                 continue;
             }
@@ -96,8 +96,8 @@ impl Core {
         self.resources.node_mut().note_probe(probe, cx.now);
     }
 
-    /// Starts a record of the queue, if it may.
-    pub(super) fn look_at(&mut self, key: QueueKey, round: &mut Round, cx: &mut Cx) {
+    /// Considers a record of the queue and starts it if possible.
+    pub(super) fn consider(&mut self, key: QueueKey, round: &mut Round, cx: &mut Cx) {
         let is_behind = round.is_blocked();
         let outcome = self.try_start(key, round, cx);
         match outcome {
@@ -120,7 +120,7 @@ impl Core {
         }) {
             Verdict::Wait => Tried::Waits,
             Verdict::Start(part) if lacks.is_any() => {
-                // It will start in a moment, and nobody else takes its place until then.
+                // It will start in a moment; reserve its resources until then.
                 round.hold(key.id, &part, capacity);
                 self.resources.want_readings(lacks);
                 Tried::Waits
@@ -137,15 +137,16 @@ impl Core {
         }
     }
 
-    /// Starts a pending record, or one task of a compact one, with this part of what is free.
+    /// Starts a pending record, or one task of a compact record, with this part of the free
+    /// resources.
     pub(super) fn start(&mut self, id: JobId, mut part: Part, cx: &mut Cx) -> bool {
         let Some(record) = self.records.get(id) else { return false };
         if self.limit_of_expanded(id, part.alloc.tres.cpus, |_| ()).is_some() {
             return false;
         }
         if record.places.len() > 1 {
-            // What it kept from starting in another line may start now.
-            self.line.look_again();
+            // A job that it kept from starting in another line may start now.
+            self.line.request_round();
         }
         let task = self.records.next_task(&record.job, record.waits.as_deref(), cx.now);
         let own = match task {
@@ -182,7 +183,7 @@ impl Core {
         true
     }
 
-    /// Of the partitions that a job may go to, it takes this one.
+    /// Fixes the partition of a job that may use several.
     fn go_to(&mut self, id: JobId, partition: Option<usize>) {
         let Some(job) = self.job(id).filter(|job| job.has_several_partitions()) else { return };
         let place = |choice: &Choice| choice.want().place.partition;
@@ -216,6 +217,6 @@ impl Core {
 enum Tried {
     Started,
     Waits,
-    /// The queue was out of date about it.
+    /// The queue entry was out of date.
     Stale,
 }

@@ -1,4 +1,4 @@
-//! Thousands of random queues with random facts, and what must hold of all of them.
+//! Properties that must hold for thousands of random queues with random events.
 
 use super::choice::Choice;
 use super::line::backfill::{Round, Verdict};
@@ -20,7 +20,7 @@ use proptest::test_runner::{FileFailurePersistence, TestCaseError};
 use std::collections::BTreeMap;
 use wildmatch::WildMatch;
 
-/// What happens next. Jobs are chosen by their place among those that there are.
+/// A random event. Jobs are chosen by index among the existing ones.
 #[derive(Debug, Clone)]
 enum Event {
     Submit(Shape),
@@ -63,13 +63,13 @@ struct Shape {
     priority: Option<u32>,
     allocation: bool,
     sharing: bool,
-    /// Its account is one with a limit.
+    /// Its account has a limit.
     limited: bool,
-    /// Where there are as many.
+    /// By index, as far as they exist.
     partitions: Vec<usize>,
 }
 
-/// Only what is out of the ordinary, so that a failing case can be read.
+/// Prints only unusual settings, so that a failing case is readable.
 impl std::fmt::Debug for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}c {}M {}g {:?}", self.cpus, self.mem, self.gpus, self.share)?;
@@ -193,25 +193,25 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Some of so many numbers; mostly none.
+/// Generates some of `count` numbers; mostly none.
 fn some_of(count: u32) -> impl Strategy<Value = Vec<u32>> {
     prop_oneof![3 => Just(Vec::new()), 2 => prop::collection::vec(0..count, 1..3)]
 }
 
-/// The CPUs that a job must get; mostly none.
+/// Generates the CPUs that a job must get; mostly none.
 fn named_cpus() -> impl Strategy<Value = Vec<u32>> {
     let some =
         prop::collection::btree_set(0..CPUS, 1..3).prop_map(|cpus| cpus.into_iter().collect());
     prop_oneof![4 => Just(Vec::new()), 1 => some]
 }
 
-/// One of the records that `is_wanted`.
+/// Returns one of the records that satisfy `is_wanted`.
 fn choose(d: &Double, which: usize, is_wanted: impl Fn(&Job) -> bool) -> Option<Job> {
     let jobs: Vec<&Job> = d.core.jobs().filter(|job| is_wanted(job)).collect();
     jobs.get(which.checked_rem(jobs.len())?).map(|job| Job::clone(job))
 }
 
-/// How a user would name it, or one of its tasks.
+/// Returns the reference by which a user would name the job or one of its tasks.
 fn named(job: &Job, task: Option<u32>) -> JobRef {
     match (job.array_job_id(), task) {
         (Some(array), Some(task)) => tasks_of(array, &[task]),
@@ -266,7 +266,7 @@ fn happen(d: &mut Double, event: Event) {
     match event {
         Event::Submit(shape) => {
             let ask = request(d, shape);
-            // What no job of a partition can have is refused.
+            // A request that can never run in its partition is refused.
             let _ = d.try_submit(ask);
         }
         Event::End { which, cause, status } => {
@@ -334,7 +334,7 @@ fn happen(d: &mut Double, event: Event) {
     }
 }
 
-/// What users do to jobs that exist.
+/// Runs a user command on an existing job.
 fn command(d: &mut Double, event: Event) {
     let is_pending = |job: &Job| job.run.state == JobState::Pending;
     match event {
@@ -375,13 +375,13 @@ fn command(d: &mut Double, event: Event) {
             if let Some(job) = choose(d, which, is_pending) {
                 let key = Update::Priority(priority);
                 let done = d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx));
-                assert!(matches!(done, Ok(_) | Err(Refusal::Held)), "it is pending: {done:?}");
+                assert!(matches!(done, Ok(_) | Err(Refusal::Held)), "the job is pending: {done:?}");
             }
         }
         Event::Resize { which, cpus, mem } => {
             if let Some(job) = choose(d, which, |job| !job.run.state.is_terminal()) {
                 let keys = [Update::NumCpus(cpus), Update::MinMemoryNode(mem)];
-                // What there is no room for, now or ever, is refused.
+                // A size that is not available, now or ever, is refused.
                 let _ = d.act(|core, cx| core.update(&named(&job, None), &keys, &[], cx));
             }
         }
@@ -391,15 +391,15 @@ fn command(d: &mut Double, event: Event) {
             {
                 let key = Update::ArrayTaskThrottle(limit);
                 d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx))
-                    .expect("it is an array");
+                    .expect("the job is an array");
             }
         }
-        _ => unreachable!("{event:?} is no command"),
+        _ => unreachable!("{event:?} is not a command"),
     }
 }
 
 fn recovered(d: &Double) -> Core {
-    // What the core would still have in memory, and nothing else.
+    // Only the records that the core would still have in memory.
     let jobs: Vec<Job> =
         d.store.jobs.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
     let mut core =
@@ -410,13 +410,13 @@ fn recovered(d: &Double) -> Core {
 
 fn restart(d: &mut Double) {
     d.core = recovered(d);
-    let told = d.effects.len();
-    d.act(|core, cx| core.notifications.say(&core.records, cx));
-    assert_eq!(d.effects.len(), told, "a restart is told to nobody");
-    d.core.check_invariants().expect("the state makes sense after a restart");
+    let sent = d.effects.len();
+    d.act(|core, cx| core.notifications.emit(&core.records, cx));
+    assert_eq!(d.effects.len(), sent, "a restart sends no notification");
+    d.core.check_invariants().expect("the invariants hold after a restart");
 }
 
-/// Every pending job's reason is true, looked at from outside.
+/// Checks the reason of every pending job against the state.
 fn check_reasons(d: &Double) {
     let config = d.core.config();
     let host = &config.host;
@@ -451,7 +451,7 @@ fn check_reasons(d: &Double) {
                     })
                 })
             }
-            // Another one that waits for the same is before it, or it would delay one.
+            // Another job with the same needs is ahead of it, or it would delay one.
             Reason::Priority => {
                 d.core.records.get(job.id).expect("a record").places.iter().any(|own| {
                     let want = own.shape.want();
@@ -473,19 +473,19 @@ fn check_reasons(d: &Double) {
         };
         assert!(
             is_true,
-            "job {} waits because of {reason}, which is not true: {job:?}\n{text}",
+            "job {} waits because of {reason}, which is wrong: {job:?}\n{text}",
             job.id
         );
     }
 }
 
-/// The place that this key is about.
+/// Returns the place of this key.
 fn place(d: &Double, key: QueueKey) -> Option<&Place> {
     d.core.records.get(key.id).expect("a record").places.iter().find(|place| place.key == key)
 }
 
-/// The first blocked jobs of the lines with the latest moment at which each starts: those that
-/// nobody of another line is before who waits for one of the same CPUs.
+/// Returns the first blocked jobs of the lines, with their latest starts. A job counts only if no
+/// job of another line that waits for one of the same CPUs is ahead of it.
 fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
     let (config, capacity) = (d.core.config(), d.core.resources.ledger().capacity());
     let (host, partitions) = (&config.host, &config.partitions);
@@ -495,7 +495,7 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
         let places = &d.core.records.get(key.id).expect("a record").places;
         let partition = |place: &Place| {
             let at = place.shape.want().place.partition;
-            (capacity.line(at), &partitions[at.expect("a partition that is there")])
+            (capacity.line(at), &partitions[at.expect("an existing partition")])
         };
         let meets = |own: &Place, other: &Place| {
             let ((line, own), (other_line, other)) = (partition(own), partition(other));
@@ -520,17 +520,17 @@ fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
     found
 }
 
-/// The plan without any index: each record of the queue is looked at, in its order.
+/// Plans without any index: considers each record of the queue, in order.
 fn one_by_one(core: &mut Core, cx: &mut Cx) {
     let mut round = Round::new(cx.now);
     let mut next = core.line.queue().first();
     while let Some(key) = next {
-        core.look_at(key, &mut round, cx);
+        core.consider(key, &mut round, cx);
         next = core.line.queue().after(key);
     }
 }
 
-/// A host with two partitions that are views of it, or one that is divided by its owner.
+/// Creates a host with two partitions that are views of it, or one that its owner has divided.
 fn host_of(is_divided: bool) -> Double {
     Double::with(|config| {
         config.host = host(CPUS, 1000, GPUS);
@@ -576,8 +576,8 @@ fn host_of(is_divided: bool) -> Double {
     })
 }
 
-/// `PROPTEST_CASES` asks for more queues than the usual number. What failed once is kept beside
-/// this file.
+/// Returns the settings of proptest. Set `PROPTEST_CASES` to test more queues than usual. Failed
+/// cases are kept beside this file.
 fn settings() -> ProptestConfig {
     ProptestConfig {
         max_shrink_iters: 4000,
@@ -589,11 +589,11 @@ fn settings() -> ProptestConfig {
 proptest! {
     #![proptest_config(settings())]
 
-    /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in
-    /// two hands, that the ledger agrees with the jobs, and that a job is RUNNING in the store
-    /// before it is launched.
+    /// After each event the double checks that no resource exceeds its capacity, that no CPU or GPU
+    /// is allocated twice, that the ledger agrees with the jobs, and that a job is RUNNING in the
+    /// store before it is launched.
     #[test]
-    fn random_queues_stay_within_the_host_and_tell_true_reasons(
+    fn random_queues_stay_within_the_host_and_have_true_reasons(
         is_divided in any::<bool>(),
         events in prop::collection::vec(event(), 1..60),
     ) {
@@ -617,10 +617,9 @@ proptest! {
         prop_assert_eq!(d.store.jobs, e.store.jobs);
     }
 
-    /// Whole shapes are passed over, and what starts is what would start if every record were
-    /// looked at.
+    /// Skipping entire shapes starts the same jobs as considering every record.
     #[test]
-    fn a_round_starts_what_a_look_at_each_job_would(
+    fn a_round_starts_the_same_jobs_as_a_full_scan(
         is_divided in any::<bool>(),
         queue in prop::collection::vec(shape(), 1..60),
         events in prop::collection::vec(event(), 1..15),
@@ -628,7 +627,7 @@ proptest! {
         let mut d = host_of(is_divided);
         queue.into_iter().map(Event::Submit).for_each(|event| happen(&mut d, event));
         for event in std::iter::once(Event::Plan).chain(events) {
-            // What is planned is compared first.
+            // The plan is compared before it is carried out.
             if !matches!(event, Event::Plan) {
                 happen(&mut d, event);
             }
@@ -641,7 +640,7 @@ proptest! {
         }
     }
 
-    /// A second round without anything new finds nothing to do: no event was needed and missing.
+    /// A second round without a new event finds nothing to do: no trigger of a round was missing.
     #[test]
     fn a_round_leaves_nothing_undone(is_divided in any::<bool>(), events in prop::collection::vec(event(), 1..60)) {
         let mut d = host_of(is_divided);
@@ -654,9 +653,9 @@ proptest! {
         }
     }
 
-    /// The records alone give the same state again: who runs where, who waits for what, in which
-    /// order. (Whose turn it is among arrays is known as long as their last started tasks are in
-    /// memory, so none is forgotten here.)
+    /// The records alone restore the same state: running jobs, waiting jobs, and their order. (The
+    /// turn of an array is known only while its last started task is in memory, so none is
+    /// forgotten here.)
     #[test]
     fn a_restart_changes_nothing(is_divided in any::<bool>(), events in prop::collection::vec(event(), 1..50)) {
         let mut d = host_of(is_divided);
@@ -676,8 +675,8 @@ proptest! {
         }
     }
 
-    /// EASY: while every job keeps to its limit and nobody goes before it, the first blocked job of
-    /// a line starts no later than was reserved for it, whatever is submitted behind it.
+    /// EASY: while every job keeps to its limit and no job goes ahead of it, the first blocked job
+    /// of a line starts no later than reserved, whatever is submitted behind it.
     #[test]
     fn the_first_blocked_job_starts_no_later_than_reserved(
         is_divided in any::<bool>(),
@@ -699,15 +698,15 @@ proptest! {
         for (cpus, named, limit, gap, partitions) in behind {
             let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).on_cpus(&named).with(|r| {
                 r.time_limit_secs = limit;
-                // Nothing is known of the end of one without a limit.
+                // The end of a job without a limit is unknown.
                 r.name = limit.map_or_else(|| "endless".to_owned(), |_| r.name.clone());
             }));
             d.plan();
             for (id, at) in reservations(&d) {
-                // Jobs without a limit may have passed while another was first: then nothing could
-                // be promised yet.
+                // Jobs without a limit may have passed while another job was first: then nothing
+                // could be promised yet.
                 if at.is_some() || promised.contains_key(&id) {
-                    let at = at.expect("what was promised stays promised");
+                    let at = at.expect("a promise is never withdrawn");
                     let old = promised.insert(id, at);
                     prop_assert!(old.is_none_or(|old| at <= old), "{at:?} is later than {old:?}");
                 }
@@ -724,7 +723,7 @@ proptest! {
         }
     }
 
-    /// The forecast is what the plan does when every job uses its limit to the full.
+    /// The forecast matches the plan when every job uses its full limit.
     #[test]
     fn jobs_start_when_the_forecast_says(
         is_divided in any::<bool>(),
@@ -747,7 +746,7 @@ proptest! {
     }
 }
 
-/// The partitions of these numbers, as far as there are as many.
+/// Returns the names of the partitions with these indexes, as far as they exist.
 fn names(d: &Double, partitions: &[usize]) -> Option<String> {
     let there = partitions.iter().filter_map(|at| d.core.config().partitions.get(*at));
     let names: Vec<&str> = there.map(|partition| partition.name.as_str()).collect();
@@ -758,7 +757,7 @@ fn some_partitions() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![3 => (0usize..5).prop_map(|one| vec![one]), 1 => prop::collection::vec(0usize..5, 2..4)]
 }
 
-/// A request for partitions of a divided host, without GPUs.
+/// Returns a request for partitions of a divided host, without GPUs.
 fn ask_in(d: &Double, partitions: &[usize]) -> Ask {
     let names = names(d, partitions);
     ask().gpus(0).with(|r| r.partition = names)
@@ -769,12 +768,12 @@ fn end_by_limit(job: &Job) -> Option<Timestamp> {
     Some(job.run.start?.plus_secs(limit))
 }
 
-/// When the next running job reaches its limit.
+/// Returns when the next running job reaches its limit.
 fn next_end(d: &Double) -> Option<Timestamp> {
     d.core.jobs().filter_map(end_by_limit).min()
 }
 
-/// All jobs whose limits are reached then end, and the next round follows.
+/// Ends all jobs that reach their limits at `end`, and plans.
 fn end_all_at(d: &mut Double, end: Timestamp) {
     d.now = end;
     let ended: Vec<JobId> =

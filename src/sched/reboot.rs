@@ -1,29 +1,28 @@
-//! What becomes of jobs when the machine went down while they ran.
+//! Jobs that were running when the machine went down.
 //!
-//! A process of an earlier boot is gone, whatever has its number now. How it ended is known where
-//! its watcher wrote it down; where not, the job is NODE_FAIL. That nothing is on disk of a launch
-//! does not tell that it never was: the kernel may have lost it. So such a job never runs again by
-//! itself, unless that was asked for (`--requeue`).
+//! No process of an earlier boot exists any more, even if its PID is in use again. Its outcome is
+//! known if its watcher recorded it; otherwise the job is NODE_FAIL. If the disk has no trace of a
+//! launch, it may still have happened, because the kernel may have lost the writes. So such a job
+//! never runs again by itself, unless `--requeue` asks for it.
 
 use super::core::Core;
 use super::types::{Cx, EndCause};
 use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
 
-/// What is left of a job that ran when the machine went down.
+/// The traces of a job that was running when the machine went down.
 #[derive(Debug, Clone)]
 pub struct Interrupted {
     pub job: JobId,
-    /// How its script or command ended, where that was written down.
+    /// The recorded end of its script or command, if any.
     pub own: Option<ExitRecord>,
-    /// The same of its other steps.
+    /// The recorded ends of its other steps.
     pub steps: Vec<(StepId, ExitRecord)>,
-    /// When it is last known to have run.
+    /// The last time at which it is known to have been running.
     pub last_sign: Timestamp,
 }
 
 impl Core {
-    /// The machine went down while this job ran: it has ended as was written down, or as nobody
-    /// knows.
+    /// Ends a job that was running when the machine went down, as recorded or as NODE_FAIL.
     pub fn node_failed(&mut self, remains: Interrupted, cx: &mut Cx) {
         let Interrupted { job: id, own, mut steps, last_sign } = remains;
         let Some(job) = self.job(id) else { return };

@@ -1,7 +1,7 @@
-//! The records: every job that has not ended, those that ended lately, and the indexes over them.
+//! The records: all live jobs, the recently ended ones, and the indexes over them.
 //!
-//! A record is changed by [`Records::edit`] alone, which compares what the indexes go by before and
-//! after. So they are true whatever is changed, and no caller has to know them.
+//! Only [`Records::edit`] changes a record. It compares the indexed facts before and after, so the
+//! indexes are always correct and no caller has to know about them.
 
 mod array;
 pub mod depend;
@@ -30,48 +30,48 @@ use requests::Requests;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Ended records that stay in memory at most. The store has them all; a large array must not fill
-/// the memory with tasks that have ended.
+/// The most ended records kept in memory. The store has them all; a large array must not fill the
+/// memory with ended tasks.
 pub const ENDED_IN_MEMORY: usize = 10_000;
 
-/// A job record with what the core derives from it.
+/// A job record, and the data that the core derives from it.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
     pub job: Job,
-    /// Of a pending job with a dependency.
+    /// For a pending job with a dependency.
     pub waits: Option<Box<Waits>>,
-    /// Its places in the queue, while nothing but resources is missing: one for each partition that
-    /// it may go to.
+    /// Its places in the queue while it lacks only resources: one for each partition in which it
+    /// may run.
     pub places: Box<[Place]>,
-    /// Of a running job: how many had started before it.
+    /// For a running job, the ordinal of its start.
     pub start_order: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Records {
-    /// Each in a place of its own: a tree of large records is half empty.
+    /// Boxed, because a B-tree of large records would be half empty.
     jobs: BTreeMap<JobId, Box<Record>>,
     last_id: u32,
-    /// Starts so far.
+    /// The number of starts so far.
     starts: u64,
     /// Records that hold resources.
     active: BTreeSet<JobId>,
     arrays: HashMap<JobId, ArrayGroup>,
-    /// Who waits for whom: target to dependents.
+    /// The reverse of the dependencies: target to dependents.
     dependents: HashMap<JobId, BTreeSet<JobId>>,
     names: HashMap<u32, HashMap<String, NameGroup>>,
-    /// The records by the process that submitted them, or that stands for their allocation now.
+    /// The records by the process that submitted them, or that holds their allocation now.
     clients: BTreeSet<(ClientProcess, JobId)>,
-    /// Of each partition: the jobs that run, and the jobs and array tasks that wait.
+    /// For each partition, the running jobs, and the pending jobs and array tasks.
     loads: HashMap<String, (u64, u64)>,
-    /// Records whose state has changed and whose dependents have not been told yet.
+    /// Records whose state has changed and whose dependents have not been re-evaluated yet.
     changed: VecDeque<JobId>,
-    /// When ended records leave the memory. These wake nobody.
+    /// When ended records leave the memory.
     purges: BTreeSet<(Timestamp, JobId)>,
-    /// The records that were forgotten since [`Records::take_forgotten`] said so.
+    /// Records forgotten since [`Records::take_forgotten`] last returned true.
     forgotten: usize,
     requests: Requests,
-    /// How the clocks stand to each other.
+    /// The relation between the wall clock and the boot clock.
     clock: ClockBase,
 }
 
@@ -80,12 +80,11 @@ impl Records {
         self.jobs.get(&id).map(|record| &**record)
     }
 
-    /// A record that is in memory.
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(&id).map(|record| &record.job)
     }
 
-    /// All records in memory, by number.
+    /// Returns all records in memory, ordered by ID.
     pub fn all(&self) -> impl Iterator<Item = &Record> {
         self.jobs.values().map(|record| &**record)
     }
@@ -94,13 +93,12 @@ impl Records {
         self.all().map(|record| &record.job)
     }
 
-    /// The numbers of the pending ones.
     pub fn pending(&self) -> Vec<JobId> {
         let pending = self.jobs().filter(|job| job.run.state == JobState::Pending);
         pending.map(|job| job.id).collect()
     }
 
-    /// The records that hold resources.
+    /// Returns the records that hold resources.
     pub fn active(&self) -> impl Iterator<Item = &Record> {
         self.active.iter().filter_map(|id| self.get(*id))
     }
@@ -113,7 +111,7 @@ impl Records {
         self.jobs.len()
     }
 
-    /// Whether a job or an array with this number is in memory.
+    /// Returns whether a job or an array with this ID is in memory.
     pub fn has(&self, id: JobId) -> bool {
         self.jobs.contains_key(&id) || self.arrays.contains_key(&id)
     }
@@ -122,24 +120,24 @@ impl Records {
         self.arrays.get(&id)
     }
 
-    /// The array that a record belongs to.
+    /// Returns the array that a record belongs to.
     pub fn array_of(&self, job: &Job) -> Option<&ArrayGroup> {
         self.array(job.array_job_id()?)
     }
 
-    /// The submission that a record is of.
+    /// Returns the ID of the submission that a record belongs to.
     pub fn submission(&self, id: JobId) -> JobId {
         self.job(id).and_then(Job::array_job_id).unwrap_or(id)
     }
 
-    /// The records of an array, or that of another job.
+    /// Returns the records of an array, or the single record of any other job.
     pub fn of_submission(&self, submission: JobId) -> impl Iterator<Item = JobId> {
         let tasks = self.array(submission).map(|group| &group.records);
         let alone = if tasks.is_none() { Some(submission) } else { None };
         tasks.into_iter().flatten().copied().chain(alone)
     }
 
-    /// Whether a job, or any task of an array, has not ended.
+    /// Returns whether a job, or any task of an array, has not ended.
     pub fn is_live(&self, submission: JobId) -> bool {
         match self.array(submission) {
             Some(group) => group.live > 0,
@@ -147,22 +145,22 @@ impl Records {
         }
     }
 
-    /// Whether every record has ended.
-    pub fn are_all_over(&self) -> bool {
+    /// Returns whether every record has ended.
+    pub fn have_all_ended(&self) -> bool {
         self.names.values().all(HashMap::is_empty)
     }
 
-    /// The jobs of a partition that run, and the jobs and array tasks that wait.
+    /// Returns the number of running jobs in a partition, and of pending jobs and array tasks.
     pub fn load(&self, partition: &str) -> (u64, u64) {
         self.loads.get(partition).copied().unwrap_or_default()
     }
 
-    /// The number that the next record gets.
+    /// Returns the ID of the next record.
     pub fn next_id(&self) -> JobId {
         JobId(self.last_id.saturating_add(1))
     }
 
-    /// No record gets a number below this one.
+    /// Ensures that no new record gets an ID below `next`.
     pub fn count_from(&mut self, next: JobId) {
         self.last_id = self.last_id.max(next.0.saturating_sub(1));
     }
@@ -173,7 +171,7 @@ impl Records {
         id
     }
 
-    /// The request, as an earlier job has it, where one of the last ones is the same.
+    /// Returns a shared copy of the request if a recent job has the same one.
     pub fn share(&mut self, request: JobRequest) -> Arc<JobRequest> {
         self.requests.share(request)
     }
@@ -200,7 +198,7 @@ impl Records {
         Some(record)
     }
 
-    /// Changes a record. `None` where it is not there.
+    /// Changes a record. Returns `None` if it does not exist.
     pub fn edit<T>(&mut self, id: JobId, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
         let job = &mut self.jobs.get_mut(&id)?.job;
         let before = Facts::of(job);
@@ -213,7 +211,7 @@ impl Records {
         Some(result)
     }
 
-    /// Notes as what a job ends.
+    /// Records how and when a job ended.
     pub fn set_end(&mut self, id: JobId, ending: &Ending, ended: Timestamp) {
         self.edit(id, |job| {
             job.run.reason = ending.reason;
@@ -223,8 +221,8 @@ impl Records {
         });
     }
 
-    /// Changes a job's state, if it may go there. The state that it was in; `None` where the state
-    /// machine forbids it: nothing has changed then.
+    /// Changes a job's state and returns the previous one. Returns `None` and changes nothing if
+    /// the state machine forbids the transition.
     #[must_use]
     pub fn transition(&mut self, id: JobId, to: JobState, now: Timestamp) -> Option<JobState> {
         let from = self.job(id).map(|job| job.run.state).filter(|from| from.can_become(to))?;
@@ -234,7 +232,7 @@ impl Records {
                 job.steps
                     .iter_mut()
                     .filter(|step| step.end.is_none())
-                    .for_each(|step| step.stood_still(since, now));
+                    .for_each(|step| step.add_suspension(since, now));
                 job.run.suspended_at = None;
             }
             job.run.state = to;
@@ -244,12 +242,12 @@ impl Records {
         Some(from)
     }
 
-    /// A record whose state has changed, once for each change.
+    /// Returns a record whose state has changed, once for each change.
     pub fn take_changed(&mut self) -> Option<JobId> {
         self.changed.pop_front()
     }
 
-    /// Starts so far.
+    /// Returns the number of starts so far.
     pub fn starts(&self) -> u64 {
         self.starts
     }
@@ -262,7 +260,7 @@ impl Records {
         }
     }
 
-    /// The places that a record has in the queue from now on; those that it had.
+    /// Replaces the queue places of a record and returns the previous ones.
     pub fn set_places(&mut self, id: JobId, places: Vec<Place>) -> Box<[Place]> {
         let record = self.jobs.get_mut(&id);
         record
@@ -274,8 +272,8 @@ impl Records {
         self.clock
     }
 
-    /// The clocks stand so to each other from now on: at the start, and whenever the wall clock was
-    /// set or the machine slept. No time has passed by that for those that run.
+    /// Updates the relation between the clocks: at startup, and whenever the wall clock was set or
+    /// the machine slept. The jump does not count as run time of running jobs.
     pub fn set_clock(&mut self, clock: ClockBase) {
         if self.clock.boot == clock.boot && self.clock.jump_to(clock) == 0 {
             return;
@@ -288,7 +286,7 @@ impl Records {
         }
     }
 
-    /// A copy of the record for the store, which keeps steps apart.
+    /// Returns a copy of the record without its steps, which the store keeps separately.
     pub fn stored(&mut self, id: JobId) -> Option<Box<Job>> {
         let job = &mut self.jobs.get_mut(&id)?.job;
         let steps = std::mem::take(&mut job.steps);
@@ -303,8 +301,8 @@ impl Records {
         }
     }
 
-    /// Saves a record that has just left the compact record `from`, and that one. They may be the
-    /// same.
+    /// Saves a record that was just split from the compact record `from`, and `from` itself. They
+    /// may be the same record.
     pub fn save_split(&mut self, id: JobId, from: JobId, cx: &mut Cx) {
         if id != from
             && let Some(job) = self.stored(id)
@@ -315,8 +313,8 @@ impl Records {
         self.save(from, cx);
     }
 
-    /// An ended record may leave the memory when it is old enough, counted from its end or from
-    /// when that was `known`.
+    /// Schedules an ended record for removal from memory, `age_secs` after its end or after
+    /// `known`, whichever is later.
     pub fn forget_later(&mut self, id: JobId, known: Timestamp, age_secs: u64) {
         if let Some(job) = self.job(id).filter(|job| job.run.state.is_terminal()) {
             let end = job.run.end.unwrap_or(job.submit).max(known);
@@ -324,12 +322,12 @@ impl Records {
         }
     }
 
-    /// When the next record that has ended leaves the memory.
+    /// Returns when the next ended record leaves the memory.
     pub fn next_forgetting(&self) -> Option<Timestamp> {
         self.purges.first().map(|(at, _)| *at)
     }
 
-    /// A record that has ended long enough ago to be forgotten, or an old one where there are very
+    /// Returns a record that ended long enough ago to be forgotten, or an old one if there are too
     /// many.
     pub fn take_overdue(&mut self, age_secs: u64, now: Timestamp) -> Option<JobId> {
         while let Some(&(at, id)) = self.purges.first() {
@@ -338,7 +336,7 @@ impl Records {
                 break;
             }
             self.purges.pop_first();
-            // The entry is out of date where the job was requeued since.
+            // The entry is stale if the job was requeued in the meantime.
             let is_over = self.job(id).is_some_and(|job| {
                 let is_old = job.run.end.is_none_or(|end| end.plus_secs(age_secs) <= now);
                 job.run.state.is_terminal() && (is_old || is_crowded)
@@ -350,8 +348,8 @@ impl Records {
         None
     }
 
-    /// True if at least this number of records was forgotten since the last time: their memory is
-    /// worth giving back.
+    /// Returns true if at least `least` records were forgotten since the last time, so that
+    /// returning their memory to the system is worthwhile.
     pub fn take_forgotten(&mut self, least: usize) -> bool {
         if self.forgotten < least {
             return false;

@@ -1,7 +1,8 @@
-//! The state after a restart of the daemon, from the records alone.
+//! Rebuilds the state after a restart of the daemon from the records alone.
 //!
-//! Nothing is decided anew: running jobs keep their CPUs and GPUs, what was COMPLETING still is,
-//! and what pending jobs wait for is worked out from what the store knows of their targets.
+//! No decision is made again: running jobs keep their CPUs and GPUs, COMPLETING jobs stay
+//! COMPLETING, and the dependencies of pending jobs are evaluated with the store's records of their
+//! targets.
 
 use super::core::Core;
 use super::records::depend::Known;
@@ -11,9 +12,10 @@ use crate::model::memo::{MemoBody, MemoKey};
 use crate::model::{Job, JobId, StepId, Timestamp};
 
 impl Core {
-    /// `jobs`: every record that has not ended, and those that ended within `min_job_age_secs`,
-    /// with their steps. `ended`: what the store knows of the `dependency_targets` of the pending
-    /// ones. `next_id`: the number that the store would give next.
+    /// Rebuilds the state. `jobs`: every record that has not ended, and those that ended within
+    /// `min_job_age_secs`, with their steps. `ended`: the store's records of the
+    /// `dependency_targets` of the pending jobs. `next_id`: the ID that the store would assign
+    /// next.
     pub fn recover(
         config: Config,
         jobs: Vec<Job>,
@@ -50,14 +52,14 @@ impl Core {
         core
     }
 
-    /// Takes over what an earlier daemon has counted and told. To be called once, after the
+    /// Restores the counters and sent notifications of an earlier daemon. Call it once, after the
     /// recovery.
     pub fn recall_memos(&mut self, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
         self.notifications.recall(&self.records, memos, now);
     }
 
-    /// A job that ended too long ago to be in memory is there again, for what is to be done to it
-    /// now. It leaves at the next look at what is due, unless it is queued again meanwhile.
+    /// Loads an ended job back into memory for a command on it. It leaves again when timers are
+    /// next processed, unless it is requeued before.
     pub fn recall(&mut self, job: Job) {
         if job.run.state.is_terminal() && self.job(job.id).is_none() {
             let id = job.id;
@@ -66,14 +68,14 @@ impl Core {
         }
     }
 
-    /// A record of the store. The number of its next step is found from the steps.
+    /// Adds a record from the store. The number of its next step follows from its steps.
     fn restore(&mut self, mut job: Job) {
         let numbered = job.steps.iter().filter_map(|step| match step.id {
             StepId::Num(number) => Some(number.saturating_add(1)),
             StepId::Batch | StepId::Interactive => None,
         });
         job.next_step = job.next_step.max(numbered.max().unwrap_or(0)).max(job.first_step());
-        // Of a job that has not ended: its end says nothing of them.
+        // For a job that has not ended, nothing needs the ended steps of its manager.
         job.steps.retain(|step| {
             !step.managed || !step.state.is_terminal() || job.run.state.is_terminal()
         });

@@ -1,9 +1,10 @@
 //! Running jobs that grow and shrink.
 //!
-//! What a running job is to have is its `tres`, as its request says; what it has is its allocation.
-//! It grows at once, where there is room that is kept for nobody else. It shrinks by what none of
-//! its steps uses, at once, and by the rest as its steps end: until then its run says that it
-//! `shrinks`. Where a manager runs the steps of the job, the manager says what they do not use.
+//! The size that a running job should have is its `tres`, as requested; the size that it has is its
+//! allocation. It grows at once, if there are free resources that are not reserved for another job.
+//! It shrinks at once by the resources that none of its steps uses, and by the rest as its steps
+//! end: until then its run is marked as `shrinks`. If a manager runs the job's steps, the manager
+//! reports the unused resources.
 
 use super::core::Core;
 use super::forecast::Forecast;
@@ -22,7 +23,7 @@ use crate::model::tres::Allocation;
 use crate::model::{Job, JobId, JobRequest, Refusal, Timestamp, Tres};
 use std::collections::BTreeSet;
 
-/// What a job with more resources has.
+/// Returns an allocation extended by another one.
 pub(super) fn joined(own: &Allocation, more: &Allocation) -> Allocation {
     let both = |own: &[u32], more: &[u32]| {
         let ids: BTreeSet<u32> = own.iter().chain(more).copied().collect();
@@ -42,7 +43,7 @@ pub(super) fn joined(own: &Allocation, more: &Allocation) -> Allocation {
     }
 }
 
-/// What a job has without these resources.
+/// Returns an allocation without these resources.
 fn without(own: &Allocation, given_back: &GivenBack) -> Allocation {
     let left = |own: &[u32], gone: &[u32]| {
         own.iter().copied().filter(|id| !gone.contains(id)).collect::<Vec<u32>>()
@@ -60,17 +61,18 @@ fn without(own: &Allocation, given_back: &GivenBack) -> Allocation {
     Allocation { tres, cpu_ids, gpu_ids, gpu_share: own.gpu_share, gpu_uuids }
 }
 
-/// Whether a job has more than it is to have.
+/// Returns whether a job holds more than it should have.
 fn has_too_much(job: &Job) -> bool {
     let alloc = job.run.alloc.as_ref();
     alloc.is_some_and(|alloc| alloc.tres.minus(&job.tres) != Tres::ZERO)
 }
 
 impl Core {
-    /// What a running job is to have by this request, and what it gets for that at once.
+    /// Returns the new size of a running job with this request, and the resources to add now.
     ///
     /// # Errors
-    /// Its partition has less than that, it cannot have another size, or there is no room now.
+    /// Fails if its partition has less than that, its size is fixed, or the resources are not free
+    /// now.
     pub(super) fn resized(
         &self,
         job: &Job,
@@ -89,10 +91,11 @@ impl Core {
         Ok((tres, self.growth(job, &tres, now)?))
     }
 
-    /// What a running job gets now that is to have this. `None`: it has it.
+    /// Returns the resources to add now to a running job with this new size, or `None` if it has
+    /// them.
     ///
     /// # Errors
-    /// It cannot have another size, or there is no room now.
+    /// Fails if the job's size is fixed, or if the resources are not free now.
     pub(super) fn growth(
         &self,
         job: &Job,
@@ -126,8 +129,8 @@ impl Core {
         })
     }
 
-    /// What to ask for when there is room for so much more of a running job, as if a job that wants
-    /// that came now: the number that it has in the forecast.
+    /// Returns a forecast of when a running job can get `more`, as if a job that requests it were
+    /// submitted now. Also returns that job's ID in the forecast.
     pub fn growth_forecast(
         &self,
         id: JobId,
@@ -154,7 +157,7 @@ impl Core {
         Some((number, self.forecast_with(&record, now)))
     }
 
-    /// What is free for such a job and kept for none that waits.
+    /// Picks a part for `want` that is free and reserved for no waiting job.
     fn part_beside_queue(
         &self,
         want: &Want,
@@ -179,7 +182,7 @@ impl Core {
         round.passing(None, want, limit_secs, &capacity, host)
     }
 
-    /// A running job has another `tres` now: it gets `more`, or gives back what it can.
+    /// Applies a new `tres` to a running job: adds `more`, or releases resources.
     pub(super) fn change_size(
         &mut self,
         id: JobId,
@@ -196,24 +199,24 @@ impl Core {
         self.records.edit(id, |job| job.run.shrinks = has_more);
         self.records.save(id, cx);
         if has_more || did_shrink {
-            self.resources.managers().tell(id, why, cx);
+            self.resources.managers().notify(id, why, cx);
         }
         self.refuse_steps_too_large(id, cx);
         self.give_back_idle(id, cx);
     }
 
-    /// A job that is to have less gives back what none of its steps uses.
+    /// Releases the resources of a shrinking job that none of its steps uses.
     pub(super) fn give_back_idle(&mut self, id: JobId, cx: &mut Cx) {
         let owed = self.records.owed(id);
         let Some(job) = self.job(id).filter(|_| owed != Tres::ZERO) else { return };
-        // What the steps of a manager use, it says itself; one that is away comes back.
+        // A manager reports which resources are unused. One that is disconnected will reconnect.
         if !self.is_shared_out(id) {
             let given_back = self.idle(job, &owed);
             self.take_back(id, &given_back, PartChange::Update, cx);
         }
     }
 
-    /// So much of a job that no step has for itself.
+    /// Returns up to `owed` resources of a job that no step holds exclusively.
     fn idle(&self, job: &Job, owed: &Tres) -> GivenBack {
         let Some(whole) = &job.run.alloc else { return GivenBack::default() };
         let left = super::managed::left_for_manager(job, None);
@@ -228,8 +231,8 @@ impl Core {
         }
     }
 
-    /// The manager of a job's steps gives back what they do not use: as much as the job is to have
-    /// less, and what is out of use, which the job keeps until there is something else for it.
+    /// Takes back unused resources from the manager of a job's steps: as much as the job should
+    /// shrink by, and parts out of use, which the job keeps until there is a replacement.
     pub fn take_back_from_manager(
         &mut self,
         id: JobId,
@@ -259,8 +262,8 @@ impl Core {
         self.take_back(id, &given_back, PartChange::GivenBack, cx);
     }
 
-    /// What managers of steps wait to have replaced, is replaced where there is something that is
-    /// kept for nobody else.
+    /// Replaces parts out of use that step managers have reported, if there are free resources that
+    /// are reserved for no other job.
     pub(super) fn replace_spares(&mut self, cx: &mut Cx) {
         for (id, spare) in self.resources.managers_mut().take_spares() {
             let spare = spare.within(&self.resources.parts_out(id));
@@ -277,7 +280,7 @@ impl Core {
         }
     }
 
-    /// False: there is nothing for it now.
+    /// Returns false if there is no replacement now.
     fn replace(&mut self, id: JobId, gone: &GivenBack, cx: &mut Cx) -> bool {
         let (Some(job), Some(held)) = (self.job(id), self.resources.ledger().held(id)) else {
             return true;
@@ -313,14 +316,14 @@ impl Core {
         self.put_alloc(id, alloc, why, cx);
     }
 
-    /// A running job has this from now on.
+    /// Replaces the allocation of a running job.
     pub(super) fn put_alloc(&mut self, id: JobId, alloc: Allocation, why: PartChange, cx: &mut Cx) {
         self.resources.replace(id, alloc.clone());
         self.records.edit(id, |job| {
             let mem_mb = alloc.tres.mem_mb;
             let had = job.run.alloc.replace(alloc.into()).map_or(0, |had| had.tres.mem_mb);
             job.run.shrinks = has_too_much(job);
-            // A step that named no memory has that of the job.
+            // A step that requested no memory has that of the job.
             let shares = |step: &&mut crate::model::Step| {
                 !step.state.is_terminal() && step.alloc.tres.mem_mb == had
             };
@@ -331,12 +334,12 @@ impl Core {
         });
         self.records.save(id, cx);
         cx.out.effects.push(Effect::Resized(id));
-        self.resources.managers().tell(id, why, cx);
+        self.resources.managers().notify(id, why, cx);
         self.start_waiting_steps(id, cx);
     }
 
-    /// Whether a manager says which of the job's resources are in use: it is there, or steps of it
-    /// are.
+    /// Returns whether a manager reports which of the job's resources are in use: the manager is
+    /// running, or steps of it are.
     pub fn is_shared_out(&self, id: JobId) -> bool {
         let is_managed = |step: &crate::model::Step| step.managed && !step.state.is_terminal();
         self.resources.managers().has(id)

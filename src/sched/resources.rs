@@ -1,7 +1,7 @@
-//! What the host has, who has which part of it, and what others than jobs use.
+//! The resources of the host, their allocation to jobs, and their usage by processes outside jobs.
 //!
-//! Who is on what is kept in the [`Ledger`] alone: what is given, taken back or lost goes through
-//! here.
+//! Only the [`Ledger`] records allocations; everything that is allocated, released or lost goes
+//! through here.
 
 pub mod capacity;
 pub mod cpu_pick;
@@ -35,7 +35,7 @@ pub struct Resources {
     ledger: Ledger,
     gpu_use: GpuUse,
     cpu_use: CpuUse,
-    /// Whether the node takes jobs.
+    /// Whether the node accepts jobs.
     node: Node,
     managers: Managers,
 }
@@ -80,12 +80,12 @@ impl Resources {
         &mut self.managers
     }
 
-    /// Notes what a job gets, or has already.
+    /// Records the part that a job gets, or already has.
     pub fn take(&mut self, job: JobId, part: Part) {
         self.ledger.take(job, part);
     }
 
-    /// A job has this from now on, in the place of what it had.
+    /// Replaces the allocation of a job.
     pub fn replace(&mut self, job: JobId, alloc: Allocation) {
         if let Some(place) = self.ledger.held(job).map(|held| held.place) {
             self.ledger.give_back(job);
@@ -93,19 +93,19 @@ impl Resources {
         }
     }
 
-    /// A job holds nothing any more.
+    /// Releases everything that a job holds.
     pub fn release(&mut self, job: JobId) {
         self.ledger.give_back(job);
         self.managers.remove(job);
     }
 
-    /// Whether a pending job waits for what others than jobs have of the GPUs, and of the CPUs.
+    /// Records whether a pending job waits for GPUs, or for CPUs, that processes outside jobs use.
     pub fn note_wait(&mut self, job: JobId, for_gpus: bool, for_cpus: bool) {
         self.gpu_use.readings.note_wait(job, for_gpus);
         self.cpu_use.readings.note_wait(job, for_cpus);
     }
 
-    /// Has read what a job lacks to start.
+    /// Requests the readings that a job lacks to start.
     pub fn want_readings(&mut self, lacks: Lacks) {
         if lacks.gpus {
             self.gpu_use.readings.want();
@@ -115,19 +115,19 @@ impl Resources {
         }
     }
 
-    /// What jobs hold.
+    /// Returns the resources that jobs hold.
     pub fn allocated(&self) -> Tres {
         let used = self.ledger.used();
-        // Those that jobs share count once for each.
+        // A CPU that jobs share counts once for each job.
         Tres { cpus: used.cpus.min(self.host().tres().cpus), ..used }
     }
 
-    /// A job has the whole host to itself.
+    /// Returns whether one job has the whole host to itself.
     pub fn is_exclusive(&self) -> bool {
         self.ledger.is_exclusive() && self.allocated().cpus >= self.host().tres().cpus
     }
 
-    /// The GPUs, the memory or the partitions are others now. Running jobs keep what they have.
+    /// Replaces the GPUs, the memory and the partitions. Running jobs keep their resources.
     pub fn set_host(
         &mut self,
         host: Host,
@@ -148,8 +148,8 @@ impl Resources {
         self.note_cpus_elsewhere();
     }
 
-    /// The configuration was read again. What is known of the machine is younger here, and what is
-    /// out of use is not its matter.
+    /// Applies a changed configuration. Facts about the machine are kept, because they are more
+    /// recent here, and so are the parts out of use, which are not configured.
     pub fn set_config(&mut self, config: Config, records: &Records, now: Timestamp) {
         let known = self.host().clone();
         let mut host = Host {

@@ -1,4 +1,4 @@
-//! What the owner of the host changes while the daemon runs.
+//! Changes that the owner of the host makes while the daemon runs.
 
 use super::core::Core;
 use super::types::{Config, Cx, Effect};
@@ -9,7 +9,7 @@ use crate::model::{JobState, Refusal, Timestamp};
 use crate::parse::partition::{self, PartitionError, Written};
 
 impl Core {
-    /// The machine has this now. What it had and has no more is lost until it is back.
+    /// Updates the hardware of the machine. Parts that have disappeared are lost until they return.
     pub fn on_machine_seen(&mut self, Machine { topology, mem_mb }: Machine, now: Timestamp) {
         let known = &self.resources.config().host;
         if topology == known.topology && mem_mb == known.machine_mem_mb {
@@ -27,15 +27,15 @@ impl Core {
         self.set_host(host, self.resources.config().all_partitions.clone(), now);
     }
 
-    /// The configuration was read again. What is known of the machine is younger here, and what is
-    /// out of use is not its matter.
+    /// Applies a changed configuration. Facts about the machine are kept, because they are more
+    /// recent here, and so are the parts out of use, which are not configured.
     pub fn set_config(&mut self, config: Config, now: Timestamp) {
         self.notifications.set_audience(config.audience);
         self.resources.set_config(config, &self.records, now);
         self.refresh_pending(now);
     }
 
-    /// What the owner has taken out of use. Jobs that run go on, also on the parts that are.
+    /// Sets the parts that the owner has drained. Running jobs continue, even on these parts.
     pub fn set_drains(&mut self, drains: Drains, now: Timestamp) {
         let drained = drains.all_parts();
         self.resources.node_mut().set_drains(drains);
@@ -45,11 +45,11 @@ impl Core {
         }
     }
 
-    /// The jobs on parts that have gone out of use since the last time hear of it: the manager of a
-    /// job's steps, and where there is none, the job by the signal that it asked for.
-    pub fn tell_outages(&mut self, cx: &mut Cx) {
-        let (known, out) = self.resources.note_told_outages();
-        // What is back is used again.
+    /// Notifies the jobs on parts that went out of use since the last call: the manager of a job's
+    /// steps, or without one, the job itself by the signal that it requested.
+    pub fn notify_of_outages(&mut self, cx: &mut Cx) {
+        let (known, out) = self.resources.announce_outages();
+        // Parts that have returned are used again.
         self.resources.managers_mut().keep_spares_within(&out);
         let mut changed = Vec::new();
         for job in self.records.active_jobs() {
@@ -72,13 +72,13 @@ impl Core {
         }
     }
 
-    /// What is out of use already when the daemon starts was told by the one before.
+    /// Marks the current outages as announced, because the previous daemon has announced them.
     pub fn outages_are_known(&mut self) {
-        self.resources.note_told_outages();
+        self.resources.announce_outages();
     }
 
-    /// `scontrol update PartitionName=…`. It holds until the configuration is read again, as in
-    /// Slurm.
+    /// Changes a partition (`scontrol update PartitionName=…`). The change holds until the
+    /// configuration is read again, as in Slurm.
     pub fn update_partition(
         &mut self,
         name: &str,
@@ -94,7 +94,7 @@ impl Core {
                 Refusal::Configuration(match error {
                     PartitionError::Expected(forms) => format!("{key}={value}: expected {forms}"),
                     PartitionError::UnknownKey(hint) => {
-                        format!("{key} is no key of a partition: {hint}")
+                        format!("{key} is not a key of a partition: {hint}")
                     }
                 })
             })?;

@@ -1,5 +1,5 @@
-//! What a job comes to in a partition: CPUs, memory, GPUs; and whether the partition has that much,
-//! even when nobody else is in it.
+//! The size of a job in a partition (CPUs, memory, GPUs), and whether the empty partition has that
+//! much.
 
 use super::resources::gpu_pool::is_model;
 use super::types::Config;
@@ -12,10 +12,10 @@ use crate::model::topology::Topology;
 use crate::model::{JobRequest, JobState, Partition, Refusal, Tres};
 use std::collections::BTreeSet;
 
-/// What a job reserves while it runs, worked out from its request: `ntasks * cpus-per-task` CPUs
-/// (with `--overcommit` those of one task), at least `--mincpus` and `--cpus-per-gpu` for each GPU;
-/// memory as asked, 512 MB by default; GPUs as asked, 1 by default in a GPU partition. The CPUs
-/// that it names are the least that it gets.
+/// Returns the resources that a job holds while it runs, computed from its request. CPUs: `ntasks *
+/// cpus-per-task` (with `--overcommit` those of one task), at least `--mincpus` and
+/// `--cpus-per-gpu` for each GPU, and at least the named CPUs. Memory: as requested, 512 MB by
+/// default. GPUs: as requested, 1 by default in a GPU partition.
 pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
     let tasks = request.task_count();
     let gpu = &request.gpu;
@@ -29,7 +29,7 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
     let all_mb = partition.capacity(&config.host).mem_mb;
     let mem_mb = match request.mem {
         MemRequest::None if request.dependency.expands().is_some() => 0,
-        // A partition with less than the default has to do with what it has.
+        // A partition with less than the default provides all its memory.
         MemRequest::Default | MemRequest::None => {
             let own = partition.def_mem_per_cpu_mb.map(|mb| mb.saturating_mul(u64::from(cpus)));
             own.unwrap_or(config.default_mem_mb).min(all_mb)
@@ -42,8 +42,8 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
     Tres { cpus, mem_mb, ..gpu.share().of(gpus) }
 }
 
-/// How many CPUs it takes to have so many where only some threads of each core are used, or few
-/// tasks may share one: the others stay empty.
+/// Returns the CPUs to allocate for `cpus` usable ones when only some threads of each core are
+/// used, or few tasks may share a core: the other threads stay idle.
 pub fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topology) -> u32 {
     let for_tasks = placement.ntasks_per_core.map(|most| tasks.div_ceil(most.max(1)));
     if placement.threads().is_none() && for_tasks.is_none() {
@@ -55,7 +55,7 @@ pub fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topol
     cores.map_or(cpus, |cores| cores.saturating_mul(all)).max(cpus)
 }
 
-/// Refuses what no socket or core of the host has.
+/// Fails if no socket or core of the host has the requested shape.
 pub fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal> {
     let Placement {
         sockets_per_node, cores_per_socket, threads_per_core, ntasks_per_socket, ..
@@ -63,8 +63,8 @@ pub fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal>
     let for_tasks = ntasks_per_socket.map(|most| request.task_count().div_ceil(most.max(1)));
     for (what, asked, there) in [
         ("sockets", sockets_per_node.max(for_tasks), host.sockets()),
-        ("cores a socket", cores_per_socket, host.cores_per_socket()),
-        ("threads a core", threads_per_core, host.threads_per_core()),
+        ("cores per socket", cores_per_socket, host.cores_per_socket()),
+        ("threads per core", threads_per_core, host.threads_per_core()),
     ] {
         if let Some(asked) = asked.filter(|asked| *asked > there) {
             return Err(Refusal::HostShape { what: what.to_owned(), asked, there });
@@ -73,12 +73,12 @@ pub fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Refuses more tasks than a step may have: each is a process that the launch makes.
+/// Fails for more tasks than a step may have: each is a process that the launch creates.
 pub fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
     if asked > max { Err(Refusal::TooManyTasks { asked, max }) } else { Ok(()) }
 }
 
-/// Refuses what the partition does not have, even when nobody else is in it.
+/// Fails if even the empty partition does not have this much.
 pub fn check_size(
     request: &JobRequest,
     tres: &Tres,
@@ -100,8 +100,8 @@ pub fn check_size(
     check_gpus(request, tres, partition, &config.host)
 }
 
-/// Refuses CPUs by numbers that the partition does not have, or that only count on this machine: no
-/// task could be bound.
+/// Fails if the job names CPUs that are not in the partition, or that exist only as numbers on this
+/// machine, since no task could be bound to them.
 fn check_named_cpus(
     request: &JobRequest,
     partition: &Partition,
@@ -116,19 +116,19 @@ fn check_named_cpus(
     Err(Refusal::NoSuchCpu { asked: *asked, place: place(partition, is_hosts), there })
 }
 
-/// Where there is less than was asked for: in the partition if it has less of it than the host.
+/// Returns the place to report as too small: the partition if it has less than the host.
 fn place(partition: &Partition, has_less: bool) -> Place {
     if has_less { Place::Partition(partition.name.clone()) } else { Place::Host }
 }
 
-/// Refuses more GPUs than there are, and more of one than there is of any.
+/// Fails for more GPUs than there are, and for a larger share than any GPU has.
 fn check_gpus(
     request: &JobRequest,
     tres: &Tres,
     partition: &Partition,
     host: &Host,
 ) -> Result<(), Refusal> {
-    // It waits until the GPUs are known.
+    // The job waits until the GPUs are known.
     if host.detects_gpus {
         return Ok(());
     }
@@ -163,7 +163,7 @@ fn check_gpus(
     }
 }
 
-/// Whether another size may be asked for, for a job in this state.
+/// Returns whether a job in this state may change its size.
 pub fn may_resize(state: JobState) -> bool {
     matches!(state, JobState::Running | JobState::Suspended)
 }

@@ -1,10 +1,10 @@
 //! Launches inside an allocation.
 //!
-//! Steps share what their job has. A step takes the CPUs it asks for, and GPUs and memory where it
-//! names a number, away from the other steps for as long as it runs; what does not fit waits, and
-//! each end starts of those that wait, in the order of asking, whatever fits then: a step that
-//! waits for more never keeps back one that another step needs to end. `--overlap` takes nothing
-//! and never waits; so does the shell of salloc.
+//! Steps share the resources of their job. A step holds its CPUs exclusively while it runs, and
+//! also GPUs and memory if it requests an amount. A step that does not fit waits. When a step ends,
+//! all waiting steps that fit start, in the order of their requests: a step that waits for more
+//! never blocks one that another step needs in order to end. `--overlap` takes nothing and never
+//! waits, and neither does the shell of salloc.
 
 use super::core::Core;
 use super::line::StepWait;
@@ -26,11 +26,10 @@ fn is_live(step: &Step) -> bool {
 }
 
 impl Core {
-    /// A new step of a running job: at once, or when other steps of it have ended, or when it is
-    /// resumed.
+    /// Creates a step of a running job: at once, or when other steps of the job have ended, or when
+    /// the job is resumed.
     ///
-    /// Refused where the job does not run
-    /// or the step asks for more than the job has.
+    /// Fails if the job is not running, or if the step requests more than the job has.
     pub fn create_step(
         &mut self,
         job: JobId,
@@ -46,7 +45,7 @@ impl Core {
         }
         check(record, &request, self.resources.host(), &self.resources.parts_out(job))?;
         check_tasks(request.tasks(&record.request), self.resources.config().max_tasks)?;
-        if let Some(alloc) = self.room_of(job, &request)
+        if let Some(alloc) = self.step_alloc(job, &request)
             && let Some(key) = self.records.add_step(job, &request, asker.client, alloc.clone(), cx)
         {
             return Ok(StepStart::Now(key, alloc));
@@ -58,7 +57,7 @@ impl Core {
         Ok(StepStart::Waits)
     }
 
-    /// Whoever waited with this ticket does so no longer.
+    /// Removes the waiting step with this ticket.
     pub fn cancel_step_wait(&mut self, ticket: u64, cx: &mut Cx) {
         for job in self.line.jobs_with_ticket(ticket) {
             let mut waits = self.line.take_step_waits(job);
@@ -68,8 +67,8 @@ impl Core {
         }
     }
 
-    /// The processes of a step are gone. Its exit code counts towards the job's derived one, unless
-    /// the job is being stopped.
+    /// Handles the end of a step's processes. Its exit code counts towards the job's derived one,
+    /// unless the job is being stopped.
     pub fn on_step_ended(
         &mut self,
         key: StepKey,
@@ -85,18 +84,18 @@ impl Core {
             return;
         }
         if cause != EndCause::NeverLaunched {
-            self.resources.managers().tell(key.job, PartChange::StepEnded, cx);
+            self.resources.managers().notify(key.job, PartChange::StepEnded, cx);
             self.give_back_idle(key.job, cx);
         }
         self.start_waiting_steps(key.job, cx);
     }
 
-    /// Starts of the steps that wait what has room now.
+    /// Starts the waiting steps that fit now.
     pub(super) fn start_waiting_steps(&mut self, job: JobId, cx: &mut Cx) {
         let mut waits = self.line.take_step_waits(job);
         let mut next = 0;
         while let Some(wait) = waits.get(next).filter(|_| self.job(job).is_some_and(has_a_cpu)) {
-            let Some(alloc) = self.room_of(job, &wait.request) else {
+            let Some(alloc) = self.step_alloc(job, &wait.request) else {
                 next += 1;
                 continue;
             };
@@ -110,7 +109,7 @@ impl Core {
         self.line.set_step_waits(job, waits);
     }
 
-    /// Those that waited are told that their job is ending.
+    /// Refuses the waiting steps because their job is ending.
     pub(super) fn refuse_waiting_steps(&mut self, job: JobId, cx: &mut Cx) {
         for wait in self.line.take_step_waits(job) {
             let refusal = Refusal::AlreadyDone;
@@ -118,7 +117,7 @@ impl Core {
         }
     }
 
-    /// Those that wait for more than their job is to have are told so.
+    /// Refuses the waiting steps that request more than their job is to have.
     pub(super) fn refuse_steps_too_large(&mut self, job: JobId, cx: &mut Cx) {
         let waits = self.line.take_step_waits(job);
         let Some(record) = self.job(job) else { return };
@@ -139,17 +138,18 @@ impl Core {
         self.line.set_step_waits(job, left);
     }
 
-    /// What a step would get now. Where a manager has the job, a step gets nothing for itself.
-    fn room_of(&self, id: JobId, ask: &StepRequest) -> Option<Allocation> {
+    /// Returns the allocation that a step would get now. If the job has a manager, a step gets no
+    /// exclusive resources.
+    fn step_alloc(&self, id: JobId, ask: &StepRequest) -> Option<Allocation> {
         let job = self.job(id).filter(|_| ask.is_shared() || !self.resources.managers().has(id))?;
-        room_for(job, ask, self.resources.host(), &self.resources.parts_out(id))
+        alloc_for_step(job, ask, self.resources.host(), &self.resources.parts_out(id))
     }
 }
 
 fn check(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Result<(), Refusal> {
     super::lengths::check_name(&ask.name)?;
     let Some(alloc) = &job.run.alloc else { return Err(Refusal::Pending) };
-    // What is to be given back is no step's any more.
+    // Resources that are to be released are no longer available to steps.
     let there = if job.run.shrinks { job.tres } else { alloc.tres };
     let (tasks, cpus) = (ask.tasks(&job.request), ask.cpus(&job.request));
     let overcommit = ask.overcommit || job.request.overcommit;
@@ -176,13 +176,13 @@ fn check(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Result<(
     Ok(())
 }
 
-/// The GPUs of a job but for those that are out of use, which no step gets.
+/// Returns the GPUs of a job that steps may use, without those out of use.
 fn gpus_in_use(whole: &Allocation, out: &NodeParts) -> Vec<u32> {
     whole.gpu_ids.iter().copied().filter(|id| !out.gpus.contains(id)).collect()
 }
 
-/// Whether a step could have a CPU of the job for itself: with none there is no use in looking at
-/// those that wait.
+/// Returns whether a step could hold a CPU of the job exclusively. If not, no waiting step needs to
+/// be checked.
 fn has_a_cpu(job: &Job) -> bool {
     let Some(whole) = &job.run.alloc else { return false };
     let live = job.steps.iter().filter(|step| is_live(step) && !step.overlap);
@@ -190,17 +190,17 @@ fn has_a_cpu(job: &Job) -> bool {
         || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
 }
 
-/// The GPUs that a step wants for itself; `None`: it says nothing of them.
+/// Returns the GPUs that a step requests exclusively, or `None` if it requests none.
 fn wanted_gpus<'a>(job: &Job, ask: &'a StepRequest) -> Option<GpuWant<'a>> {
     let (share, model) = (ask.gpu.share(), ask.gpu.model.as_deref());
     ask.gpus(&job.request).map(|count| GpuWant { count, share, model, among: None })
 }
 
-/// These GPUs of a job, with what its steps have taken of them for themselves.
-fn cards_of(job: &Job, whole: &Allocation, gpus: &[u32], host: &Host) -> GpuPool {
+/// Returns these GPUs of a job, with the usage by steps that hold them exclusively.
+fn gpu_pool_of(job: &Job, whole: &Allocation, gpus: &[u32], host: &Host) -> GpuPool {
     let mut pool = GpuPool::of_job(gpus, whole.gpu_share, host);
     for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
-        // A step that did not name a number has all GPUs, and shares them.
+        // A step that requested no number of GPUs has all of them, and shares them.
         if step.alloc.gpu_share.gpus_in(&step.alloc.tres) > 0 {
             pool.take(&step.alloc.gpu_ids, step.alloc.gpu_share);
         }
@@ -208,9 +208,14 @@ fn cards_of(job: &Job, whole: &Allocation, gpus: &[u32], host: &Host) -> GpuPool
     pool
 }
 
-/// What the step gets now; `None`: others have it, or the job is suspended, in which nothing
-/// starts.
-fn room_for(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Option<Allocation> {
+/// Returns the allocation of a step, or `None` if other steps hold the resources, or if the job is
+/// suspended, so that nothing starts.
+fn alloc_for_step(
+    job: &Job,
+    ask: &StepRequest,
+    host: &Host,
+    out: &NodeParts,
+) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
     let cpus = in_whole_cores(
         ask.cpus(&job.request),
@@ -223,7 +228,7 @@ fn room_for(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Optio
     let mem_mb = wanted_mem.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
     let mut used_cpus = BTreeSet::new();
     let gpus = gpus_in_use(whole, out);
-    let mut pool = cards_of(job, whole, &gpus, host);
+    let mut pool = gpu_pool_of(job, whole, &gpus, host);
     let mut used_mem = 0u64;
     for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
         used_cpus.extend(step.alloc.cpu_ids.iter().copied());
@@ -243,7 +248,7 @@ fn room_for(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Optio
         Some(want) => pool.pick(want, &[], None, host)?,
         None => gpus.into_iter().filter(|id| pool.have(&[*id], GpuShare::Whole)).collect(),
     };
-    // A whole GPU of the job is as much of it as the job has.
+    // A whole GPU means the job's entire share of it.
     let gpu_share = want
         .map(|want| want.share)
         .filter(|share| *share != GpuShare::Whole)

@@ -1,4 +1,4 @@
-//! Submissions: a job that is taken gets its number, and its place in the queue.
+//! Submissions: an accepted job gets its ID and its place in the queue.
 
 use super::admit::Admitted;
 use super::core::Core;
@@ -14,8 +14,8 @@ use crate::model::{ArrayRole, Job, JobId, JobRequest, Refusal, Timestamp};
 use std::sync::Arc;
 
 impl Core {
-    /// Takes a job into the queue: checked against the host, with its defaults filled in. Its
-    /// number is durable once the changes are committed.
+    /// Adds a job to the queue, after checking it against the host and filling in its defaults. Its
+    /// ID is durable once the changes are committed.
     pub fn submit(&mut self, mut s: Submission, cx: &mut Cx) -> Result<JobId, Refusal> {
         let known = Known::new(&s.ended);
         self.prepare_expansion(&mut s.request)?;
@@ -44,8 +44,8 @@ impl Core {
         Ok(id)
     }
 
-    /// What `submit` would say, and what to ask for when the job would start
-    /// (`sbatch --test-only`). No job comes of it.
+    /// Returns the answer that `submit` would give, and a forecast of the job's start (`sbatch
+    /// --test-only`). Creates no job.
     pub fn trial(&mut self, mut s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
         let known = Known::new(&s.ended);
         self.prepare_expansion(&mut s.request)?;
@@ -74,7 +74,7 @@ fn new_job(
         None => ArrayRole::None,
     };
     request.time_limit_secs = admitted.limit_secs;
-    // In Slurm a priority of 0 means held.
+    // In Slurm, a priority of 0 means held.
     let is_held = request.hold || request.priority == Some(0);
     Job {
         id,

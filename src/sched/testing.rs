@@ -1,5 +1,5 @@
-//! Builders and a recording double for tests: a small host, short ways to say what happens, and a
-//! record of what the core wanted done. Its end check is "nothing left unsaid".
+//! Test support: a small host, short builders for requests, and a double that records the effects
+//! of the core. A test can end by checking that no effect is left unexamined.
 
 use super::core::Core;
 use super::types::{Config, Cx, Effect, EndCause, EndedJob, StopCause, Submission};
@@ -21,7 +21,7 @@ use crate::model::{
 use crate::parse::hours::Zone;
 use std::collections::BTreeMap;
 
-/// Where the clock of a test begins.
+/// The start of a test's clock.
 pub const T0: i64 = 1_800_000_000;
 
 pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
@@ -63,7 +63,7 @@ pub fn config(host: Host) -> Config {
     }
 }
 
-/// A request in short.
+/// A builder for requests.
 #[derive(Debug, Clone)]
 pub struct Ask(pub JobRequest);
 
@@ -82,7 +82,7 @@ impl Ask {
         self.0.cpus_per_task = Some(n);
         self
     }
-    /// With these among its CPUs.
+    /// Requests CPUs that include these.
     pub fn on_cpus(mut self, cpus: &[u32]) -> Self {
         self.0.named_cpus = cpus.to_vec();
         self
@@ -95,7 +95,7 @@ impl Ask {
         self.0.gpu.total = Some(n);
         self
     }
-    /// How much of each of its GPUs.
+    /// Requests this share of each of its GPUs.
     pub fn share(mut self, share: GpuShare) -> Self {
         match share {
             GpuShare::Whole => {}
@@ -159,7 +159,7 @@ pub fn tasks_of(job: JobId, tasks: &[u32]) -> JobRef {
     JobRef { job, tasks: Some(TaskSet::from_sorted(tasks)), step: None }
 }
 
-/// What the database would hold.
+/// The contents of the database.
 #[derive(Debug, Clone, Default)]
 pub struct Stored {
     pub jobs: BTreeMap<JobId, Job>,
@@ -176,16 +176,16 @@ impl Stored {
             }
             Change::Update(job) => {
                 let steps = self.jobs.get(&job.id).map(|old| old.steps.clone());
-                let steps = steps.expect("an update of a record that is not there");
+                let steps = steps.expect("an update of a record that does not exist");
                 self.jobs.insert(job.id, Job { steps, ..*job });
             }
             Change::PutStep { job, step } => {
-                let job = self.jobs.get_mut(&job).expect("a step of a record that is not there");
+                let job = self.jobs.get_mut(&job).expect("a step of a record that does not exist");
                 job.steps.retain(|old| old.id != step.id);
                 job.steps.push(*step);
             }
             Change::DropStep { job, step } => {
-                let job = self.jobs.get_mut(&job).expect("a step of a record that is not there");
+                let job = self.jobs.get_mut(&job).expect("a step of a record that does not exist");
                 job.steps.retain(|old| old.id != step);
             }
             Change::EndRun { job, run } => {
@@ -195,16 +195,16 @@ impl Stored {
                 self.runs.push((job, *run));
             }
             Change::PutScript { job, .. } => {
-                assert!(self.jobs.contains_key(&job), "a script for a record that is not there");
+                assert!(self.jobs.contains_key(&job), "a script for a record that does not exist");
             }
             Change::PutMemo { key, body } => drop(self.memos.insert(key, body)),
             Change::DropMemo { key } => drop(self.memos.remove(&key)),
-            // The shell's alone.
+            // These concern only the shell.
             Change::PutNotice { .. } | Change::DropNotice { .. } => {}
         }
     }
 
-    /// What the database would tell of the jobs that have ended.
+    /// Returns the database's records of ended jobs.
     pub fn ended(&self) -> Vec<EndedJob> {
         let mut facts = Vec::new();
         for job in self.jobs.values().filter(|job| job.run.state.is_terminal()) {
@@ -232,7 +232,7 @@ impl Stored {
     }
 }
 
-/// A core with a clock, a store that is a map, and the effects that nobody has looked at yet.
+/// A core with a clock, a map as its store, and the effects that no test code has examined yet.
 #[derive(Debug, Clone)]
 pub struct Double {
     pub core: Core,
@@ -251,7 +251,7 @@ impl Double {
         }
     }
 
-    /// A host with 4 CPUs, 1000 MB and 2 GPUs, and other settings.
+    /// Creates a host with 4 CPUs, 1000 MB and 2 GPUs, and changed settings.
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
         let mut double = Double::new(4, 1000, 2);
         let mut config = double.core.config().clone();
@@ -260,11 +260,11 @@ impl Double {
         double
     }
 
-    /// Does something to the core, keeps what comes of it, and checks that the state still makes
-    /// sense.
-    pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
+    /// Runs an action on the core, applies the changes, collects the effects, and checks the
+    /// invariants.
+    pub fn act<T>(&mut self, action: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
         let mut cx = Cx::at(self.now);
-        let result = deed(&mut self.core, &mut cx);
+        let result = action(&mut self.core, &mut cx);
         cx.out.changes.into_iter().for_each(|change| self.store.apply(change));
         for effect in &cx.out.effects {
             if let Effect::Ended(id) = effect {
@@ -278,7 +278,7 @@ impl Double {
                     "a job is RUNNING in the store before its process exists"
                 );
                 let (alloc, drained) = (
-                    launch.run.alloc.as_ref().expect("its part"),
+                    launch.run.alloc.as_ref().expect("an allocation"),
                     &self.core.config().host.drained,
                 );
                 let is_open = !alloc.cpu_ids.iter().any(|cpu| drained.cpus.contains(cpu))
@@ -287,16 +287,16 @@ impl Double {
             }
         }
         self.effects.extend(cx.out.effects);
-        self.core.check_invariants().expect("the state makes sense");
+        self.core.check_invariants().expect("the invariants hold");
         assert_eq!(
             self.core.notifications.memos().as_ref(),
             Ok(&self.store.memos),
-            "what is kept is what is known"
+            "the stored memos are the current ones"
         );
         result
     }
 
-    /// Each submission is made by a process of its own, whose number is that of the job.
+    /// Submits a job from a process of its own, with the job's ID as its PID.
     pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
         let process = ClientProcess {
             pid: self.core.next_id().0,
@@ -305,21 +305,21 @@ impl Double {
         };
         let client =
             Some(Client { process, holds: ask.0.kind == JobKind::Allocation, ..Client::default() });
-        // The database is asked about the jobs that a dependency names.
+        // The database is queried about the jobs that a dependency names.
         let ended = if ask.0.dependency.is_empty() { Vec::new() } else { self.store.ended() };
         let submission = Submission { request: ask.0, client, ended, ..Submission::default() };
         self.act(|core, cx| core.submit(submission, cx))
     }
 
     pub fn submit(&mut self, ask: Ask) -> JobId {
-        self.try_submit(ask).expect("the job is taken")
+        self.try_submit(ask).expect("the job is accepted")
     }
 
-    /// As [`Self::submit`] without a look at the whole state, for long queues.
+    /// Like [`Self::submit`], without checking the invariants, for long queues.
     pub fn core_submit(&mut self, ask: Ask) -> JobId {
         let mut cx = Cx::at(self.now);
         let submission = Submission { request: ask.0, ..Submission::default() };
-        let id = self.core.submit(submission, &mut cx).expect("the job is taken");
+        let id = self.core.submit(submission, &mut cx).expect("the job is accepted");
         self.store.jobs.extend(self.core.job(id).map(|job| (id, job.clone())));
         id
     }
@@ -328,7 +328,7 @@ impl Double {
         self.act(|core, cx| core.plan(cx));
     }
 
-    /// Moves the clock, looks at what became due, plans.
+    /// Advances the clock, handles due timers, and plans.
     pub fn wait(&mut self, secs: u64) {
         self.now = self.now.plus_secs(secs);
         self.act(|core, cx| core.on_due(cx));
@@ -341,7 +341,7 @@ impl Double {
         });
     }
 
-    /// A job ends with this exit code, and the next round follows.
+    /// Ends a job with this exit code, and plans.
     pub fn exit(&mut self, id: JobId, status: i32) {
         self.end(id, EndCause::Exited, ExitCode::status(status));
         self.plan();
@@ -363,7 +363,7 @@ impl Double {
         self.core.forecast(self.now).starts().get(&id).map(|start| start.at)
     }
 
-    /// The records that were to be launched or granted since the last look.
+    /// Returns the records that were launched or granted since the last call.
     pub fn started(&mut self) -> Vec<JobId> {
         let mut ids = Vec::new();
         self.effects.retain(|effect| match effect {
@@ -380,7 +380,7 @@ impl Double {
         ids
     }
 
-    /// The jobs that were to be stopped since the last look.
+    /// Returns the jobs that were stopped since the last call.
     pub fn stops(&mut self) -> Vec<(JobId, StopCause)> {
         let mut stops = Vec::new();
         self.effects.retain(|effect| match effect {
@@ -393,7 +393,7 @@ impl Double {
         stops
     }
 
-    /// The array task that a record is, with what is running: `12_3`.
+    /// Returns the label of a record: `12_3` for an array task, `12_[4-7]` for a compact record.
     pub fn label(&self, id: JobId) -> String {
         let job = self.core.job(id).expect("the job is in memory");
         match (&job.role, job.compact_tasks()) {
@@ -407,7 +407,7 @@ impl Double {
         ids.iter().map(|id| self.label(*id)).collect()
     }
 
-    /// Nothing left unsaid: every effect was looked at.
+    /// Checks that every effect was examined.
     pub fn assert_quiet(&self) {
         assert_eq!(self.effects, Vec::new(), "effects that the test did not expect");
     }

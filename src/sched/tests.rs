@@ -1,4 +1,4 @@
-//! The rules, each as a sentence, in one file a topic.
+//! Tests of the scheduling rules, one file for each topic.
 
 mod admission;
 mod arrays;
@@ -35,14 +35,14 @@ use crate::model::*;
 use DependencyKind::{After, AfterAny, AfterCorr, AfterNotOk, AfterOk, Expand};
 
 fn refusal(d: &mut Double, ask: Ask) -> Vec<String> {
-    d.try_submit(ask).expect_err("it is refused").lines("Batch job submission failed")
+    d.try_submit(ask).expect_err("the job is refused").lines("Batch job submission failed")
 }
 
 fn step(ntasks: u32) -> StepRequest {
     StepRequest { name: "hostname".to_string(), ntasks: Some(ntasks), ..StepRequest::default() }
 }
 
-/// Asks for a step under this ticket.
+/// Requests a step under this ticket.
 fn create(
     d: &mut Double,
     job: JobId,

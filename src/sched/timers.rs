@@ -1,7 +1,7 @@
-//! What becomes due by the clock alone: begin times, `after:id+minutes`, deadlines, `--immediate`,
-//! and forgetting.
+//! Events that depend on the clock alone: begin times, `after:id+minutes`, deadlines,
+//! `--immediate`, and removing records from memory.
 //!
-//! A core without records is never due.
+//! A core without records has no timers.
 
 use super::core::Core;
 use super::ending::Ending;
@@ -9,7 +9,8 @@ use super::types::{Cx, StopCause};
 use crate::model::{JobId, JobState, Reason, Timestamp};
 
 impl Core {
-    /// The earliest moment at which `on_due` has something to do; `None`: sleep until a fact comes.
+    /// Returns the earliest time at which `on_due` has something to do. With `None`, sleep until
+    /// the next fact.
     pub fn next_due(&self) -> Option<Timestamp> {
         let readings = self.next_readings();
         let probe =
@@ -20,7 +21,7 @@ impl Core {
         timer.into_iter().chain(forgetting).chain(node).chain(readings).min()
     }
 
-    /// What has become due by `now`. The caller plans afterwards.
+    /// Handles everything that is due by now. The caller plans afterwards.
     pub fn on_due(&mut self, cx: &mut Cx) {
         while let Some(id) = self.line.take_due(cx.now) {
             self.due(id, cx);
@@ -54,7 +55,7 @@ impl Core {
             }
             JobState::Running => {
                 let Some(job) = self.records.job(id) else { return };
-                self.notifications.tell_limit_by_clock(job, cx.now);
+                self.notifications.notify_limit_by_clock(job, cx.now);
                 if let Some(at) = self.notifications.limit_mail_due(job) {
                     self.line.wake(id, at);
                 }
@@ -63,8 +64,7 @@ impl Core {
         }
     }
 
-    /// Ends the jobs that were to start at once or not at all, and have not. Called at the end of a
-    /// round.
+    /// Ends the jobs with `--immediate` that could not start at once. Called at the end of a round.
     pub(super) fn expire_immediate(&mut self, cx: &mut Cx) {
         for id in self.line.take_expiring() {
             if self.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
@@ -73,10 +73,11 @@ impl Core {
         }
     }
 
-    /// The end of a record is in the database: it may leave the memory when it is old enough. Until
-    /// then nobody else knows of it.
+    /// Notes that the end of a record is in the database, so that the record may leave the memory
+    /// when it is old enough. Until then nobody else knows of its end.
     pub fn end_is_stored(&mut self, id: JobId, cx: &mut Cx) {
-        // An end may be learnt of late: whoever has just read an older record still finds it here.
+        // The end may be reported late: a reader that has just read an older record still finds the
+        // job here.
         self.forget_later(id, cx.now);
         self.purge(cx);
     }
@@ -85,8 +86,7 @@ impl Core {
         self.records.forget_later(id, known, self.resources.config().min_job_age_secs);
     }
 
-    /// Forgets the records that have ended long enough ago, and the oldest ones where there are
-    /// very many.
+    /// Forgets the records that ended long enough ago, and the oldest ones if there are too many.
     pub(super) fn purge(&mut self, cx: &mut Cx) {
         while let Some(id) =
             self.records.take_overdue(self.resources.config().min_job_age_secs, cx.now)

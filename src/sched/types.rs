@@ -1,4 +1,4 @@
-//! The words between the core and its caller: facts and commands in, changes and effects out.
+//! The interface between the core and its caller: facts and commands in, changes and effects out.
 
 use super::resources::machine::Capacities;
 use crate::model::batch_tasks::BatchTasks;
@@ -14,51 +14,52 @@ use crate::model::{
 };
 use crate::parse::hours::Zone;
 
-/// What the core has to know about the host and its settings.
+/// Facts about the host, and its settings.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub host: Host,
-    /// How much of what the machine has is the host's.
+    /// The share of the machine's CPUs and memory that jobs may use.
     pub capacities: Capacities,
-    /// In the order of the configuration; the default one is marked. Without those for GPUs where
-    /// there are none.
+    /// In configuration order, with the default marked. GPU partitions are left out on a host
+    /// without GPUs.
     pub partitions: Vec<Partition>,
-    /// With them.
+    /// All partitions, including those left out of `partitions`.
     pub all_partitions: Vec<Partition>,
-    /// What jobs of an account, or with such a name, may have together.
+    /// Joint limits on the jobs of an account or with a given name.
     pub limits: Vec<Limit>,
-    /// By whose clock partitions open.
+    /// The time zone of the partitions' allowed hours.
     pub zone: Zone,
-    /// Memory of a job that asked for none, MB.
+    /// The memory of a job that requests none, in MB.
     pub default_mem_mb: u64,
     pub batch_tasks: BatchTasks,
-    /// `--requeue` has a job run once more after its own failure too, and not only after one of the
-    /// node.
+    /// With `--requeue`, also rerun a job once after its own failure, not only after a node
+    /// failure.
     pub reruns_failed: bool,
-    /// How long a job that has ended stays in memory, seconds (Slurm `MinJobAge`: 300).
+    /// The time that an ended job stays in memory, in seconds (Slurm `MinJobAge`: 300).
     pub min_job_age_secs: u64,
     pub cluster: String,
-    /// The largest array task id plus one (Slurm `MaxArraySize`).
+    /// The largest array task ID plus one (Slurm `MaxArraySize`).
     pub max_array_size: u32,
-    /// Tasks of a step at most (Slurm `MaxTasksPerNode`).
+    /// The most tasks per step (Slurm `MaxTasksPerNode`).
     pub max_tasks: u32,
-    /// Whether it can be told how the GPUs are used.
+    /// Whether GPU usage can be read.
     pub reads_gpus: bool,
-    /// No job gets a GPU on which there are processes that no job started.
+    /// Allocate no GPU that is used by processes outside jobs.
     pub avoids_used_gpus: bool,
-    /// The CPUs that processes use that no job started are given to no job.
+    /// Allocate no CPUs that are used by processes outside jobs.
     pub avoids_used_cpus: bool,
-    /// Who is told of what happens to the queue.
+    /// The recipients of notifications about the queue.
     pub audience: Audience,
 }
 
 impl Config {
-    /// With other partitions; those for GPUs show if there are some, or if that is not known yet.
+    /// Replaces the partitions. GPU partitions are visible if the host has GPUs, or may turn out to
+    /// have some.
     pub fn set_partitions(&mut self, all: Vec<Partition>) {
         let may_have_gpus = self.host.has_gpus() || self.host.detects_gpus;
         self.partitions =
             all.iter().filter(|partition| may_have_gpus || !partition.is_gpu).cloned().collect();
-        // The first is the default where no other is.
+        // Without an explicit default, the first one is the default.
         if !self.partitions.iter().any(|partition| partition.is_default)
             && let Some(first) = self.partitions.first_mut()
         {
@@ -68,15 +69,15 @@ impl Config {
     }
 }
 
-/// What comes of a fact or a command. `changes` are committed first; `effects` are carried out
-/// after the commit, but for those that end or signal running processes, which need not wait.
+/// The result of a fact or a command. `changes` are committed first. `effects` are carried out
+/// after the commit, except those that end or signal running processes, which need not wait.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub changes: Vec<Change>,
     pub effects: Vec<Effect>,
 }
 
-/// One decision: the moment in which it is made, and what comes of it.
+/// The context of one decision: the time at which it is made, and its results.
 #[derive(Debug)]
 pub struct Cx {
     pub now: Timestamp,
@@ -89,64 +90,62 @@ impl Cx {
     }
 }
 
-/// What the caller must do. The core relies on each being answered by the fact named here.
+/// An action for the caller. The core relies on each one being answered by the fact named here.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Start the processes of a batch or run job, which is RUNNING with its allocation. Answer:
     /// `on_job_ended`, also when the launch fails.
     Launch(Box<Job>),
-    /// An allocation runs now: its runner is created, its client is told. Answer:
+    /// An allocation is running: create its runner and notify its client. Answer:
     /// `release_allocation`, `client_lost` or `on_job_ended`.
     Granted(JobId),
-    /// Run the kill ladder on everything of the job. Answer: `on_job_ended`, also when nothing was
-    /// left to kill.
+    /// Run the kill ladder on all processes of the job. Answer: `on_job_ended`, even if there was
+    /// nothing left to kill.
     Stop { job: JobId, cause: StopCause },
     /// Run the kill ladder on one step. Answer: `on_step_ended`.
     StopStep { step: StepKey, cause: StopCause },
     /// Send a signal. No answer.
     Signal { job: JobId, target: SignalTarget, signal: i32 },
-    /// Stop the processes of the job and its clock. No answer.
+    /// Stop the job's processes and its clock. No answer.
     Suspend(JobId),
-    /// Let them go on. No answer.
+    /// Continue the job's processes and its clock. No answer.
     Resume(JobId),
-    /// The time limit of a running job is another now. `limit_secs` counts from `start`, without
-    /// the time it was suspended (`suspended_us` so far); `None` is unlimited.
+    /// The time limit of a running job has changed. `limit_secs` counts from `start`, excluding
+    /// suspended time (`suspended_us` so far); `None` is unlimited.
     SetTimeLimit { job: JobId, limit_secs: Option<u64>, start: Timestamp, suspended_us: u64 },
-    /// A step that waited has its resources; the session holds what it needs under this ticket.
+    /// A waiting step has its resources. The session keeps its launch data under this ticket.
     LaunchStep { step: StepKey, ticket: u64, alloc: Allocation },
-    /// The manager of the job's steps has other resources, or another time.
+    /// The resources or the time limit of a job with a step manager have changed.
     ManagerChanged(JobId, PartChange),
-    /// A running job has other resources: those of its processes that are to may use them, and no
-    /// others.
+    /// The resources of a running job have changed: confine its processes to the new ones.
     Resized(JobId),
-    /// Other parts of what a job has are out of use than before: the manager of its steps uses them
-    /// no longer.
+    /// The set of the job's resources that are out of use has changed: its step manager must stop
+    /// using them.
     PartsOut(JobId),
-    /// Part of what a job has is out of use: send the signal that it asked for before its end. No
+    /// Part of the job's resources is out of use: send the signal requested with `--signal`. No
     /// answer.
     Warn(JobId),
-    /// A step that waited can never start: its job is ending.
+    /// A waiting step can never start, because its job is ending.
     StepRefused { ticket: u64, refusal: Refusal },
-    /// A record reached a terminal state: waiters are told (of array tasks too). A runner that
-    /// still exists for it has nothing left to do.
+    /// A record, possibly an array task, reached a terminal state: notify its waiters. A runner
+    /// that still exists for it has nothing left to do.
     Ended(JobId),
-    /// A job that ran is PENDING again: its runner is done with it.
+    /// A job that ran is PENDING again, and its runner is finished with it.
     Requeued(JobId),
-    /// Somebody wants to know this, which is mostly about a job (of an array its number). No
-    /// answer.
+    /// Send a notification, usually about a job (for an array, the array's ID). No answer.
     Tell { job: Option<JobId>, notice: Box<Notice> },
-    /// The record left the memory of the core; the store still has it.
+    /// The record left the core's memory; it is still in the store.
     Gone(JobId),
 }
 
 impl Effect {
-    /// The time limit of a job, as it is now. `None`: it has not started.
+    /// Returns the effect that sets the job's current time limit, or `None` if it has not started.
     pub fn set_time_limit(job: &Job) -> Option<Effect> {
         let (limit_secs, suspended_us) = (job.request.time_limit_secs, job.run.suspended_us);
         Some(Effect::SetTimeLimit { job: job.id, limit_secs, start: job.run.start?, suspended_us })
     }
 
-    /// The job that it is about, as far as it says so.
+    /// Returns the job that the effect is about, if it names one.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Effect::Launch(job) => Some(job.id),
@@ -164,89 +163,90 @@ impl Effect {
     }
 }
 
-/// Why processes are stopped.
+/// The reason for stopping processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopCause {
-    /// scancel, by this user.
+    /// `scancel` by this user.
     Cancelled { by: u32 },
-    /// `scancel -s KILL`: no grace.
+    /// `scancel -s KILL`: no grace period.
     Killed { by: u32 },
     /// `scontrol requeue`.
     Requeue,
-    /// The client that held the allocation is gone.
+    /// The client that held the allocation has exited.
     ClientLost,
-    /// The allocation was given back while steps ran in it.
+    /// The allocation was released while steps were running in it.
     Released,
     /// `--deadline` has passed.
     Deadline,
     /// Its time limit was reached.
     TimeLimit,
-    /// The host goes down in order.
+    /// The host is shutting down.
     NodeDown,
 }
 
-/// Which processes a signal is for (scancel man page: plain, `--batch`, `--full`, and a step id).
+/// The processes that receive a signal (scancel man page: plain, `--batch`, `--full`, and a step
+/// ID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SignalTarget {
-    /// The steps; where there are none, the whole job.
+    /// The steps, or the whole job if it has no steps.
     Steps,
     Batch,
     Full,
     Step(StepId),
 }
 
-/// A job to be taken into the queue.
+/// A job to be submitted to the queue.
 #[derive(Debug, Clone, Default)]
 pub struct Submission {
     pub request: JobRequest,
     pub texts: LaunchTexts,
     pub client: Option<Client>,
-    /// What the store knows of the jobs that the dependency names (see [`dependency_targets`]).
-    /// Those that are in memory too may be left out or not.
+    /// The store's records of the jobs that the dependency names (see [`dependency_targets`]). Jobs
+    /// that are still in memory may be omitted.
     ///
     /// [`dependency_targets`]: crate::sched::dependency_targets
     pub ended: Vec<EndedJob>,
 }
 
-/// A job, known from the store, that has ended.
+/// An ended job, as the store has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedJob {
     pub id: JobId,
-    /// The array and the task number, of an array task.
+    /// For an array task, the array and the task ID.
     pub array: Option<(JobId, u32)>,
     /// COMPLETED with exit code 0.
     pub ok: bool,
-    /// When it began to run; `None` where it never did.
+    /// When it began to run; `None` if it never did.
     pub start: Option<Timestamp>,
     pub ended: Timestamp,
 }
 
-/// How the processes of a job came to their end.
+/// How the processes of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndCause {
-    /// On their own, with this exit code.
+    /// They exited on their own, with this exit code.
     Exited,
-    /// The ladder of the time limit ran.
+    /// The kill ladder ran because of the time limit.
     TimeLimit,
     OutOfMemory,
-    /// Files could not be opened, the cgroup could not be made, …: no process of the user ran.
+    /// Files could not be opened, the cgroup could not be created, …: no user process ran.
     LaunchFailed,
-    /// The host could not start them (no space, no processes): no process of the user ran, and the
-    /// job is not at fault. The record names the fault.
+    /// The host could not start them (out of disk space, out of processes). No user process ran,
+    /// and the job is not at fault. The record names the fault.
     HostFault,
-    /// The process that watched them died: how they ended is not known.
+    /// The process that watched them died, so it is unknown how they ended.
     RunnerLost,
-    /// The machine went down: what ran under its earlier boot cannot run any more.
+    /// The machine went down: processes of an earlier boot no longer run.
     NodeFailed,
-    /// The daemon was restarted between its decision and the launch: nothing ran, and nothing will
-    /// by itself.
+    /// The daemon restarted between its decision and the launch: nothing ran, and nothing will
+    /// without a new launch.
     NeverLaunched,
-    /// The ladder of an [`Effect::Stop`] ran.
+    /// The kill ladder of an [`Effect::Stop`] ran.
     Stopped,
 }
 
 impl EndCause {
-    /// What the watcher of the processes wrote down.
+    /// Returns the cause recorded by the process that watched the job.
     pub fn of(record: &ExitRecord) -> EndCause {
         if record.host_fault.is_some() {
             EndCause::HostFault
@@ -264,10 +264,10 @@ impl EndCause {
     }
 }
 
-/// Who asks for a step.
+/// The origin of a step request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepAsker {
-    /// The caller's name for the request, should it have to wait.
+    /// The caller's ID for the request, in case it has to wait.
     pub ticket: u64,
     pub client: Option<ClientProcess>,
 }
@@ -275,41 +275,41 @@ pub struct StepAsker {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepStart {
     Now(StepKey, Allocation),
-    /// The resources are in use: [`Effect::LaunchStep`] or [`Effect::StepRefused`] comes with the
+    /// The resources are in use. [`Effect::LaunchStep`] or [`Effect::StepRefused`] follows with the
     /// ticket.
     Waits,
 }
 
-/// What became of a submission.
+/// The result of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submitted {
     pub job: JobId,
-    /// It runs already: its launch is on its way.
+    /// It is already running: its launch follows.
     pub runs: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedStart {
     pub at: Timestamp,
-    /// In which of the partitions that the job names.
+    /// The index of the partition, among those that the job names.
     pub choice: u16,
-    /// It goes by how long earlier jobs took.
+    /// It is based on the run times of earlier jobs.
     pub is_estimate: bool,
 }
 
-/// What the plan would give a job (`sbatch --test-only`).
+/// The planned start of a job (`sbatch --test-only`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Estimate {
-    /// The number that the job would get.
+    /// The ID that the job would get.
     pub id: JobId,
-    /// `None`: it can't be told, since jobs without a time limit are before it.
+    /// `None` if it cannot be predicted, because jobs without a time limit are ahead.
     pub start: Option<Timestamp>,
     pub cpus: u32,
     pub partition: String,
 }
 
 impl Estimate {
-    /// With what the forecast says.
+    /// Fills in the forecast.
     pub fn with(self, start: Option<ExpectedStart>) -> Estimate {
         let chosen =
             start.and_then(|start| self.partition.split(',').nth(usize::from(start.choice)));
@@ -318,7 +318,7 @@ impl Estimate {
     }
 }
 
-/// What sinfo and the like want to know about the present load.
+/// The current load of a partition, for sinfo and similar commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionLoad {
     pub partition: Partition,

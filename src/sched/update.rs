@@ -1,9 +1,9 @@
-//! `scontrol update job`: which keys may change when, and what follows from it.
+//! `scontrol update job`: which keys may change when, and the consequences.
 //!
-//! Name, partition and priority may be changed while the job is PENDING, the time limit until it
-//! has ended; of Slurm's further keys, those that decide about the start follow the first rule and
-//! those that only describe the job the second. The size of a job may also be changed while it runs
-//! (`resize`). All keys of one command are checked before any is applied.
+//! Name, partition and priority may change while the job is PENDING, the time limit until it has
+//! ended. Slurm's other keys follow the first rule if they affect the start, and the second if they
+//! only describe the job. The size of a job may also change while it runs (`resize`). All keys of a
+//! command are checked before any is applied.
 
 use super::admit::Admitted;
 use super::core::Core;
@@ -20,7 +20,7 @@ use crate::model::update::{Stage, Update};
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp, Tres};
 use std::sync::Arc;
 
-/// What decides about the jobs of one command: which of them it is about.
+/// The properties of a command's keys that decide which jobs it affects.
 #[derive(Debug, Clone, Copy)]
 struct Keys {
     is_for_pending: bool,
@@ -36,7 +36,7 @@ impl Keys {
     fn may_change(self, state: JobState, has_pending: bool) -> bool {
         match state {
             JobState::Pending => true,
-            // Of an array, keys for pending jobs change its pending tasks.
+            // Keys for pending jobs change the pending tasks of an array.
             _ if self.is_for_pending => false,
             _ if self.is_size => !has_pending && may_resize(state),
             _ => !state.is_terminal(),
@@ -44,18 +44,18 @@ impl Keys {
     }
 }
 
-/// What a job would be after its updates.
+/// A job as it would be after its updates.
 struct Changed {
     request: JobRequest,
     partition: String,
     tres: Tres,
-    /// What a running job gets at once.
+    /// The resources that a running job gets at once.
     more: Option<Part>,
 }
 
 impl Core {
-    /// Changes pending and running jobs. `ended`: what the store knows of the targets of a new
-    /// dependency. The records that were changed.
+    /// Changes pending and running jobs, and returns the changed records. `ended`: the store's
+    /// records of the targets of a new dependency.
     pub fn update(
         &mut self,
         sel: &JobRef,
@@ -65,7 +65,7 @@ impl Core {
     ) -> Result<Vec<JobId>, Refusal> {
         let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
         if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
-            // The throttle is the whole array's, whichever task is named.
+            // The throttle applies to the whole array, whichever task is named.
             let (throttle, others): (Vec<_>, Vec<_>) =
                 updates.iter().cloned().partition(|update| is_throttle(&update));
             let mut done = self.update(&JobRef::job(sel.job), &throttle, ended, cx)?;
@@ -87,7 +87,7 @@ impl Core {
         Ok(done)
     }
 
-    /// scontrol top: before all pending jobs. A held job stays held, as in Slurm.
+    /// Moves a job ahead of all pending jobs (scontrol top). A held job stays held, as in Slurm.
     pub fn top(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let named = self.records.resolve(sel).into_iter().filter_map(|id| self.job(id));
         if named.into_iter().any(|job| job.run.state == JobState::Pending && job.hold != Hold::No) {
@@ -103,8 +103,8 @@ impl Core {
         self.update(sel, &[Update::Nice(0), Update::Priority(above)], &[], cx)
     }
 
-    /// Refuses what cannot be, on the records as they are, before one is split for it. Whether some
-    /// of them are pending.
+    /// Checks the updates against the records, before any record is split for them. Returns whether
+    /// some of the records are pending.
     fn check_update(
         &self,
         sel: &JobRef,
@@ -140,7 +140,7 @@ impl Core {
         Ok(has_pending)
     }
 
-    /// What a job would be.
+    /// Returns the job as it would be after the updates.
     fn changed(
         &self,
         job: &Job,
@@ -157,7 +157,7 @@ impl Core {
                     self.check_expansion(&JobRequest { dependency, partition, ..request.clone() })?;
                 }
                 Update::Gpus(gpu) => self.resources.config().check_gpu_model(gpu)?,
-                // A priority is no release: `scontrol release` is.
+                // A priority does not release a job; `scontrol release` does.
                 Update::Priority(1..) if job.hold != Hold::No => return Err(Refusal::Held),
                 Update::Prefer(Some(wanted)) => self.resources.host().check_preference(wanted)?,
                 Update::Features(Some(wanted)) => self.resources.host().check_features(wanted)?,
@@ -176,7 +176,7 @@ impl Core {
         let moves = updates.iter().any(|update| matches!(update, Update::Partition(_)));
         if job.run.state != JobState::Pending {
             let (tres, more) = if Keys::of(updates).is_size {
-                // It has had them: which it gives back is a matter of its steps.
+                // It had the CPUs that it named; which ones it gives back depends on its steps.
                 request.named_cpus.clear();
                 self.resized(job, &request, now)?
             } else {
@@ -201,7 +201,7 @@ impl Core {
         Ok(Changed { request, partition, tres, more: None })
     }
 
-    /// Refuses another script where it would be that of tasks that have started, too.
+    /// Refuses a new script if it would also replace that of tasks that have started.
     fn check_script(&self, job: &Job, text: &str) -> Result<(), Refusal> {
         if job.request.kind != JobKind::Batch {
             return Err(Refusal::NoScript);
@@ -261,7 +261,8 @@ impl Core {
         } else {
             self.records.save(id, cx)
         }
-        // Its old namesakes may have waited for it, and its new ones may now.
+        // Jobs with its old name may have waited for it, and jobs with its new name may wait for it
+        // now.
         self.refresh_singletons(&old_name.1, old_name.0, cx.now);
         if let Some(job) = self.job(id).filter(|job| is_limit_changed && job.run.state.is_active())
         {
@@ -272,8 +273,8 @@ impl Core {
     }
 }
 
-/// What an update changes of a job beside its request. `limit`: of the tasks of its array that run
-/// at once.
+/// Applies the part of an update that is not in the request. `limit`: the most tasks of its array
+/// that may run at once.
 fn set_beside_request(job: &mut Job, update: &Update, limit: Option<u32>) {
     match (update, &mut job.role) {
         (Update::Priority(0), _) => job.hold = Hold::User,

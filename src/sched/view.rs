@@ -1,6 +1,6 @@
-//! What queries see: each record as it is now, with everything that is worked out on demand.
+//! Jobs as queries see them: each record as it is now, with the values that are computed on demand.
 //!
-//! Paths stay as they were written: filling in patterns takes `parse`, and is done by the caller.
+//! Paths stay as submitted: filling in their patterns takes `parse`, and is left to the caller.
 
 use super::core::Core;
 use super::records::Record;
@@ -11,9 +11,9 @@ use crate::model::job::Hold;
 use crate::model::view::JobView;
 use crate::model::{End, ExitCode, Job, JobId, JobState, Partition, Step, StepId, Timestamp};
 
-/// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`):
-/// worked out from the record, since it begins and ends with it. `None` for allocations and for
-/// what has not started.
+/// Returns the step of the script (`12.batch`) or of the command of `srun --no-wait` (`12.0`),
+/// derived from the record, since it starts and ends with it. `None` for allocations and for jobs
+/// that have not started.
 pub fn own_step(job: &Job) -> Option<Step> {
     let id = job.own_step_id()?;
     let (name, ntasks) = match id {
@@ -23,8 +23,8 @@ pub fn own_step(job: &Job) -> Option<Step> {
         }
     };
     let (start, alloc) = (job.run.start?, job.run.alloc.as_deref().cloned()?);
-    // Slurm shows the script of a job that was ended from outside, or died by a signal, as
-    // CANCELLED, and one that caught the signal by the code that it chose.
+    // Slurm shows the script of a job that was ended from outside, or killed by a signal, as
+    // CANCELLED, and one that caught the signal by its own exit code.
     let exit = job.run.exit;
     let state = match job.run.state {
         JobState::Completing | JobState::Suspended => JobState::Running,
@@ -57,14 +57,14 @@ pub fn own_step(job: &Job) -> Option<Step> {
     })
 }
 
-/// A record as queries see it, with the step that stands for its script, without what only the live
-/// state knows (the dependency, the reason of a pending job). For records that come from the store.
+/// Returns a record from the store as queries see it, with its own step, but without values that
+/// only the live state has (the dependency, the reason of a pending job).
 pub fn view_of(mut job: Job, setting: BatchTasks) -> JobView {
     job.steps.splice(0..0, own_step(&job));
     view_without_steps(job, setting)
 }
 
-/// A held job has the priority 0, as in Slurm.
+/// Returns the priority to show: 0 for a held job, as in Slurm.
 fn shown_priority(job: &Job) -> u32 {
     if job.hold == Hold::No { job.priority } else { 0 }
 }
@@ -84,8 +84,8 @@ fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
 }
 
 impl Core {
-    /// One record as it is now. Its expected start is its begin time, if anything: [`Forecast`]
-    /// tells more.
+    /// Returns a record as it is now. Its expected start is its begin time, if any: see
+    /// [`Forecast`] for more.
     ///
     /// [`Forecast`]: super::forecast::Forecast
     pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
@@ -97,7 +97,7 @@ impl Core {
         ))
     }
 
-    /// As [`Self::view`], for who does not look at the steps: a job may have thousands.
+    /// Like [`Self::view`], without the steps: a job may have thousands.
     pub fn view_without_steps(&self, id: JobId, now: Timestamp) -> Option<JobView> {
         let record = self.records.get(id)?;
         Some(self.view_now(
@@ -107,7 +107,7 @@ impl Core {
         ))
     }
 
-    /// As [`Self::view`], for a listing of the queue.
+    /// Like [`Self::view`], for a listing of the queue.
     pub fn brief(&self, id: JobId, now: Timestamp) -> Option<BriefJob> {
         let record = self.records.get(id)?;
         let mut brief = BriefJob::of(&record.job);
@@ -116,7 +116,7 @@ impl Core {
         Some(brief)
     }
 
-    /// Adds what the live state knows of a record.
+    /// Adds values from the live state to the view of a record.
     fn view_now(&self, record: &Record, mut view: JobView, now: Timestamp) -> JobView {
         view.run.reason = self.reason(view.id, now);
         if let Some(waits) = &record.waits {
@@ -132,7 +132,7 @@ impl Core {
         view
     }
 
-    /// Jobs that run and that wait, by partition; each task of a pending array counts.
+    /// Returns the running and pending jobs of each partition; each task of a pending array counts.
     pub fn partition_loads(&self) -> Vec<PartitionLoad> {
         let of = |partition: &Partition| {
             let (running, pending) = self.records.load(&partition.name);

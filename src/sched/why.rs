@@ -1,7 +1,7 @@
-//! All that stands between a pending job and its start: the reasons that the plan goes by, each
-//! with its figures.
+//! Everything that keeps a pending job from starting: the reasons that the plan follows, each with
+//! its figures.
 //!
-//! The first one is what squeue shows. The words are made in `words`.
+//! The first reason is the one that squeue shows. `words` turns them into text.
 
 use super::choice::Choice;
 use super::core::Core;
@@ -21,15 +21,15 @@ use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, Wha
 use crate::model::{Job, JobState, Reason, Timestamp, Tres};
 
 impl Core {
-    /// Adds to the view of a pending job all that keeps it from starting. It costs a look at all
-    /// that runs.
-    pub fn tell_blockers(&self, view: &mut JobView, now: Timestamp) {
+    /// Adds to the view of a pending job everything that keeps it from starting. The cost grows
+    /// with the number of running jobs.
+    pub fn add_blockers(&self, view: &mut JobView, now: Timestamp) {
         if let Some(record) = self.records.get(view.id) {
             view.blockers = self.blockers(record, now);
         }
     }
 
-    /// The first is what [`Core::reason`] says.
+    /// Returns everything that keeps a record from starting, beginning with [`Core::reason`].
     pub(super) fn blockers(&self, record: &Record, now: Timestamp) -> Vec<Blocker> {
         if record.job.run.state != JobState::Pending {
             return Vec::new();
@@ -52,7 +52,7 @@ impl Core {
             None => found.extend(closed.into_iter().chain(node)),
             Some((choice, reason)) => {
                 found.extend(node);
-                // Where one partition would let it start now the others are no matter.
+                // If one partition would let it start now, the others do not matter.
                 if let Some(blocker) = self.in_line(&choice, reason, is_in_line, now) {
                     found.push(blocker);
                     found.extend(closed);
@@ -65,8 +65,8 @@ impl Core {
             .collect()
     }
 
-    /// Tells of jobs that wait for what can never be: once for each job and reason.
-    pub(super) fn tell_never(&mut self, cx: &mut Cx) {
+    /// Reports jobs that can never start, once for each job and reason.
+    pub(super) fn notify_never(&mut self, cx: &mut Cx) {
         for id in self.notifications.take_suspects() {
             let Some(record) = self.records.get(id) else { continue };
             let reason = match record.job.run.state {
@@ -78,14 +78,13 @@ impl Core {
             let mut sentences = self.blockers(record, cx.now).into_iter();
             let sentence = sentences.find(|blocker| blocker.reason == reason);
             let why = sentence.map_or_else(|| reason.to_string(), |blocker| blocker.text);
-            self.notifications.tell_never(&record.job, reason, &why, cx.now);
+            self.notifications.notify_never(&record.job, reason, &why, cx.now);
         }
-        self.notifications.say(&self.records, cx);
+        self.notifications.emit(&self.records, cx);
     }
 
-    /// What the first blocked job of its line waits for:
-    /// `waits for 4 CPUs; job 12 holds 6 CPUs until 14:05 by its time limit`. `None`: it has
-    /// another reason.
+    /// Describes the shortage of the first blocked job of its line: `waits for 4 CPUs; job 12 holds
+    /// 6 CPUs until 14:05 by its time limit`. `None` for a job with another reason.
     pub(super) fn waits_in_words(
         &self,
         record: &Record,
@@ -97,9 +96,10 @@ impl Core {
         self.resources.words(now).comment(&self.shortage(&choice, None, now))
     }
 
-    /// Adds to the view of one that others go before whom it waits behind, and for what. It costs a
-    /// look at all that runs: for a job that is asked for alone.
-    pub fn tell_who_is_before(&self, view: &mut JobView, now: Timestamp) {
+    /// Adds to the view of a job with reason Priority which job it waits behind, and for which
+    /// resources. The cost grows with the number of running jobs, so this is for queries about a
+    /// single job.
+    pub fn add_job_ahead(&self, view: &mut JobView, now: Timestamp) {
         if view.run.reason == Reason::Priority && view.run.system_comment.is_none() {
             view.run.system_comment =
                 self.records.get(view.id).and_then(|record| self.behind_in_words(record, now));
@@ -112,7 +112,7 @@ impl Core {
         self.resources.words(now).comment(&self.shortage(&choice, Some(first), now))
     }
 
-    /// The figures of what is no matter of a partition.
+    /// Returns the figures of a reason that does not depend on a partition.
     fn anywhere(&self, reason: Reason, record: &Record, now: Timestamp) -> What {
         let job = &record.job;
         match reason {
@@ -132,7 +132,7 @@ impl Core {
         }
     }
 
-    /// Each condition of a dependency.
+    /// Returns each condition of a dependency.
     fn awaited(&self, job: &Job, waits: &Waits, now: Timestamp) -> Vec<Awaited> {
         let one = |(term, status): &(DependencyTerm, Status)| {
             let standing = match (term, status) {
@@ -170,12 +170,12 @@ impl Core {
         waits.terms.iter().map(one).collect()
     }
 
-    /// What keeps it from starting in a partition, whatever is free there.
+    /// Returns what keeps a job from starting in a partition, regardless of free resources.
     fn closed(&self, choice: &Choice, now: Timestamp) -> Vec<(Reason, What)> {
         let mut reasons: Vec<Reason> = self.resources.gates_in(choice, now).collect();
         reasons.dedup();
         if choice.partition.is_none() {
-            // What it could have there is no question.
+            // Without a partition, the other reasons do not matter.
             reasons.truncate(1);
         }
         reasons
@@ -212,18 +212,19 @@ impl Core {
 
     fn limit(&self, capacity: &Capacity, choice: &Choice) -> Option<What> {
         let want = choice.want();
-        let tell = |reached: Reached| What::Limit {
+        let describe = |reached: Reached| What::Limit {
             limit: reached.limit.to_string(),
             jobs: reached.jobs,
             cpus: reached.cpus,
         };
-        let own =
-            capacity.limit_reached(&want.place, want.tres.cpus, self.resources.host()).map(tell);
-        own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, tell))
+        let own = capacity
+            .limit_reached(&want.place, want.tres.cpus, self.resources.host())
+            .map(describe);
+        own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, describe))
     }
 
-    /// What a job waits for that its partition lets start. One that is not in line yet waits behind
-    /// nobody.
+    /// Returns the reason why a job waits in an open partition. A job that is not in line yet waits
+    /// behind no other job.
     fn in_line(
         &self,
         choice: &Choice,
@@ -249,7 +250,7 @@ impl Core {
         }
     }
 
-    /// Who keeps a job waiting that others go before.
+    /// Returns the job that a job with reason Priority waits behind.
     pub(super) fn waits_behind(&self, choice: &Choice) -> Option<QueueKey> {
         let is_other = |key: &QueueKey| key.id != choice.job.id;
         self.first_in_line(choice)
@@ -257,7 +258,7 @@ impl Core {
             .or_else(|| self.line.queue().first().filter(is_other))
     }
 
-    /// What a job waits for in a partition, and who has it until when.
+    /// Returns the resources that a job lacks in a partition, and the jobs that hold them.
     pub(super) fn shortage(
         &self,
         choice: &Choice,
@@ -294,7 +295,7 @@ impl Core {
         }
     }
 
-    /// How long it is until the first blocked job starts at the latest.
+    /// Returns the seconds until the latest start of the first blocked job.
     fn gap_before(&self, first: QueueKey, now: Timestamp) -> Option<u64> {
         let job = self.job(first.id)?;
         let choice =
@@ -337,7 +338,8 @@ fn until(state: JobState, end: ExpectedEnd) -> Until {
     }
 }
 
-/// What an allocation has of what is lacking; shared GPUs count whole.
+/// Returns how much of the lacking resources an allocation holds. A shared GPU counts as a whole
+/// one.
 fn of_kinds(alloc: &Allocation, lacks: &Tres) -> Tres {
     Tres {
         cpus: if lacks.cpus > 0 { alloc.tres.cpus } else { 0 },

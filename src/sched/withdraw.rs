@@ -1,4 +1,4 @@
-//! Taking a submission back that could not be made durable.
+//! Undoing a submission that could not be made durable.
 
 use super::core::Core;
 use super::ending::Ending;
@@ -7,28 +7,28 @@ use crate::model::tres::Usage;
 use crate::model::{JobId, JobRef, JobState, Reason};
 
 impl Core {
-    /// Forgets a job, or an array with all its tasks, as if it had never been submitted. To be
-    /// called only while nobody was told its number and nothing of it was launched. Those that
-    /// depend on it see it cancelled. What `cx` gets is about other jobs alone; the number is not
-    /// given again. The records that are gone.
+    /// Removes a job, or an array with all its tasks, as if it had never been submitted, and
+    /// returns the removed records. Call this only while nobody has received its ID and nothing of
+    /// it was launched. Dependent jobs see it as cancelled. `cx` receives only changes and effects
+    /// of other jobs; the ID is not used again.
     pub fn withdraw(&mut self, submitted: JobId, cx: &mut Cx) -> Vec<JobId> {
         let ids = self.records.resolve(&JobRef::job(submitted));
-        // What happens to the records themselves is nobody's business.
-        let mut unsaid = Cx::at(cx.now);
+        // Changes and effects of the records themselves are discarded.
+        let mut discarded = Cx::at(cx.now);
         self.notifications.set_quiet(true);
         let ending = Ending::cancelled(Reason::None, None);
         for id in &ids {
             let Some(state) = self.job(*id).map(|job| job.run.state) else { continue };
             if state == JobState::Pending {
-                self.end_pending(*id, ending, &mut unsaid);
+                self.end_pending(*id, ending, &mut discarded);
             } else if state.is_active() {
-                self.finish(*id, ending, Usage::default(), cx.now, &mut unsaid);
+                self.finish(*id, ending, Usage::default(), cx.now, &mut discarded);
             }
         }
         self.notifications.set_quiet(false);
         self.settle(cx);
         for id in &ids {
-            self.forget(*id, &mut unsaid);
+            self.forget(*id, &mut discarded);
         }
         cx.out.changes.retain(|change| change.job().is_none_or(|job| !ids.contains(&job)));
         cx.out.effects.retain(|effect| effect.job().is_none_or(|job| !ids.contains(&job)));
@@ -44,7 +44,7 @@ mod tests {
     use crate::model::Reason;
     use crate::model::dependency::DependencyKind;
 
-    /// Takes back what the store was never told of: it knows nothing of it afterwards either.
+    /// Withdraws a job that was never stored, and checks that no record remains.
     fn withdraw(d: &mut Double, id: JobId) {
         let gone = d.act(|core, cx| core.withdraw(id, cx));
         gone.iter().for_each(|id| drop(d.store.jobs.remove(id)));
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_withdrawn_job_had_is_free_for_others() {
+    fn a_withdrawn_job_frees_its_resources() {
         let mut d = Double::new(4, 1000, 0);
         let first = d.submit(ask().cpus(4));
         d.plan();
@@ -64,14 +64,11 @@ mod tests {
         assert_eq!(d.store.jobs.len(), 1);
         withdraw(&mut d, second);
         assert_eq!((d.core.line().queue().len(), d.core.jobs().count()), (0, 0));
-        assert!(
-            d.submit(ask()) > second,
-            "a number that somebody may have seen is not given again"
-        );
+        assert!(d.submit(ask()) > second, "an ID that may have been seen is not used again");
     }
 
     #[test]
-    fn an_array_goes_with_all_its_tasks() {
+    fn an_array_is_withdrawn_with_all_its_tasks() {
         let mut d = Double::new(2, 1000, 0);
         let array = d.submit(ask().array(0, 9, None));
         d.plan();
@@ -81,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn who_depends_on_a_withdrawn_job_sees_it_cancelled() {
+    fn dependents_see_a_withdrawn_job_as_cancelled() {
         let mut d = Double::new(4, 1000, 0);
         let gone = d.submit(ask().held());
         let after = d.submit(ask().after(DependencyKind::AfterOk, gone));

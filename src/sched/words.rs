@@ -1,18 +1,18 @@
-//! What keeps a pending job from starting, in words: what it lacks, who has it until when, and what
-//! would help.
+//! The reasons why a pending job does not start, in words: the lacking resources, the jobs that
+//! hold them, when those are expected to end, and the remedy.
 
 use super::records::Record;
 use super::resources::Resources;
 use crate::model::node::ranges;
 use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
-use crate::model::{Job, JobId, Reason, Timestamp, Tres};
+use crate::model::{Job, JobId, Reason, Timestamp, Tres, counted};
 use crate::parse::hours::Zone;
 
-/// So many jobs are named.
+/// The most jobs to name.
 const MOST_NAMED: usize = 3;
 
 impl Resources {
-    /// A blocker with its sentence, and what would end it.
+    /// Returns a blocker with its text and remedy.
     pub fn in_words(&self, record: &Record, reason: Reason, what: What, now: Timestamp) -> Blocker {
         let job = &record.job;
         let text = match &what {
@@ -23,11 +23,11 @@ impl Resources {
                     .start_trouble()
                     .map(|trouble| trouble.text.as_str())
                     .unwrap_or_default();
-                format!("the node starts no jobs since {}: {why}", self.words(now).at(*since))
+                format!("the node has started no jobs since {}: {why}", self.words(now).at(*since))
             }
             What::Hold { by_admin: true } => match &job.run.system_comment {
-                Some(why) => format!("slotd holds it: {why}"),
-                None => "an administrator holds it".to_owned(),
+                Some(why) => format!("held by slotd: {why}"),
+                None => "held by an administrator".to_owned(),
             },
             What::TooLarge { partition, needs, most } => {
                 self.too_large_in_words(job, reason, partition, needs, most)
@@ -51,35 +51,38 @@ impl Resources {
     ) -> String {
         let (tasks, most_tasks) = (job.request.task_count(), self.config().max_tasks);
         if tasks > most_tasks {
-            return format!("it has {tasks} tasks, and SLOTD_MAX_TASKS_PER_NODE is {most_tasks}");
+            return format!(
+                "it has {}, but SLOTD_MAX_TASKS_PER_NODE is {most_tasks}",
+                counted(tasks, "task")
+            );
         }
         let needs = amounts(needs);
         let named = named_cpus(&job.request.named_cpus);
-        let named = if named.is_empty() { named } else { format!(", {named} among them") };
+        let named = if named.is_empty() { named } else { format!(", including {named}") };
         let model = job
             .request
             .gpu
             .model
             .as_ref()
-            .map(|model| format!(" (GPUs of the model {model})"))
+            .map(|model| format!(" (GPU model {model})"))
             .unwrap_or_default();
         let most = Tres { gpus: if job.tres.gpus > 0 { most.gpus } else { 0 }, ..*most };
         match reason {
             Reason::ReqNodeNotAvail => format!(
-                "it needs {needs}{model}{named}; partition {partition} has {} as long as this is out of use: {}",
+                "it needs {needs}{model}{named}; partition {partition} has {} while this is out of use: {}",
                 amounts_or_none(&most),
                 self.node().why_out()
             ),
             _ => {
                 format!(
-                    "it needs {needs}{model}{named}; partition {partition} has {} in all",
+                    "it needs {needs}{model}{named}; partition {partition} has {} in total",
                     amounts_or_none(&most)
                 )
             }
         }
     }
 
-    /// What the user can do about it.
+    /// Returns the command that removes the blocker, if there is one.
     fn remedy(&self, job: &Job, reason: Reason, what: &What) -> Option<String> {
         let label = job.label();
         let update = |change: &str| Some(format!("scontrol update JobId={label} {change}"));
@@ -152,7 +155,7 @@ fn is_only_cpus(lacks: &Tres) -> bool {
     lacks.cpus > 0 && Tres { cpus: 0, ..*lacks } == Tres::ZERO
 }
 
-/// The words for the figures alone.
+/// Turns figures into text.
 pub struct Words<'a> {
     zone: &'a Zone,
     now: Timestamp,
@@ -160,7 +163,7 @@ pub struct Words<'a> {
 
 impl Words<'_> {
     fn at(&self, moment: Timestamp) -> String {
-        self.zone.tell(moment, self.now).unwrap_or_default()
+        self.zone.format(moment, self.now).unwrap_or_default()
     }
 
     fn text(&self, job: &Job, what: &What) -> String {
@@ -170,33 +173,37 @@ impl Words<'_> {
                 let terms: Vec<String> = open.map(|awaited| self.awaited(awaited)).collect();
                 format!("it waits for {}{}", if *any { "one of " } else { "" }, terms.join("; "))
             }
-            What::Begin { at } => format!("it is not to start before {}", self.at(*at)),
+            What::Begin { at } => format!("it may not start before {}", self.at(*at)),
             What::ArrayLimit { limit, running } => {
-                format!("{running} tasks of its array run, and no more than {limit} may at once")
+                let verb = if *running == 1 { "is" } else { "are" };
+                format!(
+                    "{} of its array {verb} running, and at most {limit} may run at once",
+                    counted(*running, "task")
+                )
             }
             What::Partition { partition, state: None, .. } => {
-                format!("there is no partition {partition} any more")
+                format!("partition {partition} no longer exists")
             }
             What::Partition { partition, opens: Some(opens), .. } => {
                 format!(
-                    "partition {partition} starts no jobs at this hour, and does again at {}",
+                    "partition {partition} starts no jobs at this hour; it opens again at {}",
                     self.at(*opens)
                 )
             }
             What::Partition { partition, state: Some(state), .. } => {
-                format!("partition {partition} is {}, and starts no jobs", state.name())
+                format!("partition {partition} is {} and starts no jobs", state.name())
             }
             What::TimeLimit { partition, asked_secs, most_secs } => {
                 let most = most_secs.map(period).unwrap_or_default();
                 match asked_secs {
                     Some(asked) => {
                         format!(
-                            "its time limit is {}, and partition {partition} allows {most} at most",
+                            "its time limit is {}, but partition {partition} allows at most {most}",
                             period(*asked)
                         )
                     }
                     None => format!(
-                        "it has no time limit, and partition {partition} allows {most} at most"
+                        "it has no time limit, but partition {partition} allows at most {most}"
                     ),
                 }
             }
@@ -204,32 +211,33 @@ impl Words<'_> {
                 let needs = count(job.tres.cpus, "CPU");
                 let (jobs, cpus) = (count(*jobs, "job"), count(*cpus, "CPU"));
                 format!(
-                    "the limit \"{limit}\" is reached: {jobs} with {cpus} run, and it needs {needs}"
+                    "the limit \"{limit}\" is reached: {jobs} with {cpus} running, and it needs {needs}"
                 )
             }
             What::Shortage(shortage) => self.shortage(shortage, true),
-            What::Hold { .. } => "its user holds it".to_owned(),
+            What::Hold { .. } => "held by its user".to_owned(),
             What::Elsewhere { .. } | What::Node { .. } | What::TooLarge { .. } => String::new(),
         }
     }
 
-    /// A shortage, as `SystemComment` tells it. `None`: nobody has what it waits for.
+    /// Describes a shortage for `SystemComment`, or returns `None` if no job holds the lacking
+    /// resources.
     pub fn comment(&self, shortage: &Shortage) -> Option<String> {
-        let is_told = shortage.lacks == Tres::ZERO || !shortage.holders.is_empty();
-        is_told.then(|| self.shortage(shortage, false))
+        let is_shown = shortage.lacks == Tres::ZERO || !shortage.holders.is_empty();
+        is_shown.then(|| self.shortage(shortage, false))
     }
 
     fn shortage(&self, shortage: &Shortage, with_free: bool) -> String {
         let Shortage { free, lacks, lacks_cpus, holders, behind, gap_secs, .. } = shortage;
         if *lacks == Tres::ZERO {
             let first =
-                behind.as_ref().map(|first| format!("delay job {first}, which waits before it"));
-            let first = first.unwrap_or_else(|| "delay others, which wait before it".to_owned());
+                behind.as_ref().map(|first| format!("delay job {first}, which is ahead of it"));
+            let first = first.unwrap_or_else(|| "delay jobs ahead of it".to_owned());
             let gap = gap_secs
                 .filter(|_| with_free)
-                .map(|gap| format!("; it would not with a limit of {}", period(gap)));
+                .map(|gap| format!("; with a time limit of {} it would not", period(gap)));
             return format!(
-                "there is room for it, and it would {first}{}",
+                "there are enough free resources, but it would {first}{}",
                 gap.unwrap_or_default()
             );
         }
@@ -237,7 +245,7 @@ impl Words<'_> {
             behind.as_ref().map(|first| format!("behind job {first} ")).unwrap_or_default();
         let free = with_free.then(|| format!(", of which {} free", are(&of_kind(free, lacks))));
         let taken = named_cpus(lacks_cpus);
-        let taken = if taken.is_empty() { taken } else { format!(", {taken} among them") };
+        let taken = if taken.is_empty() { taken } else { format!(", including {taken}") };
         let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
         let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder)).collect();
         if !others.is_empty() {
@@ -271,19 +279,21 @@ impl Words<'_> {
         let now = match (state, until, tasks) {
             (_, Some(until), _) => format!("it runs {}", self.until(until)),
             (Some(state), None, _) => format!("it is {}", state.name()),
-            (None, None, Some((ended, all))) => format!("{ended} of its {all} tasks have ended"),
+            (None, None, Some((ended, all))) => {
+                format!("{ended} of its {} have ended", counted(*all, "task"))
+            }
             (None, None, None) if !jobs.is_empty() => {
                 format!(
-                    "{} of its name before it: {}",
+                    "{} of the same name ahead of it: {}",
                     count(jobs.len() as u32, "job"),
                     named(jobs)
                 )
             }
-            (None, None, None) => "it is over".to_owned(),
+            (None, None, None) => "it has ended".to_owned(),
         };
         match standing {
-            Standing::MetAt(at) => format!("{term} (from {} on)", self.at(*at)),
-            Standing::Never => format!("{term}, which can never be: {now}"),
+            Standing::MetAt(at) => format!("{term} (from {})", self.at(*at)),
+            Standing::Never => format!("{term}, which can never be satisfied: {now}"),
             Standing::Open | Standing::Met => format!("{term} ({now})"),
         }
     }
@@ -297,7 +307,7 @@ fn named(jobs: &[JobId]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// `CPUs 1,3 (--cpu-bind)`: those that a job needs by their numbers.
+/// Formats the CPUs that a job needs by number, as in `CPUs 1,3 (--cpu-bind)`.
 fn named_cpus(ids: &[u32]) -> String {
     match ids {
         [] => String::new(),
@@ -306,7 +316,7 @@ fn named_cpus(ids: &[u32]) -> String {
     }
 }
 
-/// Of these amounts those of the kinds that are lacking.
+/// Formats the amounts of the lacking resources.
 fn of_kind(of: &Tres, lacks: &Tres) -> Vec<String> {
     let words = [
         (lacks.cpus > 0).then(|| count(of.cpus, "CPU")),
@@ -331,16 +341,16 @@ fn amounts(tres: &Tres) -> String {
 
 fn amounts_or_none(tres: &Tres) -> String {
     let words = amounts(tres);
-    if words.is_empty() { "nothing for it".to_owned() } else { words }
+    if words.is_empty() { "none of that".to_owned() } else { words }
 }
 
-/// A time limit in words.
+/// Formats a time limit as text.
 fn period(secs: u64) -> String {
     let (n, what) = if secs.is_multiple_of(60) { (secs / 60, "minute") } else { (secs, "second") };
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A time limit as scontrol reads it.
+/// Formats a time limit as scontrol reads it.
 fn limit_value(secs: u64) -> String {
     if secs.is_multiple_of(60) {
         (secs / 60).to_string()

@@ -1,21 +1,21 @@
 //! EASY backfill: the first blocked job holds a reservation, and later ones may only pass it if
 //! they do not delay it.
 //!
-//! The reservation: running jobs are assumed to end at their time limits, or after as long as
-//! earlier jobs of their name took where they have none, in that order, and those of which nothing
-//! is known after all others, the oldest first. The job is expected to start when enough of them
-//! have ended; what is then left over is spare. A later job may start if it ends, by its own limit,
-//! before that moment, or if it takes no more than what is spare. So whatever starts, the jobs that
-//! the blocked one waits for stay the same, and it starts no later than reserved.
+//! Running jobs are assumed to end at their time limits. A job without a limit is assumed to take
+//! as long as earlier jobs of its name; without either, it is assumed to end after all others, the
+//! oldest first. The blocked job is expected to start when enough of them have ended; the resources
+//! then left over are spare. A later job may start if it ends, by its own limit, before that
+//! moment, or if it takes only spare resources. So the blocked job always waits for the same
+//! running jobs, and starts no later than reserved.
 //!
-//! Partitions that have parts of the host of their own have lines of their own, and the first
-//! blocked job of each line holds a reservation: whoever passes must not delay any of them. Jobs of
-//! partitions that have the same part stand in one line.
+//! Partitions with separate parts of the host have separate lines, and the first blocked job of
+//! each line holds a reservation: a job that passes must not delay any of them. Partitions with the
+//! same part of the host share one line.
 //!
-//! A job that may go to several partitions stands in several lines. What is kept for it is kept
-//! where it is expected to start first, and does not keep itself from starting elsewhere.
+//! A job that may run in several partitions is in several lines. Its reservation is in the line
+//! where it is expected to start first, and does not keep the job itself from starting elsewhere.
 //!
-//! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
+//! The plan and the forecast for `squeue --start` use the same [`Round`], so they cannot disagree.
 
 use super::queue::{Place, Queue, QueueKey, Shape};
 use super::run_times::ExpectedEnd;
@@ -26,26 +26,26 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// A running job, as far as others wait for it.
+/// A running job, reduced to the facts that reservations need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Running {
     pub id: JobId,
     pub end: ExpectedEnd,
-    /// Who started before whom, also within one moment.
+    /// The order of starts, also of jobs that started at the same time.
     pub order: u64,
     pub part: Part,
 }
 
-/// What is kept for the first blocked job of a line.
+/// The reservation of the first blocked job of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reservation {
-    /// When it starts at the latest; `None`: it waits for a job without a time limit.
+    /// The latest start; `None` if the job waits for one without a time limit.
     pub at: Option<Timestamp>,
-    /// What others may use beyond that moment; `None`: nothing.
+    /// The resources that others may use beyond that moment; `None` for none.
     spare: Option<Capacity>,
 }
 
-/// A reservation, and for whom.
+/// A reservation and its owner.
 #[derive(Debug)]
 struct Kept {
     line: usize,
@@ -56,38 +56,37 @@ struct Kept {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// With this.
+    /// Start with this part of the host.
     Start(Part),
-    /// It does not fit, or would delay the first blocked job.
+    /// The job does not fit, or would delay a blocked one.
     Wait,
 }
 
 /// One pass over a queue at one moment: [`Round::next`] and [`Round::consider`] in turn, until
-/// there is none.
+/// `next` returns `None`.
 ///
-/// Meanwhile resources only become fewer, and a record that starts or moves gets a later place. So
-/// a shape that has to wait has to until the end of the pass, and need not be looked at again; what
-/// comes out is the same as if every record were considered.
+/// During a pass free resources only decrease, and a record that starts or moves gets a later
+/// place. So a shape that has to wait does so until the end of the pass and need not be considered
+/// again. The result is the same as if every record were considered.
 #[derive(Debug)]
 pub struct Round {
     now: Timestamp,
     /// One for each line with a blocked job.
     reservations: Vec<Kept>,
-    /// Of the blocked jobs, the places that they have in other lines and that were not looked at
-    /// yet.
+    /// The places of blocked jobs in other lines that have not been considered yet.
     elsewhere: Vec<Place>,
-    /// Whether a record had to wait: from then on whole shapes are passed over.
+    /// Whether any record had to wait. From then on, whole shapes are skipped.
     by_shape: bool,
-    /// What was considered last.
+    /// The record that was considered last.
     at: Option<QueueKey>,
-    /// Its shape, behind the first that had to wait, while it does not have to.
+    /// The shape of that record, once `by_shape` is set, unless the shape has to wait.
     shape: Option<Arc<Shape>>,
-    /// Of the other shapes that are worth a look, the record that is next. `None`: none had to wait
-    /// yet.
+    /// The next record of each other shape that is worth considering. `None` until a record had to
+    /// wait.
     heads: Option<BinaryHeap<Reverse<Head>>>,
 }
 
-/// A record that is next. `IsAlone`: of its shape only this one is worth a look.
+/// The next record of a shape. `IsAlone`: no other record of its shape is worth considering.
 type Head = (QueueKey, Arc<Shape>, IsAlone);
 type IsAlone = bool;
 
@@ -104,18 +103,18 @@ impl Round {
         }
     }
 
-    /// Whether a job was found blocked: what is considered from now on stands behind it.
+    /// Returns whether a job was found blocked. All records considered from then on are behind it.
     pub fn is_blocked(&self) -> bool {
         !self.reservations.is_empty()
     }
 
-    /// What this round keeps for the first job that it found blocked.
+    /// Returns the reservation of the first job that this round found blocked.
     #[cfg(test)]
     pub fn reservation(&self) -> Option<&Reservation> {
         self.reservations.first().map(|kept| &kept.reservation)
     }
 
-    /// The next record that is to be considered: the first one that might start, or is the first
+    /// Returns the next record to consider: the first one that might start, or that is the first
     /// blocked one of its line.
     pub fn next(&mut self, queue: &Queue, capacity: &Capacity, host: &Host) -> Option<QueueKey> {
         let most = capacity.most_cpus();
@@ -150,11 +149,11 @@ impl Round {
         let found = loop {
             let Some(Reverse((key, shape, is_alone))) = heads.pop() else { break None };
             match (is_worth(&shape), queue.contains(&key)) {
-                // With all others of its shape it is looked at anyway.
+                // It is considered along with the rest of its shape anyway.
                 (true, _) if is_alone => {}
                 (false, true) if is_alone => break Some((key, None)),
                 (true, true) => break Some((key, Some(shape))),
-                // It has moved, or has left.
+                // The record has moved, or has left the queue.
                 (true, false) => heads.extend(next_of(shape, key)),
                 (false, _) => {}
             }
@@ -170,9 +169,9 @@ impl Round {
         self.reservations.iter().any(|kept| kept.line == line)
     }
 
-    /// Whether the record that [`Round::next`] gave may start in `capacity`; `places` are all that it
-    /// has. `running` is asked for when a job is found blocked as the first of its line; it must
-    /// include what this round has started.
+    /// Decides whether the record that [`Round::next`] returned may start in `capacity`; `places`
+    /// are all its places. `running` is called if the job is the first of its line and blocked; it
+    /// must include the jobs that this round has started.
     pub fn consider(
         &mut self,
         key: QueueKey,
@@ -198,7 +197,8 @@ impl Round {
         let Some(part) = self.passing(Some(key.id), &want, limit_secs, capacity, host) else {
             return self.wait();
         };
-        // What was kept for itself stays so to the end of the pass: nothing becomes free meanwhile.
+        // The job's own reservation stays until the end of the pass: nothing becomes free in
+        // between.
         let now = self.now;
         let delayed = self
             .reservations
@@ -210,8 +210,8 @@ impl Round {
         Verdict::Start(part)
     }
 
-    /// What is kept for a blocked job: where it is expected to start first, of the lines in which
-    /// it is the first too.
+    /// Returns the reservation that a blocked job gets: the one with the earliest start, among the
+    /// lines where it is the first blocked job.
     fn earliest(
         &self,
         key: QueueKey,
@@ -235,22 +235,22 @@ impl Round {
         kept.min_by_key(|kept| kept.reservation.at.map_or(i64::MAX, |at| at.0))
     }
 
-    /// All of its shape have to.
+    /// Makes all records of this shape wait.
     fn wait(&mut self) -> Verdict {
         (self.by_shape, self.shape) = (true, None);
         Verdict::Wait
     }
 
-    /// A task of this array has just started, and the array stands in these places now. What is
-    /// kept for it does not keep its next task from starting, as it may keep others of the same
-    /// shape.
+    /// Notes that a task of this array has just started, and that the array is now at these places.
+    /// The array's reservation must not keep its own next task from starting, though it may keep
+    /// other records of the same shape from it.
     pub fn moved(&mut self, array: JobId, places: &[Place]) {
         if self.reservations.iter().any(|kept| kept.job == array) {
             self.elsewhere.extend_from_slice(places);
         }
     }
 
-    /// Keeps for a job what it could start with, since it may not start yet.
+    /// Reserves for a job the part that it could start with, because it may not start yet.
     pub fn hold(&mut self, job: JobId, part: &Part, capacity: &Capacity) {
         let line = capacity.line(part.place.partition);
         if self.reservations.iter().all(|kept| kept.line != line) {
@@ -262,8 +262,8 @@ impl Round {
         }
     }
 
-    /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it.
-    /// `None`: any job.
+    /// Returns the part that a job gets if it may start: it fits, and does not delay the blocked
+    /// jobs before it. With `None` for `job`, no reservation counts as its own.
     pub fn passing(
         &self,
         job: Option<JobId>,
@@ -283,7 +283,7 @@ impl Round {
     }
 }
 
-/// Who is at a limit of its account or name holds no reservation.
+/// Returns whether the job may hold a reservation: one at a limit of its account or name may not.
 fn is_below_limits(want: &Want, capacity: &Capacity, host: &Host) -> bool {
     capacity.limit_reached(&want.place, want.tres.cpus, host).is_none()
 }
@@ -296,13 +296,13 @@ fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64
     }
 }
 
-/// The reservation of a job that does not fit into what is free now.
+/// Returns the reservation of a job that does not fit into the free resources.
 fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> Reservation {
     let mut capacity = now.clone();
     let at =
         end_until_it_fits(want, &mut capacity, running, host).last().and_then(|last| last.end.at());
-    // A job that fits not even then waits for the host to change: nothing is spare, and its start
-    // is unknown.
+    // A job that does not fit even then waits for the host to change: nothing is spare, and its
+    // start is unknown.
     let Some(part) = capacity.pick_beside(now, want, host) else {
         return Reservation { at: None, spare: None };
     };
@@ -310,7 +310,7 @@ fn reserve(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> R
     Reservation { at, spare: Some(capacity) }
 }
 
-/// When a job starts at the latest that does not fit into `now`. `None`: nobody can tell.
+/// Returns the latest start of a job that does not fit into `now`, or `None` if it is unknown.
 pub fn latest_start(
     want: &Want,
     now: &Capacity,
@@ -320,8 +320,8 @@ pub fn latest_start(
     reserve(want, now, running, host).at.filter(|_| !now.fits(want, host))
 }
 
-/// The running jobs that have to end, in the order in which they are expected to; all of them where
-/// that is not enough.
+/// Returns the running jobs that have to end first, in their expected order; all of them if that is
+/// not enough.
 fn end_until_it_fits(
     want: &Want,
     capacity: &mut Capacity,
@@ -332,7 +332,7 @@ fn end_until_it_fits(
     for at in 0..running.len() {
         let (r, next) = (&running[at], running.get(at + 1));
         capacity.give(&r.part);
-        // Jobs that end together are all gone at that moment.
+        // Jobs that end at the same time release their resources together.
         if r.end.at().is_some() && next.is_some_and(|next| next.end.at() == r.end.at()) {
             continue;
         }
@@ -344,8 +344,8 @@ fn end_until_it_fits(
     running
 }
 
-/// The running jobs whose end a job waits for that does not fit into `now`, in the order in which
-/// they are expected to end. Those whose part it can do without are left out.
+/// Returns the running jobs that a job not fitting into `now` waits for, in their expected order.
+/// Jobs whose resources it does not need are left out.
 pub fn waits_for(want: &Want, now: &Capacity, running: Vec<Running>, host: &Host) -> Vec<Running> {
     let mut capacity = now.clone();
     let mut gone = end_until_it_fits(want, &mut capacity, running, host);

@@ -1,13 +1,13 @@
-//! The order in which pending jobs are looked at.
+//! The order in which pending jobs are considered.
 //!
-//! Higher priority first. Among equals the one that was served longest ago: a job that has never
-//! run was "served" when it was submitted, an array each time one of its tasks starts. So plain
-//! jobs go in the order of their submission, arrays take turns, and no job starves: whoever comes
-//! later has a later turn.
+//! Higher priorities come first. Among equals, the one that was served longest ago comes first: a
+//! job that has never run was "served" when it was submitted, an array whenever one of its tasks
+//! starts. So plain jobs run in submission order, arrays take turns, and no job starves, because
+//! later arrivals have later turns.
 //!
-//! Job numbers are handed out in order, to submissions and to tasks that start, so the number of
-//! the last task that started says when an array had its turn. That survives a restart without
-//! being written down.
+//! Job IDs are assigned in order, to submissions and to tasks that start. So the ID of the task
+//! that started last says when an array had its turn, and the order survives a restart without
+//! being stored.
 
 use crate::model::gpu::GpuShare;
 use crate::model::{JobId, JobRequest, Tres};
@@ -18,42 +18,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The priority of a job that asked for none. Low, so that an explicit priority overrides the order
-/// of submission, and not 0, which in Slurm means held.
+/// The priority of a job that requests none. It is low, so that an explicit priority overrides the
+/// submission order, and not 0, which means held in Slurm.
 pub const DEFAULT_PRIORITY: u32 = 1;
 
-/// The place of a record in the queue, one for each partition that it may go to; the smallest is
-/// first.
+/// The sort key of a record in the queue, one for each partition in which it may run; the smallest
+/// is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
-    /// Of the partition.
+    /// The tier of the partition.
     pub tier: Reverse<u32>,
     pub priority: Reverse<i64>,
-    /// The number of the job or of the array's last started task.
+    /// The ID of the job, or of the array's task that started last.
     pub turn: u32,
-    /// The task of an array, where it has a record of its own: tasks with one turn start in their
+    /// The task ID of an array task with its own record: tasks with the same turn start in their
     /// order.
     pub task: u32,
     pub id: JobId,
-    /// Which of the partitions that the job names.
+    /// The index of the partition, among those that the job names.
     pub choice: u16,
 }
 
-/// What the order goes by: the priority less the nice value, which may be below zero.
+/// Returns the effective priority: the priority minus the nice value, which may be negative.
 pub fn rank(request: &JobRequest) -> i64 {
     i64::from(request.priority.unwrap_or(DEFAULT_PRIORITY)).saturating_sub(request.nice)
 }
 
-/// The same as a user sees it: never 0, which would mean held.
+/// Returns the priority as users see it: never 0, which would mean held.
 pub fn shown_priority(request: &JobRequest) -> u32 {
     u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
-/// All that decides, beside the order, whether a record may start now. While resources only become
-/// fewer, what holds for one record of a shape holds for all of them.
+/// Everything except the order that decides whether a record may start now. While free resources
+/// only decrease, a decision for one record of a shape holds for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
-    /// First, so that all that are too wide are passed over together.
+    /// The first field, so that all shapes that are too wide can be skipped together.
     cpus: u32,
     mem_mb: u64,
     gpus: u32,
@@ -61,7 +61,7 @@ pub struct Shape {
     gpu_model: Option<String>,
     named_cpus: Vec<u32>,
     place: CpuSharing,
-    /// Seconds.
+    /// In seconds.
     pub limit: Option<u64>,
 }
 
@@ -97,11 +97,12 @@ impl Shape {
     }
 }
 
-/// Records that wait in one place, and that one limit keeps from starting all at once.
+/// Records that limits treat alike: they wait in the same place and, if the place has limits, need
+/// the same number of CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
     pub place: CpuSharing,
-    /// Where there are limits: of each record.
+    /// The CPUs of each record if the place has limits, otherwise 0.
     pub cpus: u32,
 }
 
@@ -114,43 +115,44 @@ impl Lane {
     }
 }
 
-/// Where a record stands in the queue.
+/// The place of a record in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub key: QueueKey,
-    /// One for all that are alike.
+    /// Shared by all equal records.
     pub shape: Arc<Shape>,
 }
 
-/// The records that only wait for resources, in their order: all of them, and those of each shape.
-/// One that may go to several partitions stands in it as often.
+/// The records that wait only for resources, in order: all of them, and those of each shape. A
+/// record that may run in several partitions has one entry for each.
 ///
-/// A round so looks at each shape that does not fit once, however many jobs of it there are.
+/// This lets a round consider each shape that does not fit once, regardless of the number of its
+/// jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     keys: BTreeSet<QueueKey>,
     lanes: BTreeMap<Lane, BTreeSet<QueueKey>>,
     shapes: BTreeMap<Arc<Shape>, BTreeSet<QueueKey>>,
-    /// How many shapes name CPUs.
+    /// The number of shapes that name CPUs.
     naming: usize,
     arrivals: u64,
 }
 
 impl Queue {
-    /// The shape, as those have it that wait already.
+    /// Returns the shared copy of a shape if a waiting record already has it.
     pub fn known(&self, shape: Shape) -> Arc<Shape> {
         self.shapes
             .get_key_value(&shape)
             .map_or_else(|| Arc::new(shape), |(known, _)| Arc::clone(known))
     }
 
-    /// Puts a record into a line in which it was not.
+    /// Adds a record to a line in which it was not.
     pub fn insert(&mut self, place: &Place) {
         self.enter(place);
         self.arrivals += 1;
     }
 
-    /// Gives a record other places than it has.
+    /// Replaces the places of a record.
     pub fn replace(&mut self, old: &[Place], new: &[Place]) {
         old.iter().for_each(|place| self.remove(place));
         for place in new {
@@ -159,8 +161,8 @@ impl Queue {
         }
     }
 
-    /// What is in it may start though it could not before: the round has to be repeated.
-    pub fn look_again(&mut self) {
+    /// Requests another round, because a job in the queue may be able to start now.
+    pub fn request_round(&mut self) {
         self.arrivals += 1;
     }
 
@@ -176,8 +178,8 @@ impl Queue {
         };
     }
 
-    /// How often something has come in, or may start of a sudden: tells whether a round has to be
-    /// repeated.
+    /// Returns the number of new entries and of requests for another round. If it changes, the
+    /// round has to be repeated.
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
@@ -200,7 +202,7 @@ impl Queue {
         }
     }
 
-    /// Whether somebody waits for CPUs by their numbers.
+    /// Returns whether any record waits for CPUs by number.
     pub fn names_cpus(&self) -> bool {
         self.naming > 0
     }
@@ -209,7 +211,7 @@ impl Queue {
         self.keys.first().copied()
     }
 
-    /// The first of those lanes.
+    /// Returns the first record of the matching lanes.
     pub fn first_of(&self, is_meant: impl Fn(&Lane) -> bool) -> Option<QueueKey> {
         let own = self.lanes.iter().filter(|(lane, _)| is_meant(lane));
         own.filter_map(|(_, keys)| keys.first().copied()).min()
@@ -219,22 +221,22 @@ impl Queue {
         self.keys.contains(key)
     }
 
-    /// The next record after `key`.
+    /// Returns the next record after `key`.
     pub fn after(&self, key: QueueKey) -> Option<QueueKey> {
         next_in(&self.keys, key)
     }
 
-    /// The next record of that shape after `key`.
+    /// Returns the next record of this shape after `key`.
     pub fn after_of(&self, shape: &Shape, key: QueueKey) -> Option<QueueKey> {
         next_in(self.shapes.get(shape)?, key)
     }
 
-    /// The shapes, those that need the fewest CPUs first.
+    /// Returns the shapes, those that need the fewest CPUs first.
     pub fn shapes(&self) -> impl Iterator<Item = &Arc<Shape>> {
         self.shapes.keys()
     }
 
-    /// All records in their order.
+    /// Returns all records in order.
     pub fn iter(&self) -> impl Iterator<Item = QueueKey> + '_ {
         self.keys.iter().copied()
     }
@@ -243,7 +245,7 @@ impl Queue {
         self.keys.len()
     }
 
-    /// What is wrong with the index by shapes, given each record's place.
+    /// Fails if the indexes do not match the places of the records.
     #[cfg(test)]
     pub fn check<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
         let mut anew = Queue { arrivals: self.arrivals, ..Queue::default() };
@@ -251,7 +253,7 @@ impl Queue {
         if anew == *self {
             Ok(())
         } else {
-            Err(format!("the queue is {self:?} and should be {anew:?}"))
+            Err(format!("the queue is {self:?}, but should be {anew:?}"))
         }
     }
 }

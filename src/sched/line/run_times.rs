@@ -1,20 +1,20 @@
-//! How long jobs of a name took: what is expected of one that has no time limit.
+//! Run times by job name, to predict the end of jobs without a time limit.
 //!
-//! Only what ended well counts: a job that fails at once says nothing about the next one. Nothing
-//! here is a promise; nobody passes a blocked job because of it.
+//! Only jobs that ended well count: one that fails at once says nothing about the next. The result
+//! is an estimate; no job passes a blocked one because of it.
 
 use crate::model::{Job, JobRequest, JobState, Timestamp};
 use std::collections::{HashMap, VecDeque};
 
-/// When a job that holds resources gives them back.
+/// When a job is expected to release its resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedEnd {
-    /// It has no time limit, or is suspended.
+    /// The job has no time limit, or is suspended.
     Unknown,
-    /// By its time limit. One that is overdue, or is ending already, is expected to be gone in a
-    /// moment.
+    /// At its time limit. A job that is overdue or already ending is expected to end in a moment.
     ByLimit(Timestamp),
-    /// As earlier jobs of its name took. One that takes longer already may take for ever.
+    /// After as long as earlier jobs of its name took. A job that already runs longer may never
+    /// end.
     AsEarlier(Timestamp),
 }
 
@@ -31,7 +31,7 @@ impl ExpectedEnd {
     }
 }
 
-/// `usual_secs`: how long jobs of its name took.
+/// Returns the expected end of a job. `usual_secs`: how long jobs of its name usually take.
 pub fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> ExpectedEnd {
     let soon = Timestamp(now.0.saturating_add(1_000_000));
     let after = |secs| {
@@ -54,13 +54,13 @@ pub fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> Expec
     }
 }
 
-/// So many of the last ends of a name count.
+/// The number of recent run times of a name that count.
 const ENDS: usize = 10;
 
-/// So many names are remembered: those with the latest ends.
+/// The number of names that are kept: those with the most recent ends.
 const NAMES: usize = 1000;
 
-/// Of each user the names.
+/// Run times by user and job name.
 #[derive(Debug, Clone, Default)]
 pub struct RunTimes {
     of_users: HashMap<u32, HashMap<String, Past>>,
@@ -70,15 +70,15 @@ pub struct RunTimes {
 
 #[derive(Debug, Clone, Default)]
 struct Past {
-    /// Seconds, the latest last.
+    /// In seconds, the latest last.
     took: VecDeque<u64>,
     last: u64,
 }
 
 impl RunTimes {
-    /// A job of this user and name ended well after so many seconds.
+    /// Records that a job of this user and name ended well after `secs` seconds.
     pub fn note(&mut self, request: &JobRequest, secs: u64) {
-        // One that has expanded another took no time.
+        // A job that expanded another one took no time.
         if request.dependency.expands().is_some() {
             return;
         }
@@ -110,12 +110,14 @@ impl RunTimes {
         self.names -= 1;
     }
 
-    /// How many seconds such a job takes: the median of the last ones. `None`: none ended yet.
+    /// Returns the median of the recent run times in seconds, or `None` if no such job has ended
+    /// yet.
     pub fn expected_secs(&self, request: &JobRequest) -> Option<u64> {
         let past = self.of_users.get(&request.uid)?.get(&request.name)?;
         let mut took: Vec<u64> = past.took.iter().copied().collect();
         took.sort_unstable();
-        // Of an even number the longer one of the middle: rather too late than too early.
+        // With an even count, take the longer of the two middle values: a late estimate is better
+        // than an early one.
         took.get(took.len() / 2).map(|secs| (*secs).max(1))
     }
 }
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_the_last_ends_of_the_users_own_jobs_counts() {
+    fn the_estimate_is_the_median_of_the_users_own_recent_jobs() {
         let mut known = RunTimes::default();
         let fit = named("fit", 1);
         assert_eq!(known.expected_secs(&fit), None);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_with_the_oldest_ends_are_forgotten() {
+    fn names_with_the_oldest_ends_are_forgotten() {
         let mut known = RunTimes::default();
         let first = named("0", 1);
         for number in 0..=NAMES {

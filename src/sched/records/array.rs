@@ -1,9 +1,9 @@
-//! Arrays: one compact record for all tasks that nobody has touched, and how tasks leave it.
+//! Arrays: one compact record for all untouched tasks, and how tasks leave it.
 //!
-//! A pending array is one `Rest` record. A task becomes a record of its own when it starts or is
-//! touched alone; several that are touched together become one `Part`, so that cancelling or
-//! holding a million tasks makes no million records. The last task of a compact record takes over
-//! its number, as in Slurm, where the last task to start has the array's.
+//! A pending array is one `Rest` record. A task gets its own record when it starts or is changed
+//! alone. Tasks that are changed together become one `Part`, so that cancelling or holding a
+//! million tasks does not create a million records. The last task of a compact record keeps the
+//! record's ID, as in Slurm, where the last task to start has the array's ID.
 
 use super::Records;
 use crate::model::array::TaskSet;
@@ -11,7 +11,7 @@ use crate::model::{ArrayRole, Job, JobId, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A growing set of small numbers that knows how many it has.
+/// A growable bit set that caches its size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bits {
     words: Vec<u64>,
@@ -44,32 +44,33 @@ impl Bits {
     }
 }
 
-/// What is known of an array beyond its records; kept while one of them is in memory.
+/// The state of an array beyond its records; kept while any of them is in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArrayGroup {
-    /// Tasks as submitted.
+    /// The number of tasks at submission.
     pub total: usize,
-    /// At most so many at once.
+    /// The most tasks that may run at once.
     pub limit: Option<u32>,
     /// All records in memory.
     pub records: BTreeSet<JobId>,
-    /// How many of them are not over.
+    /// The number of records that have not ended.
     pub live: usize,
-    /// Those that are pending.
+    /// The pending records.
     pub waiting: BTreeSet<JobId>,
-    /// Those that are compact, whatever their state.
+    /// The compact records, in any state.
     pub compact: BTreeSet<JobId>,
-    /// Tasks with a record of their own in memory.
+    /// The tasks that have their own record in memory.
     pub tasks: BTreeMap<u32, JobId>,
-    /// Tasks that hold resources.
+    /// The number of tasks that hold resources.
     pub active: u32,
-    /// The number of the task that started last; 0: none has.
+    /// The job ID of the task that started last; 0 if none has.
     pub last_served: u32,
-    /// Tasks that have started or were cancelled, have ended, have ended with exit code 0.
+    /// The tasks that started or were cancelled; those that ended; those that ended with exit code
+    /// 0.
     pub begun: Bits,
     pub ended: Bits,
     pub ok: Bits,
-    /// The last start among them, for `after:id+minutes`.
+    /// The latest start time, for `after:id+minutes`.
     pub last_begun: Option<Timestamp>,
 }
 
@@ -95,7 +96,7 @@ impl ArrayGroup {
     }
 }
 
-/// Whether every member of `inner` is in `outer`, told by ranges where that is possible.
+/// Returns whether every member of `inner` is in `outer`, comparing ranges where possible.
 pub fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
     inner.ranges().iter().all(|r| {
         outer.ranges().iter().any(|o| o.step == 1 && o.first <= r.first && r.last <= o.last)
@@ -104,8 +105,8 @@ pub fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
 }
 
 impl Records {
-    /// A task of the compact record `id` as a record of its own; its number. The caller saves both.
-    /// `None` where `id` has no such task.
+    /// Splits a task off the compact record `id` and returns the ID of its record, or `None` if
+    /// `id` has no such task. The caller saves both records.
     pub fn split_task(&mut self, id: JobId, task: u32) -> Option<JobId> {
         let job = &self.jobs.get(&id)?.job;
         let tasks = job.compact_tasks()?;
@@ -124,8 +125,8 @@ impl Records {
         Some(self.split_off(id, TaskSet::one(task), ArrayRole::Task { array_job, task }))
     }
 
-    /// The tasks of the compact record `id` that are in `wanted`, as a record of their own; its
-    /// number. The caller saves both. `None` where `id` has none of them.
+    /// Splits the tasks in `wanted` off the compact record `id` and returns the ID of their record,
+    /// or `None` if `id` has none of them. The caller saves both records.
     pub fn split_set(&mut self, id: JobId, wanted: &TaskSet) -> Option<JobId> {
         let job = &self.jobs.get(&id)?.job;
         let tasks = job.compact_tasks()?;
@@ -143,8 +144,7 @@ impl Records {
         Some(self.split_off(id, common.clone(), ArrayRole::Part { array_job, tasks: common }))
     }
 
-    /// A new record beside `id` for tasks that leave it, of the same array, with the same request
-    /// and in the same state.
+    /// Creates a record for tasks that leave `id`, with the same array, request and state.
     fn split_off(&mut self, id: JobId, gone: TaskSet, role: ArrayRole) -> JobId {
         let new_id = self.allot_id();
         self.edit(id, |job| match &mut job.role {
@@ -167,7 +167,7 @@ impl Records {
         new_id
     }
 
-    /// The pending compact records of the array that a record belongs to.
+    /// Returns the pending compact records of the array that `id` belongs to.
     pub fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
         let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else {
             return Vec::new();
@@ -175,19 +175,19 @@ impl Records {
         group.compact.intersection(&group.waiting).copied().collect()
     }
 
-    /// The pending records of the array that a record belongs to.
+    /// Returns the pending records of the array that `id` belongs to.
     pub fn pending_of_array(&self, id: JobId) -> Vec<JobId> {
         let group = self.job(id).and_then(|job| self.array_of(job));
         group.map(|group| group.waiting.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Whether as many tasks of its array run as may.
+    /// Returns whether the record's array already runs as many tasks as it may.
     pub fn is_array_at_limit(&self, id: JobId) -> bool {
         self.job(id).and_then(|job| self.array_of(job)).is_some_and(ArrayGroup::is_at_limit)
     }
 
-    /// The limit of an array may have been changed after one of its tasks had ended, which comes
-    /// back now.
+    /// Applies the array's current task limit to a task that returns to the queue, because the
+    /// limit may have changed after the task ended.
     pub fn take_over_limit(&mut self, id: JobId) {
         let Some(group) = self.job(id).and_then(|job| self.array_of(job)) else { return };
         let limit = group.limit;
@@ -203,7 +203,7 @@ impl Records {
         });
     }
 
-    /// Whether a record that is still pending has the task in it.
+    /// Returns the compact record that contains the task, preferably a pending one.
     pub fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
         let group = self.arrays.get(&array_job)?;
         let has = |id: &&JobId| {

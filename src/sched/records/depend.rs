@@ -1,11 +1,11 @@
-//! Dependencies: what a pending job waits for other jobs to do, and who is told when one of them
-//! does it.
+//! Dependencies: the conditions that a pending job waits for, and the dependents to update when a
+//! job starts, ends or is requeued.
 //!
-//! Each term has a status, worked out once and again when its target starts, ends or is requeued;
-//! the dependents of a job are found through an index, never by a scan. A term that is met stays
-//! met: it leaves the request of the job that waits when its target comes back to the queue, since
-//! a restart could not know by the target's record that it was met. An array id means all its
-//! tasks; they count as met together.
+//! The status of each term is computed once, and again whenever its target starts, ends or is
+//! requeued. An index finds the dependents of a job; nothing scans the records. A term that was met
+//! stays met: when its target returns to the queue, the term is removed from the request of the
+//! waiting job, because after a restart the target's record would no longer show that it was met.
+//! An array ID means all tasks of the array, which count as met together.
 
 use super::Records;
 use super::waits::{Corr, CorrTarget, Status, Waits};
@@ -16,7 +16,7 @@ use crate::sched::types::{Cx, EndedJob};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The jobs that these dependencies name: what to ask the store about before `submit` and
+/// Returns the jobs that these dependencies name, to look up in the store before `submit` and
 /// `recover`.
 pub fn dependency_targets<'a>(
     dependencies: impl IntoIterator<Item = &'a Dependency>,
@@ -38,11 +38,11 @@ fn dependency_of(job: &Job) -> &Dependency {
     &job.request.dependency
 }
 
-/// What is known of one job that another one depends on.
+/// The state of one dependency target.
 #[derive(Debug, Clone, Copy)]
 struct Fact {
     begun: Option<Timestamp>,
-    /// It runs now, and is not being stopped.
+    /// It is running, and not being stopped.
     runs: bool,
     ended: bool,
     ok: bool,
@@ -51,8 +51,8 @@ struct Fact {
 impl Fact {
     fn of(job: &Job) -> Self {
         let ended = job.run.state.is_terminal();
-        // A requeued job has begun once; when is forgotten, its submission is the earliest it can
-        // have been.
+        // A requeued job has begun once. Its start time is lost; the submission time is the
+        // earliest that it can have been.
         let requeued = (job.run.restarts > 0).then_some(job.submit);
         Fact {
             begun: job.run.start.or(if ended { job.run.end } else { requeued }),
@@ -89,7 +89,7 @@ impl Known {
     }
 }
 
-/// Several targets that count as one.
+/// The combined state of several targets.
 #[derive(Debug, Default)]
 struct Tally {
     total: usize,
@@ -140,15 +140,15 @@ impl Tally {
     }
 }
 
-/// Whether it stays so, whatever becomes of the other job. A job can be expanded only as long as it
-/// runs.
+/// Returns whether the status is final, whatever happens to the target. An expand term is never
+/// final: a job can be expanded only while it is running.
 fn is_settled(term: &DependencyTerm, status: Status) -> bool {
     let expands = matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
     status == Status::Met && !expands
 }
 
 impl Records {
-    /// Refuses a dependency on jobs that nobody knows.
+    /// Fails if the dependency names an unknown job.
     pub fn check_dependency(&self, dependency: &Dependency, known: &Known) -> Result<(), Refusal> {
         for term in &dependency.terms {
             let DependencyTerm::On { job: target, .. } = term else { continue };
@@ -159,8 +159,7 @@ impl Records {
         Ok(())
     }
 
-    /// A job among those that `job` is to wait for, and those that they wait for, which waits for
-    /// `job`.
+    /// Returns a job that waits for `job` and that `job` would wait for, directly or indirectly.
     pub fn circle(&self, job: &Job, dependency: &Dependency) -> Option<JobId> {
         let own = job.array_job_id().unwrap_or(job.id);
         let mut next: Vec<JobId> = dependency.targets().collect();
@@ -216,7 +215,7 @@ impl Records {
         known.arrays.get(&array).and_then(|tasks| tasks.get(&task)).copied()
     }
 
-    /// Takes over what the store knows of tasks of arrays that are still in memory.
+    /// Adds the store's records of ended tasks to the arrays that are still in memory.
     pub fn learn(&mut self, known: &Known) {
         for (array, tasks) in &known.arrays {
             let Some(group) = self.arrays.get_mut(array) else { continue };
@@ -255,7 +254,8 @@ impl Records {
             // A task without a counterpart waits for the whole array, as in Slurm.
             None => match self.whole(target.job, known) {
                 Some(whole) => tally = whole,
-                // Checked at submission; a target that has vanished since can't be waited for.
+                // The target was checked at submission; one that has vanished since cannot be
+                // waited for.
                 None if matches!(kind, DependencyKind::After | DependencyKind::AfterAny) => {
                     return Status::Met;
                 }
@@ -265,7 +265,8 @@ impl Records {
         tally.status(*kind, *delay_minutes)
     }
 
-    /// All tasks of an array, or a job without any. `None`: nobody knows it.
+    /// Returns the combined state of an array's tasks, or of a single job, or `None` if it is
+    /// unknown.
     fn whole(&self, id: JobId, known: &Known) -> Option<Tally> {
         if let Some(group) = self.arrays.get(&id) {
             return Some(Tally {
@@ -292,7 +293,7 @@ impl Records {
         self.arrays.contains_key(&id) || known.arrays.contains_key(&id)
     }
 
-    /// Sets up what a new or changed pending record waits for.
+    /// Computes the dependency state of a new or changed pending record.
     pub fn set_waits(&mut self, id: JobId, known: &Known) {
         self.clear_waits(id);
         if let Some(waits) = self.job(id).and_then(|job| self.waits_of(job, known)) {
@@ -300,7 +301,7 @@ impl Records {
         }
     }
 
-    /// What a pending record waits for; `None` without a dependency.
+    /// Returns the dependency state of a pending record, or `None` if it has no dependency.
     pub fn waits_of(&self, job: &Job, known: &Known) -> Option<Waits> {
         let dependency = dependency_of(job);
         if dependency.is_empty() || job.run.state != JobState::Pending {
@@ -315,7 +316,8 @@ impl Records {
         Some(Waits { terms, any: dependency.any, corr })
     }
 
-    /// For a compact record whose tasks wait for their counterparts in other arrays.
+    /// Computes the per-task state of a compact record whose tasks wait for their counterparts in
+    /// other arrays.
     fn corr_of(
         &self,
         job: &Job,
@@ -351,7 +353,8 @@ impl Records {
         }
     }
 
-    /// How an array stands for a task without a counterpart there. `None`: it has left the memory.
+    /// Returns the status of an array for a task without a counterpart, or `None` if the array has
+    /// left the memory.
     fn whole_status(&self, array: JobId, known: &Known) -> Option<Status> {
         let is_there = self.is_array(array, known);
         let whole = is_there.then(|| self.whole(array, known))??;
@@ -360,7 +363,7 @@ impl Records {
 
     fn update_corr(&self, corr: &mut Corr, any: bool, task: u32, known: &Known) {
         for target in &mut corr.targets {
-            // Of an array that has left the memory it stays as it was.
+            // The status for an array that has left the memory stays as it was.
             if let Some(fact) = self.task_fact(target.job, task, known) {
                 let mut tally = Tally::default();
                 tally.add(fact);
@@ -417,8 +420,8 @@ impl Records {
         }
     }
 
-    /// Works out again what the dependents of `target` wait for. `task`: only this task of it has
-    /// changed. The records whose outlook may be another now.
+    /// Re-evaluates the dependents of `target`, and returns them, since their outlook may have
+    /// changed. With `task`, only that task of the target has changed.
     pub fn reconsider_dependents(
         &mut self,
         target: JobId,
@@ -444,8 +447,8 @@ impl Records {
         dependents
     }
 
-    /// Works out again the terms of the record `id` that are about `target`. Those that were met
-    /// for good and would not be met by what `target` is now.
+    /// Re-evaluates the terms of record `id` that name `target`. Returns the terms that were met
+    /// for good but that the target's current state would not meet.
     fn reconsider(
         &self,
         id: JobId,
@@ -470,7 +473,7 @@ impl Records {
         }
         let any = waits.any;
         if let (Some(corr), Some(tasks)) = (&mut waits.corr, job.compact_tasks()) {
-            // Tasks without a counterpart there look at the whole array.
+            // Tasks without a counterpart depend on the whole array.
             let whole = self.whole_status(target, &known);
             let mut has_changed = false;
             for one in corr.targets.iter_mut().filter(|one| one.job == target) {
@@ -489,8 +492,8 @@ impl Records {
         outlived
     }
 
-    /// Takes terms that were met out of a job's request. Where one term is enough (`?`), nothing is
-    /// left to wait for.
+    /// Removes met terms from a job's request. If any one term is enough (`?`), all terms are
+    /// removed.
     fn drop_met_terms(&mut self, id: JobId, met: &[DependencyTerm]) {
         self.edit(id, |job| {
             let dependency = &mut Arc::make_mut(&mut job.request).dependency;
@@ -504,8 +507,8 @@ impl Records {
         self.put_waits(id, Some(waits).filter(|waits| !waits.terms.is_empty()));
     }
 
-    /// A job that comes back has met its dependency once and does not wait for it again, as in
-    /// Slurm. That it is to be alone with its name is as true as before.
+    /// Drops the dependency of a requeued job: it was met once, and is not waited for again, as in
+    /// Slurm. A singleton term stays, because it still applies.
     pub fn keep_only_singleton(&mut self, id: JobId) {
         if self.job(id).is_none_or(|job| job.request.dependency.is_empty()) {
             return;
@@ -513,7 +516,7 @@ impl Records {
         self.edit(id, |job| {
             let dependency = &mut Arc::make_mut(&mut job.request).dependency;
             let is_any = dependency.any;
-            // A job that was to expand another one is for nothing else.
+            // A job that expands another one has no other purpose.
             let expands = |term: &DependencyTerm| {
                 matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. })
             };
@@ -524,7 +527,7 @@ impl Records {
         self.set_waits(id, &Known::default());
     }
 
-    /// The running job that a pending one is to expand.
+    /// Returns the running job that a pending job is to expand.
     pub fn expanded_by(&self, id: JobId) -> Option<JobId> {
         let named = self.job(id)?.request.dependency.expands()?;
         self.resolve(named)
@@ -532,7 +535,8 @@ impl Records {
             .find(|id| self.job(*id).is_some_and(|job| may_resize(job.run.state)))
     }
 
-    /// Refuses another dependency of a job that it cannot have.
+    /// Checks a changed dependency. Fails if the job would depend on itself, directly or in a
+    /// circle, or on an unknown job.
     pub fn check_new_dependency(
         &self,
         job: &Job,

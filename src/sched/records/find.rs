@@ -1,4 +1,4 @@
-//! Which records are meant: by a reference, a query, a process, or how they stand.
+//! Lookups of records: by reference, query, process, or state.
 
 use super::Records;
 use super::array::covers;
@@ -10,8 +10,8 @@ use crate::model::{
 use crate::sched::types::StopCause;
 use std::ops::Bound;
 
-/// The job runs, as far as its record goes, but the machine was started again since. A record of an
-/// earlier slotd, which did not keep the boot, tells by its start.
+/// Returns whether a job that is active by its record ran under an earlier boot. Records of older
+/// slotd versions have no boot ID; there the start time decides.
 fn ran_before(job: &Job, boot: BootId, booted: Option<Timestamp>) -> bool {
     job.run.state.is_active()
         && match job.run.clock {
@@ -21,8 +21,8 @@ fn ran_before(job: &Job, boot: BootId, booted: Option<Timestamp>) -> bool {
 }
 
 impl Records {
-    /// The records in memory that a reference names, by number. A task that is still in a compact
-    /// record names that.
+    /// Returns the records in memory that a reference names, ordered by ID. A task that is still
+    /// part of a compact record selects that record.
     pub fn resolve(&self, sel: &JobRef) -> Vec<JobId> {
         let mut found = match (&sel.tasks, self.arrays.get(&sel.job)) {
             (None, Some(group)) => group.records.iter().copied().collect(),
@@ -53,12 +53,12 @@ impl Records {
         found
     }
 
-    /// Whether nothing of an array is left to run, or runs.
+    /// Returns whether no task of an array is running or left to run.
     pub fn is_array_over(&self, array: JobId) -> bool {
         self.arrays.get(&array).is_none_or(|group| group.live == 0)
     }
 
-    /// The records in memory that answer a question, by number.
+    /// Returns the records in memory that match a query, ordered by ID.
     pub fn find(&self, query: &JobQuery) -> Vec<JobId> {
         if query.jobs.is_empty() {
             return self.jobs().filter(|job| query.matches(job)).map(|job| job.id).collect();
@@ -71,9 +71,8 @@ impl Records {
         found
     }
 
-    /// As [`Self::find`], in parts: of a question that names no jobs only so many records are
-    /// looked at, those with higher numbers than `after`. After which number to go on; `None` where
-    /// that is all.
+    /// Like [`Self::find`], but in batches: a query that names no jobs examines at most `most`
+    /// records with IDs above `after`. Also returns the ID to continue after, or `None` at the end.
     pub fn find_some(
         &self,
         query: &JobQuery,
@@ -95,8 +94,8 @@ impl Records {
         (found, last.filter(|_| records.next().is_some()))
     }
 
-    /// What scancel means by a question: each record that answers it, and of tasks that wait
-    /// together those that are named.
+    /// Returns the jobs that an `scancel` query selects: each matching record, and of a compact
+    /// record only the named tasks.
     pub fn targets(&self, query: &JobQuery) -> Vec<JobRef> {
         let of = |job: &Job| -> Vec<JobRef> {
             let naming = query.jobs.iter().filter(|named| names_record(named, job.id, &job.role));
@@ -109,7 +108,7 @@ impl Records {
         self.find(query).into_iter().filter_map(|id| self.job(id)).flat_map(of).collect()
     }
 
-    /// The running steps that `12.0` or `12_3.0` names.
+    /// Returns the running steps that a reference such as `12.0` or `12_3.0` names.
     pub fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, Refusal> {
         let Some(step) = sel.step else { return Err(Refusal::UnknownStep) };
         let jobs = self.resolve(&JobRef { step: None, ..sel.clone() });
@@ -121,7 +120,8 @@ impl Records {
         if keys.is_empty() { Err(Refusal::UnknownStep) } else { Ok(keys) }
     }
 
-    /// The records of a reference that are in this one of the two running states.
+    /// Returns the records of a reference that are in `wanted`, which is one of the two running
+    /// states.
     pub fn running_for(&self, sel: &JobRef, wanted: JobState) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         let mut refused = Refusal::UnknownJob;
@@ -141,15 +141,15 @@ impl Records {
         if fit.is_empty() { Err(refused) } else { Ok(fit) }
     }
 
-    /// The job that this process has submitted, of those in memory: of an array its number.
+    /// Returns the job in memory that this process submitted (for an array, the array's ID).
     pub fn submitted_by(&self, process: ClientProcess) -> Option<JobId> {
         let own = (process, JobId(0))..=(process, JobId(u32::MAX));
         let job = self.clients.range(own).next().and_then(|(_, id)| self.job(*id))?;
         Some(job.array_job_id().unwrap_or(job.id))
     }
 
-    /// The jobs that ran under an earlier boot than this one, which was at `booted`, where that is
-    /// known.
+    /// Returns the jobs that ran under an earlier boot than the current one, which started at
+    /// `booted`, if known.
     pub fn ran_before(&self, booted: Option<Timestamp>) -> Vec<JobId> {
         self.active
             .iter()
@@ -160,13 +160,13 @@ impl Records {
             .collect()
     }
 
-    /// Whether some job has processes, as far as is known.
+    /// Returns whether any job may have processes.
     pub fn has_active(&self) -> bool {
         self.active().next().is_some()
     }
 
-    /// The jobs that were being stopped when the daemon went, and why: their ladders have to be run
-    /// again.
+    /// Returns the jobs that were being stopped when the daemon ended, and why. Their kill ladders
+    /// must run again.
     pub fn unfinished_stops(&self) -> Vec<(JobId, StopCause)> {
         let completing = |job: &&Job| job.run.state == JobState::Completing;
         let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(completing);

@@ -1,11 +1,11 @@
-//! What keeps a pending job from running anywhere: one predicate for each blocker.
+//! The conditions that keep a pending job from running anywhere: one predicate for each.
 
 use super::{ArrayGroup, Record, Records};
 use crate::model::job::Hold;
 use crate::model::{Job, Reason, Timestamp};
 use std::iter::once_with;
 
-/// The user or an administrator holds it.
+/// Checks for a hold by the user or an administrator.
 fn held(job: &Job) -> Option<Reason> {
     match job.hold {
         Hold::No => None,
@@ -14,19 +14,20 @@ fn held(job: &Job) -> Option<Reason> {
     }
 }
 
-/// Its begin time has not come. The clock is asked each time: it may have been set back.
+/// Checks whether the begin time is still in the future. Compares it with the clock every time,
+/// since the clock may have been set back.
 fn too_early(job: &Job, now: Timestamp) -> Option<Reason> {
     job.request.begin.filter(|begin| *begin > now).map(|_| Reason::BeginTime)
 }
 
-/// The array has as many tasks running as it may.
+/// Checks whether the array already runs as many tasks as it may.
 fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
     group.filter(|group| group.is_at_limit()).map(|_| Reason::JobArrayTaskLimit)
 }
 
 impl Records {
-    /// All that keeps a record from starting and is neither a matter of free resources nor of its
-    /// partition, each worked out when it is asked for.
+    /// Returns everything that keeps a record from starting, apart from free resources and its
+    /// partition. Each condition is evaluated lazily.
     pub fn gates_anywhere(&self, record: &Record, now: Timestamp) -> impl Iterator<Item = Reason> {
         let job = &record.job;
         let group = || self.array_of(job);
@@ -37,7 +38,7 @@ impl Records {
             .flatten()
     }
 
-    /// The first of them.
+    /// Returns the first of [`Self::gates_anywhere`].
     pub fn gate_anywhere(&self, record: &Record, now: Timestamp) -> Option<Reason> {
         self.gates_anywhere(record, now).next()
     }

@@ -1,4 +1,4 @@
-//! What jobs and their steps use of their own GPUs.
+//! The usage of GPUs by the jobs and steps that hold them.
 
 use super::Records;
 use crate::model::gpu::{GpuReading, GpuShare};
@@ -6,7 +6,7 @@ use crate::model::tres::{Allocation, GpuUsage};
 use crate::model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
 
 impl Records {
-    /// The last start of a running job that has GPUs.
+    /// Returns the latest start time among running jobs with GPUs.
     pub fn youngest_with_gpus(&self) -> Option<Timestamp> {
         self.holders_of_gpus().filter_map(|(job, _)| job.run.start).max()
     }
@@ -18,24 +18,24 @@ impl Records {
         })
     }
 
-    /// What each running step uses of its GPUs by the last reading; of those that a manager runs
-    /// nothing.
+    /// Returns the GPU usage of each running step from the latest reading. Steps run by a manager
+    /// are left out.
     pub fn gpu_use_of_steps(&self, found: &[GpuReading]) -> Vec<(StepKey, GpuUsage)> {
         let of_job = |(job, alloc): (&Job, &Allocation)| {
             let steps = job.steps.iter().filter(|step| !step.state.is_terminal() && !step.managed);
-            // While its own step runs, the job's record stands for it.
+            // The job's own step has no entry while it runs: use the job's allocation.
             let is_known = |own: &StepId| job.steps.iter().any(|step| step.id == *own);
             let own = job.own_step_id().filter(|own| !is_known(own)).map(|own| (own, alloc));
             let all = steps.map(|step| (step.id, &step.alloc)).chain(own);
-            let told = |(step, alloc)| {
+            let usage = |(step, alloc)| {
                 Some((StepKey { job: job.id, step }, sample(job.id, alloc, found)?))
             };
-            all.filter_map(told).collect::<Vec<_>>()
+            all.filter_map(usage).collect::<Vec<_>>()
         };
         self.holders_of_gpus().flat_map(of_job).collect()
     }
 
-    /// Adds what was read to what jobs and their steps have used.
+    /// Adds a reading to the recorded GPU usage of jobs and their steps.
     pub fn count_gpu_use(&mut self, readings: &[GpuReading]) {
         let holders: Vec<JobId> = self.holders_of_gpus().map(|(job, _)| job.id).collect();
         for id in holders {
@@ -54,7 +54,7 @@ impl Records {
     }
 }
 
-/// What a job uses of these GPUs; `None` where nothing is known of them.
+/// Returns a job's usage of these GPUs, or `None` without a reading for any of them.
 fn sample(job: JobId, alloc: &Allocation, readings: &[GpuReading]) -> Option<GpuUsage> {
     let mut found =
         readings.iter().filter(|reading| alloc.gpu_ids.contains(&reading.id)).peekable();
@@ -63,12 +63,12 @@ fn sample(job: JobId, alloc: &Allocation, readings: &[GpuReading]) -> Option<Gpu
     for reading in found {
         busy += u64::from(reading.busy.unwrap_or(0));
         let own = reading.processes.iter().flatten().filter(|process| process.job == Some(job));
-        let told: Option<u64> =
+        let reported: Option<u64> =
             reading.processes.as_ref().and_then(|_| own.map(|process| process.mem_mb).sum());
         mem_mb += match alloc.gpu_share {
-            // Nobody else is on it.
-            GpuShare::Whole => told.unwrap_or(reading.used_mb),
-            GpuShare::MemMb(_) | GpuShare::Shards(_) => told.unwrap_or(0),
+            // No other job is on this GPU.
+            GpuShare::Whole => reported.unwrap_or(reading.used_mb),
+            GpuShare::MemMb(_) | GpuShare::Shards(_) => reported.unwrap_or(0),
         };
     }
     Some(GpuUsage::once(busy, mem_mb))

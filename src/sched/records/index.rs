@@ -1,4 +1,4 @@
-//! The indexes over the records: by name, array, partition and client, and which of them hold
+//! The indexes over the records: by name, array, partition and client, and the records that hold
 //! resources.
 
 use super::{ArrayGroup, Records};
@@ -8,7 +8,7 @@ use crate::model::{ArrayRole, End, Job, JobId, JobRequest, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Jobs of one name and user, for `singleton`: how many records each submission has.
+/// Jobs of one name and user, for `singleton`: the number of records of each submission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameGroup {
     pub live: BTreeMap<JobId, u32>,
@@ -17,7 +17,8 @@ pub struct NameGroup {
     pub singletons: BTreeSet<(JobId, JobId)>,
 }
 
-/// What the indexes go by. It holds the request, so that a changed one is another one.
+/// The indexed facts of a record. Holding the request makes an edit copy it, so that a change shows
+/// as a different request.
 #[derive(PartialEq)]
 pub struct Facts {
     state: JobState,
@@ -48,14 +49,14 @@ impl Facts {
         self.state == JobState::Pending
     }
 
-    /// What it adds to the running and to the waiting jobs of each of its partitions.
+    /// Returns the record's share of the running and pending counts of each of its partitions.
     pub fn load(&self) -> (u64, u64) {
         (u64::from(self.state.is_active()), self.pending_tasks as u64)
     }
 }
 
 impl Records {
-    /// Enters a record into the indexes.
+    /// Adds a record to the indexes.
     pub fn enter(&mut self, id: JobId, facts: &Facts) {
         let (state, request) = (facts.state, &facts.request);
         let group_id = facts.array.unwrap_or(id);
@@ -98,7 +99,7 @@ impl Records {
         group.records.insert(id);
         if !state.is_terminal() {
             group.live += 1;
-            // The limit may have been changed: every record that has not ended has the present one.
+            // The limit may have changed. Every record that has not ended has the current one.
             group.limit = spec.and_then(|array| array.limit);
         }
         if facts.is_pending() {
@@ -110,13 +111,13 @@ impl Records {
         };
         group.tasks.insert(task, id);
         group.active += u32::from(state.is_active());
-        // The records cannot tell whether a task that comes back had started.
+        // A requeued task's record does not show whether the task had started, so assume it had.
         if facts.is_pending() && facts.is_requeued {
             group.last_served = group.last_served.max(id.0);
         }
     }
 
-    /// Takes a record out of the indexes.
+    /// Removes a record from the indexes.
     pub fn leave(&mut self, id: JobId, facts: &Facts) {
         let (state, request) = (facts.state, &facts.request);
         let group_id = facts.array.unwrap_or(id);
@@ -154,7 +155,7 @@ impl Records {
         }
     }
 
-    /// Tells the array of a task that its state is another now than `from`.
+    /// Updates the array of a task whose state has changed from `from`.
     pub fn note_in_array(&mut self, id: JobId, from: JobState, now: Timestamp) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
@@ -182,7 +183,7 @@ impl Records {
         }
     }
 
-    /// What an array has to know of a record that came from the store.
+    /// Updates the array of a record that was restored from the store.
     pub fn note_restored(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else {
@@ -206,7 +207,7 @@ impl Records {
                 if run.state.is_terminal() {
                     tasks.iter().for_each(|task| group.note_ended(task, false));
                 } else if has_started {
-                    // They were cancelled before they began, and came back together.
+                    // They were cancelled before they began, and then requeued together.
                     tasks.iter().for_each(|task| group.begun.set(task, true));
                 }
             }

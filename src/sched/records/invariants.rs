@@ -1,4 +1,4 @@
-//! What must always be true of the indexes: the tests check it after each step.
+//! Invariants of the indexes, which the tests check after each step.
 
 use super::Records;
 use super::index::Facts;
@@ -6,7 +6,7 @@ use crate::model::{ArrayRole, Job};
 use std::collections::{BTreeSet, HashMap};
 
 impl Records {
-    /// What was found broken first.
+    /// Fails with the first violation.
     pub fn check(&self) -> Result<(), String> {
         let active = self.jobs().filter(|job| job.run.state.is_active()).map(|job| job.id);
         if !active.eq(self.active.iter().copied()) {
@@ -17,7 +17,7 @@ impl Records {
         self.check_arrays()
     }
 
-    /// The loads of the partitions are those of their jobs.
+    /// Checks that each partition's load is the sum over its jobs.
     fn check_loads(&self) -> Result<(), String> {
         let mut loads: HashMap<String, (u64, u64)> = HashMap::new();
         for job in self.jobs() {
@@ -32,7 +32,7 @@ impl Records {
         };
         match self.loads.iter().find(differs) {
             Some((name, load)) => {
-                Err(format!("partition {name} counts {load:?} and has {:?}", loads.get(name)))
+                Err(format!("partition {name} counts {load:?}, but has {:?}", loads.get(name)))
             }
             None if loads
                 .iter()
@@ -44,18 +44,18 @@ impl Records {
         }
     }
 
-    /// Each record is found by the process that submitted it, and no other is.
+    /// Checks that the client index lists exactly the records with a client.
     fn check_clients(&self) -> Result<(), String> {
         let of = |job: &Job| job.client.map(|client| (client.process, job.id));
-        let told: BTreeSet<_> = self.jobs().filter_map(of).collect();
-        if told == self.clients {
+        let indexed: BTreeSet<_> = self.jobs().filter_map(of).collect();
+        if indexed == self.clients {
             return Ok(());
         }
-        let wrong: Vec<_> = told.symmetric_difference(&self.clients).collect();
+        let wrong: Vec<_> = indexed.symmetric_difference(&self.clients).collect();
         Err(format!("the index of submitting processes is wrong about {wrong:?}"))
     }
 
-    /// No task is in two records; no array has more tasks running than it may.
+    /// Checks that no task is in two records, and that the counters of each array are right.
     fn check_arrays(&self) -> Result<(), String> {
         for (id, group) in &self.arrays {
             let mut seen = BTreeSet::new();
@@ -67,7 +67,7 @@ impl Records {
                         tasks.iter().collect()
                     }
                     ArrayRole::None => {
-                        return Err(format!("job {} is no part of array {id}", record.job.id));
+                        return Err(format!("job {} does not belong to array {id}", record.job.id));
                     }
                 };
                 active += u32::from(record.job.run.state.is_active());
@@ -78,13 +78,13 @@ impl Records {
             }
             if live != group.live {
                 return Err(format!(
-                    "array {id} has {live} records that are not over and counts {}",
+                    "array {id} has {live} live records, but counts {}",
                     group.live
                 ));
             }
             if active != group.active {
                 return Err(format!(
-                    "array {id} has {active} tasks running and counts {}",
+                    "array {id} has {active} running tasks, but counts {}",
                     group.active
                 ));
             }

@@ -1,4 +1,4 @@
-//! Whether what a pending job waits for is met, may be met, or never will be.
+//! Whether the dependency of a pending job is met, may still be met, or never will be.
 
 use super::Records;
 use super::index::NameGroup;
@@ -12,7 +12,7 @@ impl Records {
         self.names.get(&uid)?.get(name)
     }
 
-    /// The jobs of its name that go before one that is to be the only one.
+    /// Returns the jobs of the same name and user that a singleton has to wait for.
     pub fn before_singleton(&self, job: &Job) -> Vec<JobId> {
         let own = job.array_job_id().unwrap_or(job.id);
         let Some(group) = self.namesakes(&job.request.name, job.request.uid) else {
@@ -23,9 +23,10 @@ impl Records {
         before
     }
 
-    /// The singletons of a name that may go now, or no longer may. Only those of the earliest
-    /// submission can be free, and those that were are right behind it and behind others that have
-    /// come back to the queue: the first that has only waited ends the search.
+    /// Returns the singletons of a name that may have become free to start, or blocked. Only those
+    /// of the earliest submission can be free. Singletons that were free before directly follow it,
+    /// possibly after others that returned to the queue. So the search ends at the first one that
+    /// has only waited.
     pub fn moved_singletons(&self, name: &str, uid: u32) -> Vec<JobId> {
         let Some(group) = self.namesakes(name, uid) else { return Vec::new() };
         let Some((first, _)) = group.singletons.first() else { return Vec::new() };
@@ -42,8 +43,8 @@ impl Records {
         near.map(|(_, id)| *id).filter(|id| is_moved(*id)).collect()
     }
 
-    /// Whether a singleton may run: nobody of its name and user is there who was submitted earlier,
-    /// or runs.
+    /// Returns whether a singleton may run: no other job of its name and user was submitted earlier
+    /// or is running.
     pub fn is_singleton_free(&self, job: &Job) -> bool {
         let own = job.array_job_id().unwrap_or(job.id);
         let Some(group) = self.namesakes(&job.request.name, job.request.uid) else { return true };
@@ -54,7 +55,7 @@ impl Records {
         let has_singleton = waits.terms.iter().any(|(term, _)| *term == DependencyTerm::Singleton);
         let outlook = waits.outlook(now, has_singleton && self.is_singleton_free(job));
         match (&waits.corr, job.compact_tasks(), outlook) {
-            // With `?` another term may do, and then the counterparts don't matter.
+            // With `?`, another term may suffice, and then the counterparts do not matter.
             (Some(corr), Some(tasks), Outlook::Clear)
                 if !(waits.any && self.is_clear_without_corr(job, waits, now)) =>
             {
@@ -88,7 +89,7 @@ impl Records {
         })
     }
 
-    /// The task of a compact record that starts next.
+    /// Returns the task of a compact record that starts next.
     pub fn next_task(&self, job: &Job, waits: Option<&Waits>, now: Timestamp) -> Option<u32> {
         let tasks = job.compact_tasks()?;
         match waits.and_then(|waits| waits.corr.as_ref().map(|corr| (waits, corr))) {
@@ -99,7 +100,7 @@ impl Records {
         }
     }
 
-    /// Tasks of a compact record that can never start and are to be cancelled for it
+    /// Returns the tasks of a compact record that can never start and must be cancelled
     /// (`--kill-on-invalid-dep`).
     pub fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
         match (&waits.corr, waits.any) {
@@ -110,7 +111,7 @@ impl Records {
         }
     }
 
-    /// What is left of the dependency, as squeue `%E` shows it:
+    /// Formats the remaining dependency as squeue `%E` shows it:
     /// `afterok:12(unfulfilled),afterany:13_*(unfulfilled)`.
     pub fn dependency_text(&self, job: &Job, waits: &Waits, now: Timestamp) -> String {
         let mut text = String::new();
@@ -149,7 +150,7 @@ impl Records {
         text
     }
 
-    /// The reason of a pending job that its dependency keeps from running.
+    /// Returns the reason of a pending job whose dependency keeps it from running.
     pub fn dependency_blocker(
         &self,
         job: &Job,

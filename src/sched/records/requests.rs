@@ -1,21 +1,20 @@
-//! Requests that are alike: whoever submits one script again and again keeps one of them in memory.
+//! Shared job requests: equal requests of jobs in memory are stored once.
 
 use crate::model::JobRequest;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// With so many of the last different ones a new one is compared.
+/// The number of recent requests that a new one is compared with.
 const LAST: usize = 16;
 
-/// The last different requests, the newest first.
+/// The most recent distinct requests, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     last: VecDeque<Weak<JobRequest>>,
 }
 
 impl Requests {
-    /// The request, as an earlier job has it that waits or runs, where one of the last ones is the
-    /// same.
+    /// Returns the existing copy of the request if a recent one that is still in use is equal.
     pub fn share(&mut self, request: JobRequest) -> Arc<JobRequest> {
         self.last.retain(|known| known.strong_count() > 0);
         if let Some(known) =
@@ -35,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_requests_are_kept_once_while_one_of_the_last_has_them() {
+    fn recent_equal_requests_are_shared() {
         let mut requests = Requests::default();
         let named = |name: usize| JobRequest { name: name.to_string(), ..JobRequest::default() };
         let first = requests.share(named(0));

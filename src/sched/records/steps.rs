@@ -1,4 +1,4 @@
-//! The steps of the records: how they begin and end.
+//! The steps of the records: how they start and end.
 
 use super::Records;
 use crate::model::change::Change;
@@ -12,26 +12,26 @@ use crate::model::{
 use crate::sched::types::{Cx, EndCause};
 
 impl Records {
-    /// Whether this step of the job is known and not over.
+    /// Returns whether this step of the job exists and has not ended.
     pub fn has_live_step(&self, job: JobId, step: StepId) -> bool {
         let Some(job) = self.job(job) else { return false };
-        // The script or command is no entry of its own: it lives as long as the job.
+        // The batch script or command has no entry of its own: it lives as long as the job.
         let is_own = job.own_step_id() == Some(step) && job.run.state.is_active();
         is_own || job.steps.iter().any(|known| known.id == step && !known.state.is_terminal())
     }
 
-    /// The step that this process asked for.
+    /// Returns the step that this process requested.
     pub fn step_of(&self, job: JobId, client: ClientProcess) -> Option<&Step> {
         self.job(job)?.steps.iter().rev().find(|step| step.client == Some(client))
     }
 
-    /// Whether this is a running step of the job's manager.
+    /// Returns whether this is a running step of the job's manager.
     pub fn is_managed_step(&self, id: JobId, step: StepId) -> bool {
         self.job(id)
             .is_some_and(|job| job.steps.iter().any(|known| known.id == step && known.managed))
     }
 
-    /// The running steps of a job that use what they share with others.
+    /// Returns the running steps that share their resources with other steps.
     pub fn sharing_steps(&self, id: JobId) -> Vec<StepId> {
         let Some(job) = self.job(id) else { return Vec::new() };
         let shares = job
@@ -41,13 +41,13 @@ impl Records {
         shares.map(|step| step.id).collect()
     }
 
-    /// What a job has more than it is to have.
+    /// Returns the resources that a shrinking job still has to give up.
     pub fn owed(&self, id: JobId) -> Tres {
         let Some(job) = self.job(id).filter(|job| job.run.shrinks) else { return Tres::ZERO };
         job.run.alloc.as_ref().map_or(Tres::ZERO, |alloc| alloc.tres.minus(&job.tres))
     }
 
-    /// A new step of a running job.
+    /// Adds a step to a running job.
     pub fn add_step(
         &mut self,
         id: JobId,
@@ -59,13 +59,12 @@ impl Records {
         let clock = self.clock();
         let step = self.edit(id, |job| new_step(job, ask, client, alloc, clock, cx.now))?;
         let key = StepKey { job: id, step: step.id };
-        // The number of the next step is found again from the steps, so that the record need not be
-        // written.
+        // The next step number is restored from the steps, so the record need not be written.
         cx.out.changes.push(Change::PutStep { job: id, step: Box::new(step) });
         Some(key)
     }
 
-    /// A step has ended. False where no such step runs.
+    /// Records the end of a step. Returns false if no such step is running.
     pub fn end_step(
         &mut self,
         key: StepKey,
@@ -82,14 +81,14 @@ impl Records {
         true
     }
 
-    /// Steps that nobody will report on any more end with their job.
+    /// Ends the job's remaining steps, for which no report will arrive any more.
     pub fn close_steps(&mut self, id: JobId, end: End, ended: Timestamp, cx: &mut Cx) {
         let step_end = if end.is_failure() { end } else { End::Cancelled };
         self.edit(id, |job| {
             for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
                 step.state = JobState::Ended(step_end);
                 if let Some(since) = job.run.suspended_at {
-                    step.stood_still(since, ended);
+                    step.add_suspension(since, ended);
                 }
                 step.end_at(ended);
                 cx.out.changes.push(Change::PutStep { job: id, step: Box::new(Step::clone(step)) });
@@ -97,10 +96,10 @@ impl Records {
         });
     }
 
-    /// What became of steps of the job's manager in this run of the job, each as it is now.
+    /// Records the current state of steps that the job's manager runs, in this run of the job.
     ///
     /// # Errors
-    /// The job is not there or has ended, or this was an earlier run of it.
+    /// Fails if the job does not exist or has ended, or if the report is from an earlier run of it.
     pub fn record_steps(
         &mut self,
         id: JobId,
@@ -126,8 +125,8 @@ impl Records {
     }
 }
 
-/// How the command of an allocation ended that its client ran, if this step was that command and
-/// its client lived to see its end.
+/// Returns the exit code of the command that an allocation's client ran, if `step` is that command
+/// and the client was still alive when it ended.
 pub fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
     let is_command = step.client.is_some() && step.client == job.holder();
     (is_command && step.state.is_terminal() && !step.client_gone).then_some(step.exit)
@@ -167,7 +166,7 @@ fn new_step(
         stepped_us: 0,
         managed: false,
     };
-    // A second interactive step takes the place of the first.
+    // A new interactive step replaces the previous one.
     if id == StepId::Interactive {
         job.steps.retain(|old| old.id != id);
     }
@@ -175,15 +174,15 @@ fn new_step(
     step
 }
 
-/// Ends a step. What is to be kept of it, and whether its job has changed with it; `None` where no
-/// such step runs.
+/// Ends a step. Returns the change to record and whether the job has changed with it, or `None` if
+/// no such step is running.
 fn end_step(
     job: &mut Job,
     id: StepId,
     ended: &ExitRecord,
     cause: EndCause,
 ) -> Option<(Change, bool)> {
-    // What ended before its client was gone was not ended by that.
+    // A step that ended before its client did was not stopped because of the client.
     let is_orphaned = job.run.reason == Reason::ClientLost;
     let is_stopping = job.run.state == JobState::Completing && (!is_orphaned || ended.client_gone);
     let step = job
@@ -193,7 +192,7 @@ fn end_step(
         .find(|step| step.id == id)
         .filter(|step| !step.state.is_terminal())?;
     if cause == EndCause::NeverLaunched {
-        // Nothing of it ever was: its client asks anew, and nobody else has heard of it.
+        // The step never existed: its client requests it again, and nobody else has seen it.
         job.steps.retain(|step| step.id != id);
         if id == StepId::Num(job.next_step.saturating_sub(1)) {
             job.next_step -= 1;
@@ -201,7 +200,8 @@ fn end_step(
         return Some((Change::DropStep { job: job.id, step: id }, false));
     }
     let end = match cause {
-        // Who caught the signal and chose an exit code has FAILED with it, as in Slurm.
+        // A process that catches the signal and exits with a code of its own is FAILED, as in
+        // Slurm.
         EndCause::Exited if is_stopping && ended.exit.signal != 0 => End::Cancelled,
         EndCause::Stopped if ended.exit.signal != 0 => End::Cancelled,
         EndCause::Exited | EndCause::Stopped if ended.exit.is_success() => End::Completed,
@@ -223,13 +223,13 @@ fn end_step(
         step.catch_up(clock);
     }
     if let Some(since) = job.run.suspended_at {
-        step.stood_still(since, ended.ended);
+        step.add_suspension(since, ended.ended);
     }
     step.end_at(ended.ended);
     let step = step.clone();
     let command = end_of_command(job, &step).filter(|_| is_orphaned);
     if let Some(exit) = command {
-        // It was given back in fact, with no daemon to tell.
+        // The client had finished with the allocation, but no daemon was running to be notified.
         (job.run.reason, job.run.exit) = (Reason::None, exit);
     }
     let derived = job.run.derived_exit;
@@ -240,7 +240,7 @@ fn end_step(
     Some((Change::PutStep { job: job.id, step: Box::new(step) }, is_job_changed))
 }
 
-/// Takes over what a manager tells of one of its steps.
+/// Records a manager's report about one of its steps.
 fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
     let StepId::Num(number) = step.id else { return };
     let place = job.steps.iter().position(|known| known.id == step.id);
@@ -249,12 +249,12 @@ fn record_step(job: &mut Job, step: Step, cx: &mut Cx) {
         return;
     }
     let mut step = Step { managed: true, client: None, ..step };
-    // Its manager stands still with it, and does not see for how long.
+    // The manager is suspended together with its step, and cannot measure for how long.
     if let Some(at) = place {
         step.suspended_us = job.steps[at].suspended_us;
     }
     if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
-        step.stood_still(since, end);
+        step.add_suspension(since, end);
     }
     if step.state.is_terminal() {
         if let Some(at) = place {

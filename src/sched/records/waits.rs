@@ -1,48 +1,48 @@
-//! How a dependency stands: term by term, and as a whole.
+//! The status of a dependency: term by term, and as a whole.
 //!
-//! Only arithmetic on what is known; who is waited for and when it is looked at again is the
-//! business of `depend`.
+//! This module only computes with known facts. `depend` finds the targets and decides when to
+//! re-evaluate.
 
 use crate::model::array::TaskSet;
 use crate::model::dependency::{DependencyKind, DependencyTerm};
 use crate::model::{JobId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How one term stands.
+/// The status of one term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     Open,
     Met,
-    /// Met when this moment has come (`after:12+5`).
+    /// Met at this time (`after:12+5`).
     MetAt(Timestamp),
-    /// The other job has ended otherwise.
+    /// The target ended in a way that does not meet the term.
     Failed,
 }
 
-/// What a pending job with a dependency waits for.
+/// The dependency state of a pending job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Waits {
     pub terms: Vec<(DependencyTerm, Status)>,
     pub any: bool,
-    /// Of a compact record with `aftercorr`: the tasks whose counterparts have ended well, and
-    /// those whose never will.
+    /// For a compact record with `aftercorr`: the tasks whose counterparts ended well, and those
+    /// whose counterparts never will.
     pub corr: Option<Corr>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Corr {
-    /// The arrays whose tasks they are.
+    /// The arrays that contain the counterparts.
     pub targets: Vec<CorrTarget>,
     pub ready: BTreeSet<u32>,
     pub failed: BTreeSet<u32>,
 }
 
-/// How an array stands for those who wait for its tasks. It is kept, since the array may have left
-/// the memory when another one changes.
+/// The state of an array for the tasks that wait for its tasks. It is stored, because the array may
+/// have left the memory by the time another target changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorrTarget {
     pub job: JobId,
-    /// The tasks whose counterparts have ended.
+    /// The status for each task whose counterpart has ended.
     pub ended: BTreeMap<u32, Status>,
     /// The tasks without a counterpart: they wait for the whole array, as in Slurm.
     pub without: BTreeSet<u32>,
@@ -64,7 +64,7 @@ impl CorrTarget {
     }
 }
 
-/// How a dependency as a whole stands.
+/// The status of a dependency as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
     Clear,
@@ -73,7 +73,7 @@ pub enum Outlook {
 }
 
 impl Waits {
-    /// The terms without the part that each array task has to itself, which `corr` answers.
+    /// Combines the terms, except those with a status for each array task, which `corr` holds.
     pub fn outlook(&self, now: Timestamp, is_singleton_free: bool) -> Outlook {
         let stand = |(term, status): &(DependencyTerm, Status)| match (term, status) {
             (DependencyTerm::Singleton, _) if is_singleton_free => Outlook::Clear,
@@ -96,7 +96,7 @@ impl Waits {
         }
     }
 
-    /// Whether each task has its own answer to this term.
+    /// Returns whether this term has a separate status for each task.
     pub fn is_for_corr(&self, term: &DependencyTerm) -> bool {
         match (term, &self.corr) {
             (DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. }, Some(corr)) => {
@@ -106,7 +106,7 @@ impl Waits {
         }
     }
 
-    /// The same for some of the tasks of a compact record, or for one that has left it.
+    /// Returns the state for some tasks of a compact record, or for one task that has left it.
     pub fn narrowed(&self, tasks: &TaskSet, is_compact: bool) -> Self {
         let mut waits = Waits { terms: self.terms.clone(), any: self.any, corr: None };
         let Some(all) = &self.corr else { return waits };
@@ -130,7 +130,7 @@ impl Waits {
         waits
     }
 
-    /// Forgets tasks that have left the compact record.
+    /// Removes tasks that have left the compact record.
     pub fn drop_tasks(&mut self, gone: &TaskSet) {
         if let Some(corr) = &mut self.corr {
             match gone.single() {
@@ -153,7 +153,7 @@ impl Waits {
         }
     }
 
-    /// When a term will be met by the clock alone.
+    /// Returns when the next term is met by the clock alone.
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
         self.terms
             .iter()
@@ -165,7 +165,7 @@ impl Waits {
     }
 }
 
-/// Members of both, at the cost of the smaller one.
+/// Returns the members of both sets, in time proportional to the smaller one.
 fn common(set: &BTreeSet<u32>, tasks: &TaskSet) -> BTreeSet<u32> {
     if tasks.len() < set.len() {
         tasks.iter().filter(|task| set.contains(task)).collect()

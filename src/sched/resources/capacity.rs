@@ -1,8 +1,8 @@
-//! How much is free, as a whole and for each partition: who is on which CPU, memory, and GPUs by
-//! number.
+//! Free and used resources, as a whole and for each partition: the jobs on each CPU, memory, and
+//! GPUs by number.
 //!
-//! A CPU takes as many jobs as those on it allow: one, or more where partitions let jobs share
-//! (`OverSubscribe`). A job uses a CPU once. How GPUs are shared is told in `gpu_pool`.
+//! Each job limits how many jobs may run on its CPUs: one, or more in partitions whose jobs share
+//! CPUs (`OverSubscribe`). A job uses a CPU only once. See `gpu_pool` for shared GPUs.
 
 use super::cpu_pick;
 use super::gpu_pool::{GpuPool, GpuWant};
@@ -16,26 +16,26 @@ use crate::sched::types::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a job needs in order to start.
+/// The resources that a job needs in order to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want<'a> {
     pub tres: Tres,
     pub gpu: GpuWant<'a>,
-    /// The CPUs that must be among those that it gets.
+    /// The CPUs that must be in the allocation.
     pub named_cpus: &'a [u32],
     pub place: CpuSharing,
 }
 
-/// Where a job sits, and with whom.
+/// The partition of a job, and the rules by which it shares CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSharing {
-    /// The partition, by its place in the configuration. `None`: one that is not there any more.
+    /// The partition, by its index in the configuration; `None` if it no longer exists.
     pub partition: Option<usize>,
-    /// Jobs that may be on each of its CPUs, itself included.
+    /// The most jobs on each of its CPUs, itself included.
     pub jobs_per_cpu: u32,
-    /// It has all that its partition may use to itself.
+    /// The job has everything that its partition may use to itself.
     pub exclusive: bool,
-    /// The limits by account or name that it counts towards.
+    /// The limits by account or name that the job counts towards.
     pub limits: LimitSet,
 }
 
@@ -45,7 +45,7 @@ impl CpuSharing {
         let at = partitions.iter().position(|known| known.name == partition);
         let rule = at.map(|at| partitions[at].over_subscribe).unwrap_or_default();
         let asked = request.sharing;
-        // As in slurm.conf: who is forced to share cannot be alone.
+        // As in slurm.conf: a job that is forced to share cannot be exclusive.
         let (jobs_per_cpu, exclusive) = match rule {
             OverSubscribe::Force(jobs) => (jobs, false),
             OverSubscribe::Yes(jobs) if asked == Sharing::Oversubscribe => (jobs, false),
@@ -62,7 +62,7 @@ impl CpuSharing {
 }
 
 impl<'a> Want<'a> {
-    /// What a job with this request needs that comes to this.
+    /// Returns the needs of a job with this request and this size.
     pub fn sized(request: &'a JobRequest, tres: Tres, place: CpuSharing) -> Self {
         let share = request.gpu.share();
         let model = request.gpu.model.as_deref();
@@ -70,14 +70,14 @@ impl<'a> Want<'a> {
         Want { tres, gpu, named_cpus: &request.named_cpus, place }
     }
 
-    /// The same for a job that has the CPUs that it named already.
+    /// Returns the needs of a job that already has its named CPUs.
     #[must_use]
     pub fn on_any_cpus(self) -> Self {
         Want { named_cpus: &[], ..self }
     }
 }
 
-/// What a job has of the host.
+/// The part of the host that a job holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub alloc: Allocation,
@@ -85,26 +85,26 @@ pub struct Part {
 }
 
 impl Part {
-    /// What a job holds that runs. `None`: nothing.
+    /// Returns the part that a running job holds, or `None` if it holds nothing.
     pub fn of(job: &Job, config: &Config) -> Option<Part> {
         let place = CpuSharing::of(&job.request, &job.partition, config);
         Some(Part { alloc: job.run.alloc.as_deref().cloned()?, place })
     }
 }
 
-/// The partitions, as jobs wait in them.
+/// The partitions, and the lines in which their jobs wait.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Layout {
     partitions: Vec<Partition>,
-    /// Of each partition: the first one whose jobs wait for the same resources.
+    /// For each partition, the first partition whose jobs wait for the same resources.
     lines: Vec<usize>,
 }
 
-/// What the jobs of a partition hold. CPUs that they share count once.
+/// The resources that the jobs of a partition hold. CPUs that they share count once.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Holding {
     tres: Tres,
-    /// Of each CPU, how many of them are on it.
+    /// The number of the partition's jobs on each CPU.
     cpus: BTreeMap<u32, u32>,
 }
 
@@ -129,24 +129,24 @@ impl Holding {
     }
 }
 
-/// Used and free resources at one moment, real or expected.
+/// The used and free resources at one moment, real or expected.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Capacity {
     layout: Arc<Layout>,
-    /// CPUs that no job gets.
+    /// CPUs that are drained.
     drained: BTreeSet<u32>,
-    /// Of each CPU of the host the jobs that are on it: how many each of them allows there,
-    /// ascending.
+    /// For each CPU of the host, the most jobs per CPU that each job on it allows, ascending.
     cpus: BTreeMap<u32, Vec<u32>>,
-    /// Uses of CPUs that the host does not have any more: as many of the others stay free for them.
+    /// The number of uses of CPUs that the host no longer has. To compensate, this many uses of
+    /// other CPUs stay free.
     beyond: u32,
-    /// CPUs that are taken by what is no job's: no job gets them.
+    /// CPUs that processes outside jobs use; no job gets them.
     elsewhere: BTreeSet<u32>,
     used: Tres,
     pub gpus: GpuPool,
     by_partition: Vec<Holding>,
     limits: Limits,
-    /// CPUs of each partition that nobody uses.
+    /// The number of unused CPUs of each partition.
     empty: Vec<u32>,
 }
 
@@ -155,7 +155,7 @@ fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
 }
 
 impl Capacity {
-    /// The host with nobody on it.
+    /// Returns the capacity of the empty host.
     pub fn whole(config: &Config) -> Self {
         let Config { host, partitions, limits, .. } = config;
         let lines =
@@ -173,7 +173,7 @@ impl Capacity {
         capacity
     }
 
-    /// The same without what its owner gives to no job.
+    /// Removes the drained parts.
     #[must_use]
     pub fn without(mut self, drained: &NodeParts) -> Self {
         self.drained.clone_from(&drained.cpus);
@@ -182,31 +182,31 @@ impl Capacity {
         self
     }
 
-    /// CPUs that no job has, and none gets.
+    /// Returns the number of drained CPUs that no job holds.
     pub fn closed_cpus(&self) -> u32 {
         self.drained.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count()
             as u32
     }
 
-    /// What is in use, which may be more than a host that has shrunk has. Shared CPUs count for
-    /// each job.
+    /// Returns the resources in use, which may exceed those of a host that has shrunk. Shared CPUs
+    /// count once for each job.
     pub fn used(&self) -> Tres {
         self.used
     }
 
-    /// Jobs of partitions in the same line wait for the same resources.
+    /// Returns the line of a partition. Jobs in the same line wait for the same resources.
     pub fn line(&self, partition: Option<usize>) -> usize {
         partition.and_then(|at| self.layout.lines.get(at)).copied().unwrap_or_default()
     }
 
-    /// Whether a start can show that another job may start too that was looked at before it: which
-    /// CPUs a job got may show that another one delays nobody, and a job at its limit keeps nothing
-    /// for itself any more.
-    pub fn is_shown_by_starts(&self) -> bool {
+    /// Returns whether a start may unblock a job considered earlier in the round. The CPUs that the
+    /// started job got may show that the earlier one delays nobody, and a job at its limit no
+    /// longer holds a reservation.
+    pub fn start_may_unblock(&self) -> bool {
         self.lines() > 1 || !self.limits.is_empty()
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub fn lines(&self) -> usize {
         self.layout.lines.iter().enumerate().filter(|(at, line)| at == *line).count()
     }
@@ -215,7 +215,7 @@ impl Capacity {
         self.layout.partitions.get(place.partition?)
     }
 
-    /// Whether no job gets it, whoever has it now.
+    /// Returns whether no job gets this CPU, even if one holds it now.
     fn is_closed(&self, cpu: u32) -> bool {
         self.elsewhere.contains(&cpu) || self.drained.contains(&cpu)
     }
@@ -228,7 +228,7 @@ impl Capacity {
         })
     }
 
-    /// The CPUs that such a job may have, ascending.
+    /// Returns the CPUs that a job with this sharing may get, ascending.
     fn open_cpus(&self, place: &CpuSharing) -> impl Iterator<Item = u32> {
         let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
         self.cpus
@@ -237,15 +237,16 @@ impl Capacity {
             .filter(move |cpu| self.has_place(*cpu, place.jobs_per_cpu) && is_among(own, *cpu))
     }
 
-    /// The same, as far as the partition may have them: those that it has already and shares, and
-    /// of the others the emptiest ones, so many as it may have more. The named ones go first.
+    /// Like [`Self::open_cpus`], but within the bounds of the partition: the CPUs that its jobs
+    /// already share, and the emptiest others, as many as it may add. Named CPUs come first.
     fn allowed_cpus(&self, place: &CpuSharing, named: &[u32]) -> BTreeSet<u32> {
         let more = self.allowed(place).cpus as usize;
         let own = place.partition.and_then(|at| self.by_partition.get(at));
         let (own, mut others): (Vec<u32>, Vec<u32>) = self
             .open_cpus(place)
             .partition(|cpu| own.is_some_and(|own| own.cpus.contains_key(cpu)));
-        // One that is shared by nobody gets the best places, however few they may be.
+        // A job that shares no CPUs is not limited to the emptiest ones, so that it gets the best
+        // placement.
         if place.jobs_per_cpu > 1 && others.len() > more {
             others.sort_by_key(|cpu| {
                 (!named.contains(cpu), self.cpus.get(cpu).map_or(0, Vec::len), *cpu)
@@ -265,12 +266,12 @@ impl Capacity {
         jobs_per_cpu.saturating_sub(self.beyond)
     }
 
-    /// Whether so many CPUs are free, with those that it names among them.
+    /// Returns whether this many CPUs are free, including all named ones.
     fn has_cpus(&self, want: &Want, count: u32) -> bool {
         count <= self.free_cpus(&want.place) && self.taken_of_named(want).next().is_none()
     }
 
-    /// The CPUs that it names and that it does not find free.
+    /// Returns the named CPUs that are not free.
     pub fn taken_of_named<'a>(&self, want: &Want<'a>) -> impl Iterator<Item = u32> + use<'a> {
         let named = want.named_cpus;
         let free =
@@ -278,7 +279,7 @@ impl Capacity {
         named.iter().copied().filter(move |cpu| !free.contains(cpu))
     }
 
-    /// What such a job finds free, each resource by itself.
+    /// Returns the resources free to a job with this sharing. Each is considered on its own.
     pub fn free_for(&self, place: &CpuSharing, host: &Host) -> Tres {
         let (allowed, gpus) = (
             self.allowed(place),
@@ -293,8 +294,8 @@ impl Capacity {
         }
     }
 
-    /// The most CPUs that a job of any partition finds free. 0: no job can start, since each needs
-    /// one.
+    /// Returns the largest number of CPUs free to a job of any partition. If it is 0, no job can
+    /// start, since each needs a CPU.
     pub fn most_cpus(&self) -> u32 {
         let partitions = self.layout.partitions.iter().enumerate();
         let most = partitions.map(|(at, partition)| {
@@ -312,7 +313,7 @@ impl Capacity {
         most.max().unwrap_or(0)
     }
 
-    /// What the partition may still give to its jobs, whatever is free.
+    /// Returns how much more the partition may allocate, regardless of free resources.
     fn allowed(&self, place: &CpuSharing) -> Tres {
         let used = place
             .partition
@@ -322,7 +323,8 @@ impl Capacity {
         self.partition(place).map_or(Tres::ZERO, |partition| partition.bounds().minus(&used))
     }
 
-    /// The CPUs that a job takes: an exclusive one all that its partition may use, as in Slurm.
+    /// Returns the CPUs that a job takes. An exclusive job takes every CPU that its partition may
+    /// use, as in Slurm.
     fn taken_cpus(&self, place: &CpuSharing, cpus: u32, host: &Host) -> u32 {
         match self.partition(place).filter(|_| place.exclusive) {
             Some(partition) => {
@@ -334,7 +336,8 @@ impl Capacity {
         }
     }
 
-    /// The limit that keeps such a job with so many CPUs from starting, whatever is free.
+    /// Returns the limit that keeps a job with this many CPUs from starting, regardless of free
+    /// resources.
     pub fn limit_reached(&self, place: &CpuSharing, cpus: u32, host: &Host) -> Option<Reached<'_>> {
         if place.limits.is_empty() {
             return None;
@@ -346,14 +349,15 @@ impl Capacity {
         self.has_amounts(want, host) && self.pick_gpus(&[], None, want, host).is_some()
     }
 
-    /// Of what it asks for, that of which too little is free. All CPUs where it is to be alone.
+    /// Returns the requested amounts of the resources that are lacking. An exclusive job needs all
+    /// CPUs.
     pub fn lacks(&self, want: &Want, host: &Host) -> Tres {
         let has_gpus = self.pick_gpus(&[], None, want, host).is_some();
         let lacks = self.lacks_amounts(want, host);
         Tres { gpus: if has_gpus { lacks.gpus } else { want.gpu.count }, ..lacks }
     }
 
-    /// The same as far as amounts tell it: not which GPUs are free.
+    /// Like [`Self::lacks`], but by amounts alone: it ignores the choice of GPUs.
     fn lacks_amounts(&self, want: &Want, host: &Host) -> Tres {
         let cpus = self.taken_cpus(&want.place, want.tres.cpus, host);
         let allowed = self.allowed(&want.place);
@@ -376,23 +380,24 @@ impl Capacity {
             && self.limit_reached(&want.place, want.tres.cpus, host).is_none()
     }
 
-    /// Whether nobody is on any CPU of the partition.
+    /// Returns whether no job is on any CPU of the partition.
     fn is_empty_for(&self, place: &CpuSharing) -> bool {
         let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
         self.cpus.iter().all(|(cpu, there)| there.is_empty() || !is_among(own, *cpu))
     }
 
-    /// What `want` would get; `None` where it does not fit.
+    /// Returns the part that `want` would get, or `None` if it does not fit.
     pub fn pick(&self, want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(&[], None, want, host)
     }
 
-    /// What `want` would get of what is free here and in all `others`.
+    /// Returns the part that `want` would get from the resources that are free here and in all
+    /// `others`.
     pub fn pick_in_all(&self, others: &[&Capacity], want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(others, None, want, host)
     }
 
-    /// What `want` would get, rather of what is not free in `other`.
+    /// Returns the part that `want` would get, preferring resources that are not free in `other`.
     pub fn pick_beside(&self, other: &Capacity, want: &Want, host: &Host) -> Option<Part> {
         self.pick_of(&[], Some(other), want, host)
     }
@@ -421,8 +426,8 @@ impl Capacity {
         (alloc.cpu_ids.len() == count as usize).then_some(Part { alloc, place })
     }
 
-    /// So many of these CPUs: the named ones, then those with the fewest jobs, or those that are in
-    /// use in `beside`.
+    /// Picks `count` of these CPUs: the named ones, then those in use in `beside`, then those with
+    /// the fewest jobs.
     fn pick_cpus(
         &self,
         free: BTreeSet<u32>,
@@ -454,7 +459,7 @@ impl Capacity {
         picked
     }
 
-    /// An exclusive job gets all that are free, as in Slurm.
+    /// Picks the GPUs. An exclusive job gets all free ones, as in Slurm.
     fn pick_gpus(
         &self,
         others: &[&Capacity],
@@ -480,7 +485,7 @@ impl Capacity {
         Some(all)
     }
 
-    /// Notes what a job has, whether it was free or not.
+    /// Records the part that a job has, whether or not it was free.
     pub fn take(&mut self, Part { alloc, place }: &Part) {
         for cpu in &alloc.cpu_ids {
             match self.cpus.get_mut(cpu) {
@@ -500,7 +505,7 @@ impl Capacity {
         self.count_empty();
     }
 
-    /// Gives back what a job held.
+    /// Releases the part that a job held.
     pub fn give(&mut self, Part { alloc, place }: &Part) {
         for cpu in &alloc.cpu_ids {
             match self.cpus.get_mut(cpu) {
@@ -523,8 +528,8 @@ impl Capacity {
         self.count_empty();
     }
 
-    /// Notes that so many CPUs are taken by what is no job's: those with the fewest jobs, and among
-    /// them those that `busy` names first.
+    /// Marks `count` CPUs as used by processes outside jobs: those with the fewest jobs, and among
+    /// them those listed first in `busy`.
     pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
         let turn = |cpu: u32| busy.iter().position(|known| *known == cpu).unwrap_or(busy.len());
         let open = self.cpus.iter().filter(|(cpu, _)| !self.drained.contains(cpu));
@@ -535,13 +540,13 @@ impl Capacity {
         self.count_empty();
     }
 
-    /// The same CPUs as there are taken by what is no job's.
+    /// Marks the same CPUs as `other` does as used by processes outside jobs.
     pub fn set_as_elsewhere(&mut self, other: &Capacity) {
         self.elsewhere.clone_from(&other.elsewhere);
         self.count_empty();
     }
 
-    /// Whether somebody who wants that would find the CPUs if jobs alone had some.
+    /// Returns whether any of the wants lacks CPUs only because of processes outside jobs.
     pub fn lacks_cpus_elsewhere<'a>(&self, mut wants: impl Iterator<Item = Want<'a>>) -> bool {
         if self.elsewhere.is_empty() {
             return false;

@@ -1,14 +1,15 @@
-//! Which CPUs a job or a step gets, of those that are free.
+//! The choice of CPUs for a job or a step, among those that are free.
 //!
-//! Whole free cores come first, so that nobody shares a core while free ones exist. Among them
-//! those of one NUMA node, else of one socket, the one that is left with the least; what fits in
-//! none is spread over as few as possible. The lowest numbers go first.
+//! Entirely free cores come first, so that no core is shared while free ones exist. Among them, the
+//! CPUs come from one NUMA node, or else from one socket: the fitting one with the fewest free
+//! CPUs. A request that fits into none is spread over as few as possible. The lowest numbers go
+//! first.
 
 use crate::model::topology::{Level, Place, Topology};
 use std::collections::{BTreeSet, HashMap};
 
-/// The units from the smallest to the largest: a socket may hold several NUMA nodes, or a node
-/// several sockets.
+/// Returns the levels from the smallest unit to the largest: a socket may hold several NUMA nodes,
+/// or a node several sockets.
 fn levels(topology: &Topology) -> [Level; 2] {
     if topology.ldoms() < topology.sockets() {
         [Level::Socket, Level::Ldom]
@@ -17,8 +18,8 @@ fn levels(topology: &Topology) -> [Level; 2] {
     }
 }
 
-/// This many of the free CPUs, ascending; all of them where there are fewer. `all` are the CPUs
-/// that count on this host: a core is free when all of it that counts is.
+/// Picks `count` of the free CPUs, ascending, or all if there are fewer. `all` are the CPUs of this
+/// host that jobs may use: a core is free if all of its CPUs among them are.
 pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology) -> Vec<u32> {
     if count >= free.len() {
         return free.iter().copied().collect();
@@ -38,9 +39,8 @@ pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology
     picked
 }
 
-/// The numbers of so many CPUs, where jobs may use only a part of the host's, or more than it has:
-/// those that are there come first, and the rest are numbers that no CPU has, also none that is
-/// lost.
+/// Returns `count` CPU numbers for a host whose jobs may use only some of its CPUs, or more than it
+/// has. Existing CPUs come first, followed by numbers that no CPU has, not even a lost one.
 pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     let there = topology.cpus();
     let mut counted = pick(count as usize, &there.iter().copied().collect(), &there, topology);
@@ -52,7 +52,7 @@ pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     counted
 }
 
-/// This many CPUs of these cores, in the smallest unit that has room for them.
+/// Picks `count` CPUs of these cores in the smallest unit that has enough.
 fn place(count: usize, cores: Vec<Vec<u32>>, levels: &[Level], topology: &Topology) -> Vec<u32> {
     for (at, level) in levels.iter().enumerate() {
         let fitting =
@@ -64,8 +64,8 @@ fn place(count: usize, cores: Vec<Vec<u32>>, levels: &[Level], topology: &Topolo
     spread(count, cores, levels, topology)
 }
 
-/// This many CPUs of cores of which no single unit has enough: the largest unit whole, and the rest
-/// likewise.
+/// Picks `count` CPUs if no single unit has enough: all of the largest unit, and the rest by the
+/// same rule.
 fn spread(
     count: usize,
     mut cores: Vec<Vec<u32>>,
@@ -75,7 +75,7 @@ fn spread(
     let Some(coarsest) = levels.last() else {
         return cores.into_iter().flatten().take(count).collect();
     };
-    // `max_by_key` gives the last of several: turned round, the lowest numbers go first.
+    // `max_by_key` returns the last of equal elements; reversed, the lowest numbers go first.
     let largest =
         units(&cores, *coarsest, topology).into_iter().rev().max_by_key(|unit| size(unit));
     let Some(largest) = largest else { return Vec::new() };
@@ -86,7 +86,7 @@ fn spread(
     picked
 }
 
-/// The cores by what they share at this level.
+/// Groups the cores by the unit that they share at this level.
 fn units(cores: &[Vec<u32>], level: Level, topology: &Topology) -> Vec<Vec<Vec<u32>>> {
     let by_first: HashMap<u32, &Vec<u32>> = cores.iter().map(|core| (core[0], core)).collect();
     let core = |first: &u32| by_first.get(first).map(|core| (*core).clone());
@@ -104,7 +104,7 @@ mod tests {
     use crate::model::topology::Place;
     use proptest::prelude::*;
 
-    /// What a job of so many CPUs gets on this host where these are taken.
+    /// Picks CPUs for a job of `count` CPUs on this host while `taken` are in use.
     fn picked(host: &Topology, count: usize, taken: &[u32]) -> Vec<u32> {
         let free = host.cpus().into_iter().filter(|cpu| !taken.contains(cpu)).collect();
         pick(count, &free, &host.cpus(), host)
@@ -122,9 +122,9 @@ mod tests {
         assert_eq!(
             picked(&host, 7, &[2]),
             [0, 1, 3, 4, 5, 6, 7],
-            "what is left of a shared core comes last"
+            "the rest of a shared core comes last"
         );
-        assert_eq!(picked(&host, 2, &[0, 1, 2, 7]), [3, 4], "none is whole");
+        assert_eq!(picked(&host, 2, &[0, 1, 2, 7]), [3, 4], "no whole core is free");
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         // Cores 0 to 3 in the first socket, 4 to 7 in the second.
         let host = Topology::uniform(2, 4, 1);
         assert_eq!(picked(&host, 3, &[0, 1]), [4, 5, 6]);
-        assert_eq!(picked(&host, 2, &[0, 1]), [2, 3], "the socket that is left with the least");
+        assert_eq!(picked(&host, 2, &[0, 1]), [2, 3], "the socket with the fewest free CPUs");
         assert_eq!(picked(&host, 1, &[4, 5, 6]), [7]);
         assert_eq!(picked(&host, 5, &[]), [0, 1, 2, 3, 4]);
         assert_eq!(picked(&host, 5, &[0]), [1, 4, 5, 6, 7], "the whole socket first");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_numa_node_is_kept_to_within_and_across_sockets() {
+    fn a_job_stays_in_one_numa_node() {
         // Two sockets of two nodes of two cores each.
         let place = |cpu| Place { cpu, core: cpu, socket: cpu / 4, ldom: cpu / 2 };
         let host = Topology::new((0..8).map(place).collect());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_are_not_there_are_given_by_number() {
+    fn cpus_outside_the_topology_are_picked_by_number() {
         let all = [0, 1, 2, 3];
         let free = |taken: &[u32]| {
             all.iter().copied().filter(|cpu| !taken.contains(cpu)).collect::<BTreeSet<u32>>()
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_host_is_made_of_its_own_cpus_and_more_than_all_has_further_numbers() {
+    fn capacity_beyond_the_host_gets_unused_cpu_numbers() {
         let place = |cpu: u32| Place { cpu, core: cpu / 2 * 2, socket: 0, ldom: 0 };
         let host = Topology::new((2..6).map(place).collect());
         assert_eq!(count_out(2, &host, &[]), [2, 3], "a whole core");
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_picked_is_free_as_many_as_asked_for_and_in_whole_cores_first(
+        fn picked_cpus_are_free_and_prefer_whole_cores(
             shape in (1u32..4, 1u32..5, 1u32..3),
             nodes in 1u32..4,
             taken in prop::collection::btree_set(0u32..32, 0..32),
@@ -192,7 +192,7 @@ mod tests {
                 prop_assert_eq!(got.len(), count.min(free.len()));
                 prop_assert!(got.iter().all(|cpu| free.contains(cpu)));
                 prop_assert!(got.windows(2).all(|pair| pair[0] < pair[1]));
-                // Of a core that others use only when no whole one is left.
+                // A partly used core is used only when no whole one is left.
                 let whole = |cpu: &u32| {
                     let core = host.unit(*cpu, Level::Core);
                     host.cpus().iter().filter(|other| host.unit(**other, Level::Core) == core).all(|c| free.contains(c))

@@ -1,26 +1,26 @@
-//! What others than jobs use of the CPUs, where the settings say that it counts
-//! (`SLOTD_CPU_FOREIGN`).
+//! CPU usage by processes outside jobs, if the settings consider it (`SLOTD_CPU_FOREIGN`).
 //!
-//! Half a CPU of use and more is a CPU that is taken: so many are given to no job, those first that
-//! no job is on. CPUs that the settings keep back are there for others, and count first. It is read
-//! when a job could start, and again after a pause while one could start but for it.
+//! Usage is rounded to whole CPUs, and half a CPU counts as one. That many CPUs are not allocated,
+//! starting with those without jobs. CPUs that the settings keep back are meant for such processes
+//! and are counted first. The usage is read when a job could start, and again after a pause while
+//! it alone keeps a job from starting.
 
 use super::Resources;
 use super::capacity::Want;
 use super::readings::Readings;
-use crate::model::Timestamp;
 use crate::model::cpu_use::{CpuReading, CpusElsewhere};
+use crate::model::{Timestamp, counted};
 use crate::sched::choice::Choice;
 use crate::sched::line::queue::Queue;
 
-/// What was read last, and what is to be read.
+/// The latest reading, and the request for the next one.
 #[derive(Debug, Clone, Default)]
 pub struct CpuUse {
     pub readings: Readings,
     found: Option<CpuReading>,
 }
 
-/// What has to be read before a job may start.
+/// The readings that are missing before a job may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lacks {
     pub gpus: bool,
@@ -39,14 +39,14 @@ impl Resources {
         Lacks { gpus: self.lacks_gpu_reading(&want.gpu, now), cpus }
     }
 
-    /// Whether the use of the CPUs has to be read. Asked for once, then answered by
-    /// [`Resources::cpus_read`].
+    /// Returns whether the CPU usage has to be read. True once per request;
+    /// [`Resources::cpus_read`] then delivers the answer.
     pub fn take_cpu_request(&mut self) -> bool {
         self.cpu_use.readings.take_request()
     }
 
-    /// What others than jobs use of the CPUs now, or why that cannot be told. Whether that changes
-    /// who can start.
+    /// Records the CPU usage by processes outside jobs, or why it cannot be read. Returns whether
+    /// that changes which jobs can start.
     pub fn cpus_read(&mut self, read: Result<CpuReading, String>, now: Timestamp) -> bool {
         let (found, failure) = match read {
             Ok(found) => (Some(found), None),
@@ -62,13 +62,13 @@ impl Resources {
         before != seen(self)
     }
 
-    /// Tells the ledger which CPUs others have.
+    /// Updates the ledger with the CPUs that processes outside jobs use.
     pub fn note_cpus_elsewhere(&mut self) {
         let busiest = self.cpu_use.found.as_ref().map(CpuReading::busiest).unwrap_or_default();
         self.ledger.set_cpus_elsewhere(self.cpus_taken(), &busiest);
     }
 
-    /// How many CPUs others have of those that jobs may use.
+    /// Returns how many of the jobs' CPUs are taken up by processes outside jobs.
     fn cpus_taken(&self) -> u32 {
         let host = &self.config.host;
         let kept_back =
@@ -81,33 +81,33 @@ impl Resources {
         used.saturating_sub(kept_back).min(host.tres().cpus)
     }
 
-    /// What is told of it. `None`: it does not count.
+    /// Returns the usage to report, or `None` if the settings ignore it.
     pub fn cpus_elsewhere(&self) -> Option<CpusElsewhere> {
         let used_centi = self.cpu_use.found.as_ref().map(|reading| reading.used_centi);
         self.config.avoids_used_cpus.then(|| CpusElsewhere { used_centi, taken: self.cpus_taken() })
     }
 
-    /// What keeps a job from starting in a partition though no other job has the CPUs that it
+    /// Describes why a job cannot start in a partition although no other job has the CPUs that it
     /// needs.
     pub fn cpus_in_use(&self, choice: &Choice) -> Option<String> {
         if let Some(failure) = self.cpu_use.readings.failure() {
-            return Some(format!("how the CPUs are used cannot be told: {failure}"));
+            return Some(format!("cannot read the CPU usage: {failure}"));
         }
         let (left, want, host) = (self.ledger.without_jobs()?, choice.want(), &self.config.host);
         (!left.fits(&want, host) && self.ledger.whole().fits(&want, host)).then(|| {
             let used = self.cpu_use.found.as_ref().map_or(0, |reading| reading.used_centi);
             let taken = self.cpus_taken();
-            let plural = if taken == 1 { "" } else { "s" };
             format!(
-                "processes that are no job's use {}.{:02} CPUs, so that {taken} CPU{plural} of the host's {} are taken",
+                "processes outside jobs use {}.{:02} CPUs, so {} of the host's {} cannot be allocated",
                 used / 100,
                 used % 100,
+                counted(taken, "CPU"),
                 host.tres().cpus
             )
         })
     }
 
-    /// When the use of the CPUs is to be read next, if by the clock.
+    /// Returns the time of the next periodic reading of the CPU usage, if one is needed.
     pub fn next_cpu_reading(&self, queue: &Queue) -> Option<Timestamp> {
         let readings = &self.cpu_use.readings;
         if !self.config.avoids_used_cpus || readings.is_asked_for() {

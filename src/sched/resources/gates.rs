@@ -1,5 +1,5 @@
-//! What keeps a pending job from running in a partition, whatever is free now: one predicate for
-//! each blocker.
+//! The conditions that keep a pending job from running in a partition, regardless of free
+//! resources: one predicate for each.
 
 use super::Resources;
 use super::capacity::{CpuSharing, Want};
@@ -9,22 +9,22 @@ use crate::model::{Job, Reason, Timestamp};
 use crate::sched::choice::Choice;
 use std::iter::once_with;
 
-/// The partition starts no jobs with such a time limit.
+/// Checks whether the partition refuses to start jobs with this time limit.
 fn time_limit_blocker(choice: &Choice) -> Option<Reason> {
     let most = choice.partition?.max_time_secs?;
     (choice.limit_secs.unwrap_or(u64::MAX) > most).then_some(Reason::PartitionTimeLimit)
 }
 
 impl Resources {
-    /// It asks for more than the host has now, even with nobody else on it, or for more tasks than
-    /// a step may have; or for what the owner has taken out of use.
+    /// Checks whether the job requests more than the empty host has, more tasks than a step may
+    /// have, or drained resources.
     fn too_large(&self, choice: &Choice) -> Option<Reason> {
         if self.awaits_gpus(choice) {
             return None;
         }
         let (want, host) = (choice.want(), self.host());
         let has_tasks = choice.job.request.task_count() <= self.config.max_tasks;
-        // Whether it would be over a limit is no matter here.
+        // A limit on the account or name does not matter here.
         let want = Want { place: CpuSharing { limits: LimitSet::default(), ..want.place }, ..want };
         if has_tasks && self.ledger.whole().fits(&want, host) {
             return None;
@@ -33,13 +33,13 @@ impl Resources {
         Some(if is_drained { Reason::ReqNodeNotAvail } else { Reason::BadConstraints })
     }
 
-    /// A limit on its account or its name lets it never start.
+    /// Checks whether a limit on its account or name never lets the job start.
     fn above_limit(&self, choice: &Choice) -> Option<Reason> {
         let want = choice.want();
         Some(self.ledger.whole().limit_reached(&want.place, want.tres.cpus, self.host())?.reason)
     }
 
-    /// The partition is not there any more, or starts no jobs now.
+    /// Checks whether the partition no longer exists, or does not start jobs now.
     fn partition_blocker(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
         let Some(partition) = choice.partition else { return Some(Reason::PartitionConfig) };
         let is_closed =
@@ -52,12 +52,12 @@ impl Resources {
         }
     }
 
-    /// When the first partition of a job opens that is closed now.
+    /// Returns when the first of the job's closed partitions opens.
     pub fn opens(&self, job: &Job, now: Timestamp) -> Option<Timestamp> {
         Choice::all(job, self.config()).filter_map(|choice| self.opens_in(&choice, now)).min()
     }
 
-    /// When a partition opens next, if it is closed now.
+    /// Returns when the partition opens next if it is closed now.
     pub fn opens_in(&self, choice: &Choice, now: Timestamp) -> Option<Timestamp> {
         let hours = choice
             .partition?
@@ -66,7 +66,7 @@ impl Resources {
         self.config.zone.next_begin(hours, now)
     }
 
-    /// All that keeps a job from starting in one partition and is not a matter of free resources.
+    /// Returns everything except free resources that keeps a job from starting in one partition.
     pub fn gates_in(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = Reason> {
         once_with(move || self.partition_blocker(choice, now))
             .chain(once_with(|| time_limit_blocker(choice)))
@@ -77,14 +77,14 @@ impl Resources {
             .flatten()
     }
 
-    /// What others than jobs have of what a job waits for, in words.
+    /// Describes how processes outside jobs keep a job from starting.
     pub fn used_by_others(&self, job: &Job) -> Option<String> {
         let in_use =
             |choice: Choice| self.gpus_in_use(&choice).or_else(|| self.cpus_in_use(&choice));
         Choice::all(job, self.config()).find_map(in_use)
     }
 
-    /// The first of them.
+    /// Returns the first of [`Self::gates_in`].
     pub fn gate_in(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
         self.gates_in(choice, now).next()
     }

@@ -1,34 +1,34 @@
-//! The GPUs that there are at one moment: which are free, and how much of those that jobs share.
+//! The GPUs at one moment: which ones are free, and the free part of shared ones.
 //!
-//! A GPU is one job's alone, or is shared by memory, or is shared by parts; never two of these at
-//! once, as in Slurm. Of those that will do, the one with the most that is free goes first, and
-//! among equals the one with the lowest number.
+//! A GPU is allocated to one job, or shared by memory, or shared by shards; never two of these at
+//! once, as in Slurm. Among suitable GPUs the one with the most free comes first, and among equals
+//! the one with the lowest number.
 
 use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::partition::Host;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which GPUs a job needs.
+/// The GPUs that a job needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GpuWant<'a> {
     pub count: u32,
     pub share: GpuShare,
-    /// Only GPUs of this model will do.
+    /// Only GPUs of this model are suitable.
     pub model: Option<&'a str>,
-    /// Only these will do.
+    /// Only these GPUs are suitable.
     pub among: Option<&'a BTreeSet<u32>>,
 }
 
-/// What processes that are no job's have of a GPU.
+/// The usage of a GPU by processes outside jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Elsewhere {
     pub mem_mb: u64,
-    /// No job gets it, however little that is.
+    /// No job gets the GPU, however small the usage is.
     pub is_avoided: bool,
 }
 
-/// GPUs by number, each with what is taken of it.
+/// GPUs by number, each with its usage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GpuPool(BTreeMap<u32, PooledGpu>);
 
@@ -37,11 +37,11 @@ struct PooledGpu {
     mem_mb: u64,
     shards: u32,
     elsewhere: Elsewhere,
-    /// Those who have it as a whole: more than one only where the host is not what it was.
+    /// The number of jobs that hold the whole GPU; more than one only if the host has changed.
     owners: u32,
     taken_mb: u64,
     taken_shards: u32,
-    /// Its owner gives it to no job.
+    /// The owner has drained it, so no job gets it.
     is_drained: bool,
 }
 
@@ -69,7 +69,7 @@ impl PooledGpu {
             }
     }
 
-    /// How good it is for such a share: more is better.
+    /// Returns how suitable the GPU is for this kind of share; higher is better.
     fn freedom(&self, share: GpuShare) -> u64 {
         match share {
             GpuShare::Whole | GpuShare::MemMb(_) => self.free_mb(),
@@ -93,8 +93,8 @@ impl PooledGpu {
     }
 }
 
-/// Whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A GPU of
-/// unknown model (`SLOTD_GPU_COUNT`) passes for any: nothing is known against it.
+/// Returns whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A
+/// GPU of unknown model (`SLOTD_GPU_COUNT`) matches any name, since nothing rules it out.
 pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
     match &gpu.model {
         Some(model) => model.to_ascii_lowercase().contains(&wanted.to_ascii_lowercase()),
@@ -103,7 +103,7 @@ pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
 }
 
 impl GpuPool {
-    /// All GPUs of the host, with nobody on them.
+    /// Returns all GPUs of the host, unused.
     pub fn of(host: &Host) -> Self {
         let pooled = |gpu: &Gpu| PooledGpu {
             mem_mb: gpu.mem_mb,
@@ -113,18 +113,18 @@ impl GpuPool {
         GpuPool(host.gpus.iter().map(|gpu| (gpu.id, pooled(gpu))).collect())
     }
 
-    /// No job gets these any more.
+    /// Marks exactly these GPUs as drained.
     pub fn drain(&mut self, gpu_ids: &BTreeSet<u32>) {
         for (id, gpu) in &mut self.0 {
             gpu.is_drained = gpu_ids.contains(id);
         }
     }
 
-    /// Those of a job with these GPUs, for its steps.
+    /// Returns the GPUs of a job, for its steps.
     pub fn of_job(gpu_ids: &[u32], share: GpuShare, host: &Host) -> Self {
         let all = GpuPool::of(host);
         let of = |id: &u32| {
-            // One that is not there any more is still the job's.
+            // A GPU that no longer exists still belongs to the job.
             let gpu = all.0.get(id).cloned().unwrap_or_default();
             let gpu = match share {
                 GpuShare::Whole => gpu,
@@ -136,14 +136,14 @@ impl GpuPool {
         GpuPool(gpu_ids.iter().map(of).collect())
     }
 
-    /// The same GPUs with no job on them.
+    /// Returns the same GPUs without any job on them.
     pub fn emptied(&self) -> Self {
         let empty =
             |gpu: &PooledGpu| PooledGpu { owners: 0, taken_mb: 0, taken_shards: 0, ..gpu.clone() };
         GpuPool(self.0.iter().map(|(id, gpu)| (*id, empty(gpu))).collect())
     }
 
-    /// What others have of each, where they have something.
+    /// Returns the usage of each GPU by processes outside jobs, in MB, if there is any.
     pub fn elsewhere(&self) -> impl Iterator<Item = (u32, u64)> {
         let is_used = |gpu: &PooledGpu| gpu.elsewhere != Elsewhere::default();
         self.0
@@ -158,8 +158,8 @@ impl GpuPool {
         }
     }
 
-    /// The GPUs that `want` would get, ascending, of what is free here and in `others`; `None`
-    /// where too few will do. Those that are not free in `beside` go first.
+    /// Picks GPUs for `want`, ascending, among those that are free here and in `others`; `None` if
+    /// there are too few. GPUs that are not free in `beside` come first.
     pub fn pick(
         &self,
         want: &GpuWant,
@@ -183,7 +183,7 @@ impl GpuPool {
         Some(free)
     }
 
-    /// All GPUs that will do, one by one, ascending.
+    /// Returns all suitable GPUs, each considered alone, ascending.
     pub fn free(&self, want: &GpuWant, others: &[&GpuPool], host: &Host) -> Vec<u32> {
         let is_wanted = |id: u32| match want.model {
             None => true,
@@ -199,12 +199,12 @@ impl GpuPool {
             .collect()
     }
 
-    /// Whether each of these has so much that is free.
+    /// Returns whether this share is free on each of these GPUs.
     pub fn have(&self, gpu_ids: &[u32], share: GpuShare) -> bool {
         gpu_ids.iter().all(|id| self.0.get(id).is_some_and(|gpu| gpu.has(share)))
     }
 
-    /// Notes that so much of each of these is somebody's, whether it was free or not.
+    /// Records that this share of each GPU is allocated, whether or not it was free.
     pub fn take(&mut self, gpu_ids: &[u32], share: GpuShare) {
         self.change(gpu_ids, share, true);
     }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::sched::testing::host;
 
-    /// Four GPUs of these sizes, each in four parts.
+    /// Returns a host with four GPUs of these sizes, each with four shards.
     fn shared_host(sizes: [u64; 4]) -> Host {
         let mut host = host(1, 1, 4);
         host.gpu_shards = 4;
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_freest_go_first_and_among_equals_the_lowest_number() {
+    fn gpus_with_the_most_free_memory_go_first() {
         let host = shared_host([100, 400, 400, 200]);
         let mut pool = GpuPool::of(&host);
         assert_eq!(pool.pick(&want(1, GpuShare::MemMb(50)), &[], None, &host), Some(vec![1]));
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             pool.pick(&want(1, GpuShare::Shards(1)), &[], None, &host),
             None,
-            "it has no parts of it"
+            "the job has no shards"
         );
         assert_eq!(pool.emptied().pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
     }

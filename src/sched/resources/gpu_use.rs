@@ -1,10 +1,10 @@
-//! What others have of the GPUs: processes that no job started, and the driver.
+//! GPU usage by processes outside jobs, and by the driver.
 //!
-//! A job that names an amount of GPU memory starts only where that much is really free, and where
-//! the settings say so no job starts on a GPU with processes of others. That is read when such a
-//! job could start, and again after a pause while one waits for it; such a job is not in the queue
-//! meanwhile, so that it keeps nobody else from starting. While jobs have GPUs, the readings tell
-//! too what they use of them.
+//! A job that requests GPU memory starts only if that much is actually free. Depending on the
+//! settings, no job starts on a GPU that processes outside jobs use. The usage is read when such a
+//! job could start, and again after a pause while one waits. A waiting job is not in the queue, so
+//! that it does not keep others from starting. While jobs hold GPUs, the same readings also show
+//! how much the jobs use.
 
 use super::Resources;
 use super::gpu_pool::{Elsewhere, GpuWant};
@@ -15,10 +15,11 @@ use crate::model::{Job, JobId, Timestamp};
 use crate::sched::choice::Choice;
 use std::collections::BTreeMap;
 
-/// Between two readings while jobs have GPUs: the pause grows with their age up to this.
+/// The longest pause between readings while jobs hold GPUs. The pause grows with the age of the
+/// youngest job up to this.
 const LONGEST_PAUSE_SECS: u64 = 10;
 
-/// What was read last, and what is to be read.
+/// The latest readings, and the request for the next ones.
 #[derive(Debug, Clone, Default)]
 pub struct GpuUse {
     pub readings: Readings,
@@ -26,12 +27,13 @@ pub struct GpuUse {
 }
 
 impl Resources {
-    /// Whether the GPUs have to be read. Asked for once, then answered by [`Resources::gpus_read`].
+    /// Returns whether the GPUs have to be read. True once per request; [`Resources::gpus_read`]
+    /// then delivers the answer.
     pub fn take_gpu_request(&mut self) -> bool {
         self.gpu_use.readings.take_request()
     }
 
-    /// How the GPUs are used now, or why that cannot be told.
+    /// Records the GPU usage, or why it cannot be read.
     pub fn gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
         let (found, failure) = match read {
             Ok(found) => (found, None),
@@ -42,17 +44,17 @@ impl Resources {
         self.note_elsewhere();
     }
 
-    /// What was read last.
+    /// Returns the latest readings.
     pub fn gpu_readings(&self) -> &[GpuReading] {
         &self.gpu_use.found
     }
 
-    /// Whether this job starts only by what was read.
+    /// Returns whether the start of this job depends on GPU readings.
     pub fn waits_for_gpu_readings(&self, job: &Job) -> bool {
         Choice::all(job, &self.config).any(|choice| self.goes_by_readings(&choice.want().gpu))
     }
 
-    /// Tells the ledger what others have.
+    /// Updates the ledger with the usage by processes outside jobs.
     pub fn note_elsewhere(&mut self) {
         let elsewhere = self
             .gpu_use
@@ -63,20 +65,21 @@ impl Resources {
         self.ledger.set_elsewhere(&elsewhere);
     }
 
-    /// What others have of a GPU. What a job uses beyond what it asked for is not its own.
+    /// Returns the usage of a GPU by processes outside jobs. A job's usage beyond its request
+    /// counts too.
     fn elsewhere(&self, reading: &GpuReading) -> Elsewhere {
         let mut used: BTreeMap<JobId, u64> = BTreeMap::new();
-        let (mut has_others, mut is_all_told) = (false, reading.processes.is_some());
+        let (mut has_others, mut is_complete) = (false, reading.processes.is_some());
         for process in reading.processes.iter().flatten() {
             match process.job.filter(|job| self.share_of(*job, reading.id).is_some()) {
                 Some(job) => {
-                    is_all_told &= process.mem_mb.is_some();
+                    is_complete &= process.mem_mb.is_some();
                     *used.entry(job).or_default() += process.mem_mb.unwrap_or(0);
                 }
                 None => has_others = true,
             }
         }
-        let own: u64 = if is_all_told {
+        let own: u64 = if is_complete {
             used.iter().map(|(job, mb)| self.share_of(*job, reading.id).unwrap_or(0).min(*mb)).sum()
         } else {
             let shares =
@@ -89,7 +92,7 @@ impl Resources {
         }
     }
 
-    /// How much of a GPU is this job's own, MB; `None`: it does not have it.
+    /// Returns how much of a GPU belongs to this job, in MB, or `None` if the job does not hold it.
     fn share_of(&self, id: JobId, gpu: u32) -> Option<u64> {
         let alloc = &self.ledger.held(id)?.alloc;
         if !alloc.gpu_ids.contains(&gpu) {
@@ -97,23 +100,23 @@ impl Resources {
         }
         Some(match alloc.gpu_share {
             GpuShare::MemMb(mb) => mb,
-            // It may use what is there.
+            // The job may use all of its memory.
             GpuShare::Whole | GpuShare::Shards(_) => u64::MAX,
         })
     }
 
-    /// Whether a job with this want starts only by what was read.
+    /// Returns whether a start with this want depends on GPU readings.
     fn goes_by_readings(&self, want: &GpuWant) -> bool {
         let names_memory = matches!(want.share, GpuShare::MemMb(_));
         self.config.reads_gpus && want.count > 0 && (names_memory || self.config.avoids_used_gpus)
     }
 
-    /// Whether the GPUs have to be read before this job may start.
+    /// Returns whether the GPUs have to be read before a job with this want may start.
     pub fn lacks_gpu_reading(&self, want: &GpuWant, now: Timestamp) -> bool {
         self.goes_by_readings(want) && !self.gpu_use.readings.is_fresh(now)
     }
 
-    /// Why a job waits until the GPUs are known. One that is to be alone gets all of them.
+    /// Describes why a job waits until the GPUs are known. An exclusive job gets all of them.
     fn unknown_gpus(&self, choice: &Choice) -> Option<String> {
         let want = choice.want();
         if want.gpu.count == 0 && !want.place.exclusive {
@@ -125,17 +128,17 @@ impl Resources {
         let mut holders = self.ledger.holders();
         let (holder, _) = holders.find(|(_, part)| self.has_unknown_gpu(&part.alloc))?;
         Some(format!(
-            "which of the GPUs job {holder} has is not known, and any may be free once it has ended"
+            "it is unknown which GPU job {holder} uses, so other jobs wait until it has ended"
         ))
     }
 
-    /// Whether a job waits for that.
+    /// Returns whether a job waits until the GPUs are known.
     pub fn awaits_gpus(&self, choice: &Choice) -> bool {
         self.unknown_gpus(choice).is_some()
     }
 
-    /// Whether this job has a GPU that it knows by a number alone, while those of the host have
-    /// names: the number is of another daemon, and may be of any of them now.
+    /// Returns whether the job holds a GPU that is recorded by number alone, while the host's GPUs
+    /// have UUIDs. Another daemon assigned the number, which may now belong to any of them.
     pub fn holds_unknown_gpu(&self, id: JobId) -> bool {
         self.ledger.held(id).is_some_and(|part| self.has_unknown_gpu(&part.alloc))
     }
@@ -149,7 +152,8 @@ impl Resources {
         alloc.gpu_ids.iter().any(|id| !alloc.gpu_uuids.contains_key(id) && has_name(*id))
     }
 
-    /// What keeps a job from starting in a partition though no other job has what it needs.
+    /// Describes why a job cannot start in a partition although no other job has the GPUs that it
+    /// needs.
     pub fn gpus_in_use(&self, choice: &Choice) -> Option<String> {
         if let Some(why) = self.unknown_gpus(choice) {
             return Some(why);
@@ -160,18 +164,18 @@ impl Resources {
             return None;
         }
         if let Some(failure) = self.gpu_use.readings.failure() {
-            return Some(format!("how the GPUs are used cannot be told: {failure}"));
+            return Some(format!("cannot read the GPU usage: {failure}"));
         }
         let pool = self.ledger.capacity().gpus.emptied();
         pool.pick(&want, &[], None, &self.config.host).is_none().then(|| {
             let used: Vec<String> =
                 pool.elsewhere().map(|(id, mb)| format!("{mb} MB of GPU {id}")).collect();
-            format!("processes that are no job's use {}", used.join(", "))
+            format!("processes outside jobs use {}", used.join(", "))
         })
     }
 
-    /// When the GPUs are to be read next, if by the clock. `youngest`: the last start of a running
-    /// job that has GPUs.
+    /// Returns the time of the next periodic reading of the GPUs, if one is needed. `youngest`: the
+    /// latest start of a running job with GPUs.
     pub fn next_gpu_reading(&self, youngest: Option<Timestamp>) -> Option<Timestamp> {
         let readings = &self.gpu_use.readings;
         if !self.config.reads_gpus || readings.is_asked_for() {

@@ -1,8 +1,8 @@
-//! Who has which CPU, which GPU and how much memory.
+//! The allocations: the CPUs, GPUs and memory that each job holds.
 //!
-//! A CPU that is given is in nobody else's hands, but for those of partitions whose jobs share
-//! them; how GPUs are shared is told in `gpu_pool`. The ledger decides nothing: whether a job may have
-//! something is the plan's business, and which CPUs it gets that of `cpu_pick`.
+//! An allocated CPU belongs to one job only, except in partitions whose jobs share CPUs; see
+//! `gpu_pool` for shared GPUs. The ledger decides nothing: the plan decides whether a job may have
+//! a resource, and `cpu_pick` which CPUs it gets.
 
 use super::capacity::{Capacity, Part};
 use super::gpu_pool::Elsewhere;
@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 pub struct Ledger {
     held: BTreeMap<JobId, Part>,
     capacity: Capacity,
-    /// The host with nobody on it.
+    /// The empty host.
     whole: Capacity,
-    /// The same with what is no job's, where something is.
+    /// The empty host with the usage by processes outside jobs, if there is any.
     without_jobs: Option<Capacity>,
-    /// The same with what its owner has taken out of use.
+    /// The empty host, including the drained parts.
     undrained: Capacity,
 }
 
@@ -35,53 +35,53 @@ impl Ledger {
         }
     }
 
-    /// What is free now.
+    /// Returns the resources that are free now.
     pub fn capacity(&self) -> &Capacity {
         &self.capacity
     }
 
-    /// What would be free with nobody on the host.
+    /// Returns the resources that would be free on the empty host.
     pub fn whole(&self) -> &Capacity {
         &self.whole
     }
 
-    /// What would be free on an empty host of which nothing is out of use.
+    /// Returns the resources that would be free on the empty host with nothing drained.
     pub fn undrained(&self) -> &Capacity {
         &self.undrained
     }
 
-    /// What is in use, which may be more than a host that has shrunk has.
+    /// Returns the resources in use, which may exceed those of a host that has shrunk.
     pub fn used(&self) -> Tres {
         self.capacity.used()
     }
 
-    /// What a job holds.
+    /// Returns the part that a job holds.
     pub fn held(&self, job: JobId) -> Option<&Part> {
         self.held.get(&job)
     }
 
-    /// What each job holds.
+    /// Returns the jobs and the parts that they hold.
     pub fn holders(&self) -> impl Iterator<Item = (JobId, &Part)> {
         self.held.iter().map(|(id, part)| (*id, part))
     }
 
-    /// Whether a job has what it is in to itself.
+    /// Returns whether any job is exclusive.
     pub fn is_exclusive(&self) -> bool {
         self.held.values().any(|part| part.place.exclusive)
     }
 
-    /// Notes what others than jobs have of the GPUs.
+    /// Records the usage of the GPUs by processes outside jobs.
     pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
         self.capacity.gpus.set_elsewhere(elsewhere);
     }
 
-    /// What would be free of CPUs without any job. `None`: all.
+    /// Returns the CPUs that would be free without any job, or `None` if all would.
     pub fn without_jobs(&self) -> Option<&Capacity> {
         self.without_jobs.as_ref()
     }
 
-    /// Notes that so many CPUs are taken by what is no job's: those with the fewest jobs, and among
-    /// them those that `busy` names first.
+    /// Marks `count` CPUs as used by processes outside jobs: those with the fewest jobs, and among
+    /// them those listed first in `busy`.
     pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
         self.capacity.set_cpus_elsewhere(count, busy);
         self.without_jobs = (count > 0).then(|| {
@@ -91,7 +91,7 @@ impl Ledger {
         });
     }
 
-    /// Notes what a job gets, or has already, whether it is free or not.
+    /// Records the part that a job gets or already has, whether or not it is free.
     pub fn take(&mut self, job: JobId, part: Part) {
         self.capacity.take(&part);
         self.held.insert(job, part);

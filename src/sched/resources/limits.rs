@@ -1,21 +1,21 @@
-//! The limits of the owner on jobs of an account, or with such a name: who counts towards which,
-//! and what they have.
+//! The owner's limits on jobs of an account or with a given name: which jobs count towards which
+//! limit, and their usage.
 //!
-//! A job at its limit waits, holds no reservation, and keeps nobody else from starting.
+//! A job at its limit waits, holds no reservation, and keeps no other job from starting.
 
 use crate::model::limit::Limit;
 use crate::model::{JobRequest, Reason};
 use std::sync::Arc;
 
-/// Some of the limits of the configuration, by their place there.
+/// A set of the configured limits, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LimitSet(u64);
 
-// One bit for each.
+// One bit for each limit.
 const _: () = assert!(Limit::MOST <= u64::BITS as usize);
 
 impl LimitSet {
-    /// Those that a job counts towards.
+    /// Returns the limits that a job counts towards.
     pub fn of(request: &JobRequest, limits: &[Limit]) -> Self {
         let account = request.account.as_deref();
         let own = limits
@@ -37,14 +37,14 @@ impl LimitSet {
     }
 }
 
-/// What the jobs have that count towards one limit.
+/// The usage of the jobs that count towards one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Load {
     jobs: u32,
     cpus: u32,
 }
 
-/// A limit that lets no more jobs start, and what those have that count towards it.
+/// A limit that lets no more jobs start, and its current usage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reached<'a> {
     pub limit: &'a Limit,
@@ -53,7 +53,7 @@ pub struct Reached<'a> {
     pub cpus: u32,
 }
 
-/// The limits, and how far each is used.
+/// The limits and their usage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
     limits: Arc<[Limit]>,
@@ -69,7 +69,8 @@ impl Limits {
         self.limits.is_empty()
     }
 
-    /// The first of these limits that one more job with so many CPUs would be over, and why.
+    /// Returns the first of these limits that one more job with `cpus` CPUs would exceed, and the
+    /// reason.
     pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reached<'_>> {
         set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(
             |(limit, used)| {

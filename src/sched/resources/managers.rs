@@ -1,5 +1,5 @@
-//! Who manages the steps of a job itself, and what its steps do without until there is something
-//! else for it.
+//! The processes that manage the steps of their jobs themselves, and the parts out of use that
+//! their steps leave unused until there is a replacement.
 
 use crate::model::job::ClientProcess;
 use crate::model::node::NodeParts;
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]
 pub struct Managers {
-    /// That process, and the step that it is a process of.
+    /// The manager, and the step that it runs in.
     of: BTreeMap<JobId, (ClientProcess, Option<StepId>)>,
-    /// Parts out of use that no step is on, to be replaced when there are others.
+    /// Parts out of use that no step uses, to be replaced when possible.
     spares: BTreeMap<JobId, NodeParts>,
 }
 
@@ -21,18 +21,19 @@ impl Managers {
         self.of.get(&job).copied()
     }
 
-    /// Who manages the job, if somebody does.
+    /// Returns the process that manages the job, if any.
     pub fn process(&self, job: JobId) -> Option<ClientProcess> {
         self.of.get(&job).map(|(process, _)| *process)
     }
 
-    /// Whether a step of this job could not have anything for itself, since all is its manager's.
+    /// Returns whether the job has a manager, which holds all of the job's resources, so that no
+    /// other step can hold any exclusively.
     pub fn has(&self, job: JobId) -> bool {
         self.of.contains_key(&job)
     }
 
-    /// The manager hears of it where it has more of the job than before, or less.
-    pub fn tell(&self, job: JobId, why: PartChange, cx: &mut Cx) {
+    /// Notifies the job's manager, if any, that its resources have changed.
+    pub fn notify(&self, job: JobId, why: PartChange, cx: &mut Cx) {
         if self.has(job) {
             cx.out.effects.push(Effect::ManagerChanged(job, why));
         }
@@ -42,7 +43,7 @@ impl Managers {
         self.of.insert(job, (process, within));
     }
 
-    /// The manager is gone. The next one says itself what its steps do not use.
+    /// Removes the manager. The next manager will report which parts its steps do not use.
     pub fn remove(&mut self, job: JobId) {
         self.of.remove(&job);
         self.spares.remove(&job);
@@ -63,7 +64,7 @@ impl Managers {
         std::mem::take(&mut self.spares)
     }
 
-    /// Forgets the spare parts that are in use again.
+    /// Drops the spare parts that have returned.
     pub fn keep_spares_within(&mut self, out: &NodeParts) {
         self.spares.values_mut().for_each(|spare| *spare = spare.within(out));
         self.spares.retain(|_, spare| !spare.is_empty());

@@ -1,28 +1,28 @@
-//! Whether the node takes jobs: the one place that knows what keeps it from starting any.
+//! The state of the node: the only place that knows why it accepts or starts no jobs.
 //!
-//! A fault of the host drains the node. What was being launched is PENDING again, nothing is
-//! started, and one job after the other is tried with a pause that doubles: the first launch that
-//! works ends it. A job that is met by faults again and again while others can be launched is held,
+//! A fault of the host drains the node. Jobs that were being launched are PENDING again, and
+//! nothing else starts. Single jobs are then tried with a pause that doubles, until the first
+//! successful launch ends the drain. A job that keeps hitting faults while others launch is held,
 //! so that no job can keep the node drained.
 
 use crate::model::node::{Drains, LaunchAtDeath, NodeParts, NodeReason, Outage};
 use crate::model::{ExitRecord, JobId, StepKey, Timestamp};
 use std::collections::BTreeSet;
 
-/// Between two tries: the first, and the longest that it doubles to.
+/// The initial and the longest pause between two tries. The pause doubles up to the longest.
 const FIRST_PAUSE_SECS: u64 = 1;
 const LONGEST_PAUSE_SECS: u64 = 60;
 
-/// After so many deaths of the daemon during its launch a job is held, and a step has failed: one
-/// may be chance (a kill, a power cut).
+/// After this many deaths of the daemon during its launch, a job is held and a step fails. A single
+/// death may be chance (a kill, a power cut).
 pub const MAX_DEATHS: u32 = 2;
 
-/// What is wrong, and since when.
+/// A problem, and when it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     pub text: String,
     pub since: Timestamp,
-    /// The name and the number of the user who wants it so. `None`: the daemon has found it.
+    /// The name and UID of the user who ordered it; `None` if the daemon detected it.
     pub by: Option<(String, u32)>,
 }
 
@@ -32,29 +32,29 @@ impl Trouble {
     }
 }
 
-/// What keeps the node from taking jobs.
+/// The conditions that keep the node from accepting jobs.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
     /// The database cannot be written.
     store: Option<Trouble>,
     launches: Option<FailingLaunches>,
-    /// Its owner takes it out of use.
+    /// The owner has drained the node.
     order: Option<Trouble>,
-    /// The parts that its owner takes out of use.
+    /// The parts that the owner has drained.
     drained: Vec<Outage>,
-    /// What is not there any more.
+    /// Missing hardware.
     found: Vec<Trouble>,
-    /// What running jobs know to be out of use.
-    told: NodeParts,
-    /// No cgroup of a job can be made: no job starts without the limits that it was promised.
+    /// The parts out of use that running jobs have been notified of.
+    announced: NodeParts,
+    /// Cgroups of jobs cannot be created: no job starts without the limits that it was promised.
     cgroups: Option<UnusableCgroups>,
-    /// The host goes down.
+    /// The host is shutting down.
     goes_down: Option<Trouble>,
     /// The job that was being launched when the daemon before this one died.
     launched_at_death: Option<LaunchAtDeath>,
 }
 
-/// Launches fail by a fault of the host.
+/// Launches fail because of a fault of the host.
 #[derive(Debug, Clone)]
 struct FailingLaunches {
     trouble: Trouble,
@@ -62,19 +62,18 @@ struct FailingLaunches {
     /// When the next job is tried.
     next: Timestamp,
     probe: Option<JobId>,
-    /// It is time, but what runs leaves no room for a try.
+    /// A try is due, but running jobs leave too few free resources for one.
     waits_for_room: bool,
-    /// The jobs that could not be launched, an array as one: the others are tried first.
+    /// The jobs whose launch failed, an array counting as one: others are tried first.
     failed: BTreeSet<JobId>,
 }
 
-/// The base of the cgroups cannot be used. It is checked again until it can, with a pause that
-/// doubles.
+/// The base cgroup cannot be used. It is checked again until it can, with a pause that doubles.
 #[derive(Debug, Clone)]
 struct UnusableCgroups {
     trouble: Trouble,
     pause_secs: u64,
-    /// When it is checked again. `None`: it is being checked.
+    /// The time of the next check; `None` while one is in progress.
     next: Option<Timestamp>,
 }
 
@@ -83,7 +82,7 @@ impl Node {
         self.start_trouble().is_none()
     }
 
-    /// Why the node starts no jobs; `None`: it does.
+    /// Returns why the node starts no jobs, or `None` if it does.
     pub fn start_trouble(&self) -> Option<&Trouble> {
         let failing = self.launches.as_ref().map(|failing| &failing.trouble);
         self.store
@@ -98,13 +97,13 @@ impl Node {
         self.cgroups.as_ref().map(|cgroups| &cgroups.trouble)
     }
 
-    /// Whether a drained node may try a job: only launches that fail are cured by a launch.
+    /// Returns whether a drained node may try a job: a launch can cure only failing launches.
     fn may_probe(&self) -> bool {
         self.store.is_none() && self.order.is_none() && self.cgroups.is_none()
     }
 
-    /// The launch of a job, or of a task of this array, failed; true where it is the first of this
-    /// trouble.
+    /// Records that the launch of a job, or of a task of this array, failed. Returns whether it is
+    /// the first failure of this problem.
     pub fn launch_failed(
         &mut self,
         job: JobId,
@@ -133,25 +132,25 @@ impl Node {
         false
     }
 
-    /// Why the node takes no jobs; `None`: it does.
+    /// Returns why the node accepts no jobs, or `None` if it does.
     pub fn trouble(&self) -> Option<&Trouble> {
         let Node { store, launches, order, .. } = self;
         let failing = launches.as_ref().map(|failing| &failing.trouble);
         store.as_ref().or(failing).or(order.as_ref()).or(self.cgroup_trouble())
     }
 
-    /// The database cannot be written, or can again.
+    /// Records that the database cannot be written, or can be again.
     pub fn set_store_trouble(&mut self, text: Option<String>, now: Timestamp) {
         self.store = text.map(|text| Trouble { text, since: now, by: None });
     }
 
-    /// The cgroups of jobs cannot be made, or can again.
+    /// Records that cgroups of jobs cannot be created, or can be again.
     pub fn set_cgroup_trouble(&mut self, text: Option<String>, now: Timestamp) {
         let known = self.cgroups.take();
         self.cgroups = text.map(|text| {
             let (since, pause_secs, next) = match known {
-                // The answer to a check. Every other report comes from a launch, and the next check
-                // stays when it is.
+                // This answers a check. Any other report comes from a launch, and leaves the time
+                // of the next check as it is.
                 Some(known) if known.next.is_none() => {
                     (known.trouble.since, (known.pause_secs * 2).min(LONGEST_PAUSE_SECS), None)
                 }
@@ -163,8 +162,8 @@ impl Node {
         });
     }
 
-    /// Whether the base of the cgroups has to be checked again. Asked for once, then answered by
-    /// [`Node::set_cgroup_trouble`].
+    /// Returns whether to check the base cgroup again. True once per check;
+    /// [`Node::set_cgroup_trouble`] then delivers the answer.
     pub fn take_cgroup_request(&mut self, now: Timestamp) -> bool {
         self.cgroups
             .as_mut()
@@ -175,71 +174,71 @@ impl Node {
         self.cgroups.as_ref()?.next
     }
 
-    /// Whether no cgroup of a job can be made.
+    /// Returns whether cgroups of jobs cannot be created.
     pub fn lacks_cgroups(&self) -> bool {
         self.cgroups.is_some()
     }
 
-    /// The host goes down: nothing is started any more.
+    /// Starts no more jobs, because the host is shutting down.
     pub fn goes_down(&mut self, now: Timestamp) {
-        let text = "the host goes down".to_owned();
+        let text = "the host is shutting down".to_owned();
         self.goes_down = Some(Trouble { text, since: now, by: None });
     }
 
-    /// Something was launched: the host can do it.
+    /// Ends the drain after a successful launch.
     pub fn launched(&mut self) {
         self.launches = None;
     }
 
-    /// This was being launched when the last daemon died. It counts if it turns out that nothing of
-    /// it was started.
+    /// Records the launch that was in progress when the last daemon died. It counts if it turns out
+    /// that nothing was started.
     pub fn launch_was_under_way(&mut self, at_death: LaunchAtDeath) {
         self.launched_at_death = Some(at_death);
     }
 
-    /// Nothing of this step was started, and its daemon is gone: its client asks for it anew. Not
-    /// where daemons died of it again and again: how it has failed then.
-    pub fn step_came_to_nothing(&self, key: StepKey, ended: Timestamp) -> Option<ExitRecord> {
+    /// Returns the exit record of a step that was never started, if daemons died repeatedly while
+    /// launching it. Otherwise returns `None`, and the client requests the step again.
+    pub fn failed_step_launch(&self, key: StepKey, ended: Timestamp) -> Option<ExitRecord> {
         let deaths = self.launched_at_death.filter(|at_death| at_death.step == key)?.deaths;
-        let why = format!("the daemon died {deaths} times while the step was launched");
+        let why = format!("the daemon died {deaths} times while launching the step");
         (deaths >= MAX_DEATHS).then(|| ExitRecord::launch_failed(why, ended))
     }
 
-    /// Whether this was being launched when the last daemon died. It is told once.
+    /// Returns whether this launch was in progress when the last daemon died. True only once.
     pub fn take_launch_at_death(&mut self, key: StepKey) -> bool {
         self.launched_at_death.take_if(|at_death| at_death.step == key).is_some()
     }
 
-    /// When the next job is tried on a drained node, if that is a matter of time alone.
+    /// Returns when the next job is tried on a drained node, if only time is missing.
     pub fn next_probe(&self) -> Option<Timestamp> {
         let failing = self.launches.as_ref().filter(|failing| !failing.waits_for_room)?;
         self.may_probe().then_some(failing.next)
     }
 
-    /// Where it is time to try a job: the jobs, and arrays, that could not be launched.
+    /// Returns the jobs and arrays whose launch failed, if it is time to try a job.
     pub fn due_probe(&self, now: Timestamp) -> Option<&BTreeSet<JobId>> {
         let failing = self.launches.as_ref().filter(|failing| failing.next <= now)?;
         self.may_probe().then_some(&failing.failed)
     }
 
-    /// This job is tried. `None`: there was no room for any.
+    /// Records the job that is tried, or `None` if none could start.
     pub fn note_probe(&mut self, probe: Option<JobId>, now: Timestamp) {
         let Some(failing) = &mut self.launches else { return };
-        // Where there is no room for any the end of a job asks for a round, and with it for a try.
+        // If none could start, the end of a job triggers a round, and with it a try.
         failing.waits_for_room = probe.is_none();
         failing.probe = probe;
-        // One that does not tell how it went (a plain allocation) keeps others waiting no longer
-        // than one that fails.
+        // A job whose launch reports no result (a plain allocation) delays others no longer than a
+        // failing one.
         failing.next = if probe.is_some() { now.plus_secs(failing.pause_secs) } else { now };
     }
 
-    /// What its owner takes out of use.
+    /// Sets the parts that the owner has drained.
     pub fn set_drains(&mut self, drains: Drains) {
         self.order = drains.node.map(Trouble::by_owner);
         self.drained = drains.parts;
     }
 
-    /// What no job gets, and why. Where no parts are named the text names them.
+    /// Returns the parts that no job gets, and why. If the parts are empty, the text names them.
     pub fn outages(&self) -> Vec<(NodeParts, Trouble)> {
         let owners = self.drained.iter().cloned();
         let owners = owners.map(|Outage { parts, reason }| (parts, Trouble::by_owner(reason)));
@@ -247,15 +246,15 @@ impl Node {
         owners.chain(found).collect()
     }
 
-    /// Why parts of the host are out of use, in one text.
+    /// Returns why parts of the host are out of use, as one string.
     pub fn why_out(&self) -> String {
-        let told = |(parts, trouble): (NodeParts, Trouble)| {
+        let describe = |(parts, trouble): (NodeParts, Trouble)| {
             if parts.is_empty() { trouble.text } else { format!("{parts}: {}", trouble.text) }
         };
-        self.outages().into_iter().map(told).collect::<Vec<_>>().join("; ")
+        self.outages().into_iter().map(describe).collect::<Vec<_>>().join("; ")
     }
 
-    /// What is not there any more, in words.
+    /// Returns the descriptions of missing hardware.
     pub fn losses(&self) -> Vec<String> {
         self.found.iter().map(|trouble| trouble.text.clone()).collect()
     }
@@ -271,8 +270,9 @@ impl Node {
             .collect();
     }
 
-    /// Running jobs are told that this is out of use; what they knew before.
-    pub fn note_told(&mut self, out: NodeParts) -> NodeParts {
-        std::mem::replace(&mut self.told, out)
+    /// Records the parts out of use that running jobs are notified of, and returns the previous
+    /// ones.
+    pub fn announce(&mut self, out: NodeParts) -> NodeParts {
+        std::mem::replace(&mut self.announced, out)
     }
 }

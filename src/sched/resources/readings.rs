@@ -1,22 +1,22 @@
-//! When something is read that changes by itself: how GPUs and CPUs are used. It is read when
-//! somebody could start by it, and after a pause while somebody waits for it; whoever asks
-//! meanwhile has the same answer.
+//! The schedule for sampling values that change by themselves: GPU and CPU usage. They are read
+//! when a job could start because of them, and again after a pause while a job waits for them.
+//! Requests made in the meantime share the answer.
 
 use crate::model::{JobId, Timestamp};
 use std::collections::BTreeSet;
 
-/// A reading decides for so long.
+/// The time for which a reading is valid for decisions.
 const FRESH_SECS: u64 = 2;
 
-/// Between two readings while a job waits for what others have.
+/// The pause between readings while a job waits for resources that processes outside jobs use.
 const PAUSE_SECS: u64 = 2;
 
 #[derive(Debug, Clone, Default)]
 pub struct Readings {
     last: Option<Timestamp>,
-    /// Why nothing could be read.
+    /// Why the last reading failed.
     failure: Option<String>,
-    /// Who waits for others than jobs.
+    /// The jobs that wait for resources that processes outside jobs use.
     waiting: BTreeSet<JobId>,
     request: Request,
 }
@@ -26,7 +26,7 @@ enum Request {
     #[default]
     None,
     Wanted,
-    /// An answer will come.
+    /// Sent, and not yet answered.
     Made,
 }
 
@@ -35,14 +35,14 @@ impl Readings {
         self.last.is_some_and(|last| last <= now && now <= last.plus_secs(FRESH_SECS))
     }
 
-    /// It is to be read.
+    /// Requests a reading.
     pub fn want(&mut self) {
         if self.request == Request::None {
             self.request = Request::Wanted;
         }
     }
 
-    /// Whether it has to be read. Asked for once, then answered.
+    /// Returns whether a reading has to be taken. True once per request.
     pub fn take_request(&mut self) -> bool {
         let is_wanted = self.request == Request::Wanted;
         if is_wanted {
@@ -63,12 +63,12 @@ impl Readings {
         self.last
     }
 
-    /// Whether an answer is on its way.
+    /// Returns whether a reading was requested and not yet answered.
     pub fn is_asked_for(&self) -> bool {
         self.request != Request::None
     }
 
-    /// Notes whether a pending job waits for others than jobs.
+    /// Records whether a pending job waits for resources that processes outside jobs use.
     pub fn note_wait(&mut self, id: JobId, waits: bool) {
         if waits {
             self.waiting.insert(id);
@@ -81,7 +81,7 @@ impl Readings {
         !self.waiting.is_empty()
     }
 
-    /// When it is read again for who waits for it.
+    /// Returns when to read again for the waiting jobs.
     pub fn after_pause(&self) -> Timestamp {
         self.last.unwrap_or_default().plus_secs(PAUSE_SECS)
     }

@@ -1,13 +1,13 @@
-//! What a job gets, and what is refused.
+//! Sizes of accepted jobs, and refused submissions.
 
 use super::*;
 use crate::model::change::LaunchTexts;
 use crate::model::refusal::Place;
 
 #[test]
-fn cpus_by_number_are_refused_where_the_partition_or_the_machine_has_none() {
+fn unknown_cpu_numbers_are_refused() {
     let mut d = Double::with(|config| {
-        // Five count, four are real.
+        // The host counts five CPUs, but only four are real.
         config.host.cpu_ids = vec![0, 1, 2, 3, 4];
         config.partitions[1].cpus = Some([2, 3].into());
     });
@@ -27,7 +27,7 @@ fn cpus_by_number_are_refused_where_the_partition_or_the_machine_has_none() {
     );
     assert_eq!(named(&mut d, "gpu", &[1, 2]), refused(1, &[2, 3], Place::Partition("gpu".into())));
     let taken = named(&mut d, "gpu", &[2, 3]).unwrap();
-    assert_eq!(d.core.job(taken).unwrap().tres.cpus, 2, "it gets as many as it names");
+    assert_eq!(d.core.job(taken).unwrap().tres.cpus, 2, "a job gets as many CPUs as it names");
     assert_eq!(
         named(&mut d, "cpu", &[9]).unwrap_err().lines("It failed"),
         [
@@ -48,7 +48,7 @@ fn cpus_are_tasks_times_cpus_per_task_and_memory_is_512_mb_by_default() {
 }
 
 #[test]
-fn a_host_with_less_than_the_default_memory_gives_what_it_has() {
+fn the_default_memory_is_capped_by_the_host() {
     let mut d = Double::new(1, 300, 0);
     let id = d.submit(ask().with(|r| r.mem = MemRequest::Default));
     assert_eq!(d.core.job(id).unwrap().tres.mem_mb, 300);
@@ -65,7 +65,7 @@ fn memory_zero_is_the_whole_host_and_per_cpu_and_per_gpu_multiply() {
 }
 
 #[test]
-fn a_gpu_partition_gives_one_gpu_unless_told_otherwise() {
+fn a_gpu_partition_allocates_one_gpu_by_default() {
     let mut d = Double::new(2, 4096, 2);
     let gpu = |r: &mut JobRequest| r.partition = Some("gpu".to_string());
     let default = d.submit(ask().with(gpu));
@@ -87,7 +87,7 @@ fn cpus_per_gpu_and_gpus_per_task_count() {
 }
 
 #[test]
-fn what_the_host_has_not_is_refused_with_the_value() {
+fn requests_beyond_the_host_are_refused_with_the_value() {
     let mut d = Double::new(2, 1000, 1);
     assert_eq!(
         refusal(&mut d, ask().cpus(100)),
@@ -121,21 +121,21 @@ fn what_the_host_has_not_is_refused_with_the_value() {
         refusal(&mut d, ask().with(|r| r.nodes = Some((2, 2).into()))),
         ["Batch job submission failed: Node count specification invalid"]
     );
-    assert_eq!(d.core.next_id(), JobId(1), "a refused job takes no number");
+    assert_eq!(d.core.next_id(), JobId(1), "a refused job uses up no ID");
     d.assert_quiet();
     assert!(d.store.jobs.is_empty());
 }
 
 #[test]
-fn of_several_partitions_the_first_that_can_hold_the_job_is_taken() {
+fn the_first_partition_that_fits_is_used() {
     let mut d = Double::new(2, 1000, 0);
-    // There is no GPU for the default of the GPU partition.
+    // The default of the GPU partition needs a GPU, and the host has none.
     let id = d.submit(ask().with(|r| r.partition = Some("gpu,cpu".to_string())));
     assert_eq!(d.core.job(id).unwrap().partition, "cpu");
 }
 
 #[test]
-fn another_host_or_none_is_refused() {
+fn unknown_and_excluded_hosts_are_refused() {
     let mut d = Double::new(2, 1000, 0);
     let hosts = |names: &[&str]| HostList::new(names.iter().map(ToString::to_string).collect());
     let submission = |nodelist: &[&str], exclude: &[&str]| Submission {
@@ -153,7 +153,7 @@ fn another_host_or_none_is_refused() {
 }
 
 #[test]
-fn what_the_host_is_listed_with_can_be_asked_for() {
+fn features_of_the_host_can_be_requested() {
     let constraint = |name: &str| Constraint::Feature { name: name.to_string(), nodes: 1 };
     let mut d = Double::with(|config| config.host.features = vec!["fast_disk".to_string()]);
     for name in ["fast_disk", "cpu", "gpu", "generic_gpu"] {
@@ -204,7 +204,7 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
 }
 
 #[test]
-fn a_preference_is_for_features_that_the_host_knows_and_need_not_be_met() {
+fn a_preference_needs_known_features_and_need_not_be_met() {
     let mut d = Double::with(|config| config.host.features = vec!["big".to_owned()]);
     let feature = |name: &str, nodes| Constraint::Feature { name: name.to_owned(), nodes };
     let both = Constraint::Any(vec![feature("big", 1), feature("cpu", 2)]);
@@ -231,7 +231,7 @@ fn a_preference_is_for_features_that_the_host_knows_and_need_not_be_met() {
 }
 
 #[test]
-fn more_tasks_than_a_step_may_have_are_refused_wherever_they_come_from() {
+fn too_many_tasks_are_refused_in_jobs_updates_and_steps() {
     let mut d = Double::new(2, 4096, 0);
     let tasks = |n| move |r: &mut JobRequest| (r.ntasks, r.overcommit) = (Some(n), true);
     let most = i32::MAX as u32;
@@ -257,7 +257,7 @@ fn more_tasks_than_a_step_may_have_are_refused_wherever_they_come_from() {
 }
 
 #[test]
-fn a_job_of_before_the_bound_waits_and_is_not_launched() {
+fn a_job_that_exceeds_a_newer_task_limit_is_not_launched() {
     let mut d = Double::new(2, 4096, 0);
     let id = d.submit(ask().with(|r| (r.ntasks, r.overcommit) = (Some(512), true)));
     let config = Config { max_tasks: 511, ..d.core.config().clone() };
@@ -273,7 +273,7 @@ fn a_job_of_before_the_bound_waits_and_is_not_launched() {
 }
 
 #[test]
-fn a_text_that_is_longer_than_slurm_takes_is_refused_with_its_length() {
+fn texts_longer_than_slurm_accepts_are_refused_with_their_length() {
     let mut d = Double::new(1, 1000, 0);
     let refused = |d: &mut Double, ask: Ask| match d.try_submit(ask) {
         Err(Refusal::TooLong { what, len, max }) => (what, len, max),

@@ -5,7 +5,7 @@ use crate::model::array::TaskSet;
 use crate::model::job::ClientProcess;
 
 #[test]
-fn a_pending_array_is_one_record_and_its_last_task_has_its_number() {
+fn a_pending_array_is_one_record_and_its_last_task_has_its_id() {
     let mut d = Double::new(4, 1000, 0);
     let array = d.submit(ask().array(1, 3, None));
     assert_eq!(d.core.jobs().count(), 1);
@@ -17,7 +17,7 @@ fn a_pending_array_is_one_record_and_its_last_task_has_its_number() {
 }
 
 #[test]
-fn the_submission_of_a_process_is_known_by_it_whatever_became_of_its_tasks() {
+fn a_submission_is_found_by_its_process() {
     let mut d = Double::new(1, 1000, 0);
     let process = |pid| ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() };
     let plain = d.submit(ask().held());
@@ -37,7 +37,7 @@ fn the_submission_of_a_process_is_known_by_it_whatever_became_of_its_tasks() {
 }
 
 #[test]
-fn a_million_tasks_cost_what_one_costs() {
+fn a_million_tasks_cost_as_much_as_one() {
     let mut d = Double::new(2, 1000, 0);
     let array = d.submit(ask().array(0, 999_999, Some(2)));
     d.plan();
@@ -118,7 +118,7 @@ fn the_throttle_of_an_array_can_be_changed() {
 }
 
 #[test]
-fn an_array_that_is_requeued_starts_its_tasks_in_their_order_again() {
+fn a_requeued_array_starts_its_tasks_in_order_again() {
     let mut d = Double::new(6, 1000, 0);
     let array = d.submit(ask().array(0, 5, Some(3)));
     let run_all = |d: &mut Double| {
@@ -140,7 +140,7 @@ fn an_array_that_is_requeued_starts_its_tasks_in_their_order_again() {
 }
 
 #[test]
-fn one_task_is_requeued_of_an_array_that_was_cancelled_before_it_started() {
+fn single_tasks_of_a_cancelled_pending_array_can_be_requeued() {
     let mut d = Double::new(6, 1000, 0);
     let array = d.submit(ask().array(0, 5, None));
     d.act(|core, cx| core.cancel(&JobRef::job(array), 1000, cx)).unwrap();

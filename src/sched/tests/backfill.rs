@@ -1,10 +1,10 @@
-//! CPUs and GPUs, reservations, jobs that pass others, the forecast.
+//! Allocated CPUs and GPUs, reservations, jobs that pass others, and the forecast.
 
 use super::*;
 use crate::model::dependency::DependencyKind;
 
 #[test]
-fn cpus_and_gpus_are_given_by_number_lowest_first_and_come_back() {
+fn cpus_and_gpus_are_allocated_lowest_first_and_freed() {
     let mut d = Double::new(4, 1000, 2);
     let a = d.submit(ask().cpus(2).gpus(1));
     let b = d.submit(ask().cpus(1).gpus(1));
@@ -19,7 +19,7 @@ fn cpus_and_gpus_are_given_by_number_lowest_first_and_come_back() {
 }
 
 #[test]
-fn the_first_that_does_not_fit_waits_for_resources_and_the_others_for_it() {
+fn the_first_blocked_job_waits_for_resources_and_the_others_for_it() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask());
     let first = d.submit(ask());
@@ -32,7 +32,7 @@ fn the_first_that_does_not_fit_waits_for_resources_and_the_others_for_it() {
 }
 
 #[test]
-fn a_blocked_job_says_in_words_who_holds_what_until_when() {
+fn a_blocked_job_names_the_holders_of_its_resources() {
     let mut d = Double::new(4, 1000, 1);
     let told = |d: &Double, id| d.core.view(id, d.now).and_then(|view| view.job.run.system_comment);
     // It is 8:00.
@@ -41,7 +41,7 @@ fn a_blocked_job_says_in_words_who_holds_what_until_when() {
     let wide = d.submit(ask().cpus(3));
     let behind = d.submit(ask());
     d.plan();
-    // The short one is not in its way.
+    // The short job does not delay it.
     let words = format!("waits for 3 CPUs; job {long} holds 3 CPUs until 09:00 by its time limit");
     assert_eq!(told(&d, wide), Some(words));
     assert_eq!((told(&d, behind), told(&d, short)), (None, None));
@@ -56,12 +56,12 @@ fn a_blocked_job_says_in_words_who_holds_what_until_when() {
 }
 
 #[test]
-fn a_job_behind_others_says_in_words_whom_it_waits_behind_when_asked_alone() {
+fn a_query_for_one_job_names_the_job_ahead_of_it() {
     let mut d = Double::new(4, 1000, 0);
     let told = |d: &Double, id| {
         let mut view = d.core.view(id, d.now).unwrap();
         assert_eq!((view.run.reason, view.run.system_comment.take()), (Reason::Priority, None));
-        d.core.tell_who_is_before(&mut view, d.now);
+        d.core.add_job_ahead(&mut view, d.now);
         view.job.run.system_comment.unwrap()
     };
     // It is 8:00.
@@ -74,13 +74,14 @@ fn a_job_behind_others_says_in_words_whom_it_waits_behind_when_asked_alone() {
         "waits behind job {first} for 2 CPUs; job {running} holds 3 CPUs until 09:00 by its time limit"
     );
     assert_eq!(told(&d, wide), words);
-    let words =
-        format!("there is room for it, and it would delay job {first}, which waits before it");
+    let words = format!(
+        "there are enough free resources, but it would delay job {first}, which is ahead of it"
+    );
     assert_eq!(told(&d, narrow), words);
 }
 
 #[test]
-fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its_name() {
+fn a_job_without_a_time_limit_is_expected_to_run_as_long_as_earlier_ones() {
     let mut d = Double::new(4, 1000, 0);
     let fit = || ask().cpus(3).with(|request| request.name = "fit".to_owned());
     for secs in [100, 300, 9000] {
@@ -89,7 +90,7 @@ fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its
         d.wait(secs);
         d.exit(id, 0);
     }
-    // One that fails says nothing.
+    // A failed job says nothing about later ones.
     let failed = d.submit(fit());
     d.plan();
     d.exit(failed, 1);
@@ -101,23 +102,23 @@ fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its
     let short = d.submit(ask().limit(299));
     let long = d.submit(ask().limit(301));
     d.plan();
-    // Who ends before the wide one is expected to start may pass it.
+    // A job that ends before the expected start of the wide job may pass it.
     assert_eq!((d.state(short), d.state(long)), (JobState::Running, JobState::Pending));
     let starts = d.core.forecast(d.now).starts();
     let told = |id: JobId| starts.get(&id).map(|start| (start.at, start.is_estimate));
     assert_eq!((told(wide), told(after)), (Some((start.plus_secs(300), true)), None));
     let words =
         |d: &Double| d.core.view(wide, d.now).and_then(|view| view.job.run.system_comment).unwrap();
-    let about = d.core.config().zone.tell(start.plus_secs(300), start).unwrap();
+    let about = d.core.config().zone.format(start.plus_secs(300), start).unwrap();
     let told = format!(
         "job {running} holds 3 CPUs until about {about} if it takes as long as earlier ones"
     );
     assert!(words(&d).contains(&told), "{}", words(&d));
-    // One that takes longer already may take for ever.
+    // A job that already runs longer may never end.
     d.wait(300);
     assert_eq!(d.expected_start(wide), None);
     assert!(words(&d).contains("has no time limit"), "{}", words(&d));
-    // The next daemon is told of those that ended well.
+    // The next daemon learns from the jobs that ended well.
     let ended: Vec<Job> = d
         .store
         .jobs
@@ -132,7 +133,7 @@ fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its
 }
 
 #[test]
-fn the_words_tell_of_jobs_that_have_no_time_limit_are_suspended_or_about_to_end() {
+fn holders_that_are_endless_suspended_or_ending_are_described() {
     let mut d = Double::new(4, 1000, 0);
     let told = |d: &Double, id| {
         d.core.view(id, d.now).and_then(|view| view.job.run.system_comment).unwrap()
@@ -180,7 +181,7 @@ fn a_later_job_passes_if_its_limit_ends_before_the_reservation() {
 }
 
 #[test]
-fn a_later_job_passes_if_it_uses_only_what_is_spare() {
+fn a_later_job_passes_if_it_uses_only_spare_resources() {
     let mut d = Double::new(4, 1000, 0);
     d.submit(ask().cpus(3).limit(600));
     d.plan();
@@ -197,7 +198,7 @@ fn a_later_job_passes_if_it_uses_only_what_is_spare() {
 }
 
 #[test]
-fn without_limits_what_is_spare_is_counted_from_the_oldest_jobs() {
+fn without_limits_the_oldest_jobs_are_expected_to_end_first() {
     let mut d = Double::new(4, 1000, 0);
     let old = d.submit(ask().cpus(2));
     d.plan();
@@ -210,7 +211,7 @@ fn without_limits_what_is_spare_is_counted_from_the_oldest_jobs() {
     assert_eq!(
         d.state(narrow),
         JobState::Pending,
-        "it would take the CPU that the wide job gets when {old} ends"
+        "it would use the CPU that the wide job gets when {old} ends"
     );
     d.exit(old, 0);
     assert_eq!(d.state(wide), JobState::Running);
@@ -235,7 +236,7 @@ fn an_exclusive_job_waits_for_an_empty_host_and_keeps_it() {
 }
 
 #[test]
-fn the_forecast_says_when_each_job_starts() {
+fn the_forecast_predicts_when_each_job_starts() {
     let mut d = Double::new(1, 1000, 0);
     d.submit(ask().limit(100));
     d.plan();
@@ -268,7 +269,7 @@ fn the_forecast_says_when_each_job_starts() {
 }
 
 #[test]
-fn no_number_of_waiting_jobs_shields_one_that_could_start() {
+fn a_long_queue_does_not_hide_a_job_that_can_start() {
     let mut d = Double::new(4, 100_000, 1);
     d.submit(ask().gpus(1).limit(600));
     let waiting: Vec<JobId> =
@@ -277,12 +278,12 @@ fn no_number_of_waiting_jobs_shields_one_that_could_start() {
     d.plan();
     assert_eq!((d.state(waiting[0]), d.reason(waiting[0])), (JobState::Pending, Reason::Resources));
     assert_eq!((d.state(waiting[2999]), d.state(free)), (JobState::Pending, JobState::Running));
-    // Each shape was looked at, and not each job.
+    // Each shape was considered once, not each job.
     assert!(d.core.line().last_round().tried < 20, "{:?}", d.core.line().last_round());
 }
 
 #[test]
-fn what_is_left_of_an_array_waits_for_its_turn_behind_a_blocked_job_too() {
+fn the_rest_of_an_array_waits_for_its_turn_behind_a_blocked_job() {
     let mut d = Double::new(4, 1000, 0);
     d.submit(ask().cpus(2).limit(600));
     d.plan();

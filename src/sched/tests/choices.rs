@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::partition::{Hours, PartitionState};
 
-/// Four CPUs in two partitions that share one of them.
+/// Returns two partitions with three CPUs, one of them shared.
 fn overlapping() -> [Partition; 2] {
     let part = |name: &str, cpus: [u32; 2]| Partition {
         name: name.to_owned(),
@@ -26,7 +26,7 @@ fn partition_of(d: &Double, id: JobId) -> &str {
 }
 
 #[test]
-fn it_starts_where_it_first_can() {
+fn a_job_starts_in_the_first_partition_that_lets_it() {
     let [left, _] = overlapping();
     let right =
         Partition { name: "right".to_owned(), cpus: Some([2, 3].into()), ..Partition::default() };
@@ -43,7 +43,7 @@ fn it_starts_where_it_first_can() {
     assert_eq!(loads, [(1, 1), (1, 1)]);
     d.exit(short, 0);
     assert_eq!((d.state(job), partition_of(&d, job)), (JobState::Running, "right"));
-    // Its time limit is kept for the second run, and its partition is open again.
+    // Its original time limit is kept for the second run, and its partition is open again.
     d.act(|core, cx| core.requeue(&JobRef::job(job), false, cx)).unwrap();
     d.end(job, EndCause::Stopped, ExitCode::OK);
     let hold = d.submit(ask_in("right").cpus(2).priority(9));
@@ -57,12 +57,12 @@ fn it_starts_where_it_first_can() {
 }
 
 #[test]
-fn what_is_kept_for_it_in_one_partition_keeps_it_from_none() {
+fn a_jobs_own_reservation_does_not_block_it_in_another_partition() {
     let mut d = with(overlapping());
     let first = d.submit(ask_in("left").limit(100));
     d.plan();
     assert_eq!(d.core.job(first).unwrap().run.alloc.as_ref().unwrap().cpu_ids, [0]);
-    // It waits for CPU 0 on the left, and takes CPU 1 on the right.
+    // It waits for CPU 0 in the left partition, and gets CPU 1 in the right one.
     let job = d.submit(ask_in("left,right").cpus(2).limit(1000));
     d.plan();
     assert_eq!((d.state(job), partition_of(&d, job)), (JobState::Running, "right"));

@@ -21,7 +21,7 @@ fn a_held_job_stays_pending_until_it_is_released() {
 }
 
 #[test]
-fn an_update_of_the_gpus_takes_count_and_model() {
+fn a_gpu_update_sets_count_and_model() {
     let mut d = Double::new(1, 1000, 0);
     let mut host = d.core.config().host.clone();
     host.gpus =
@@ -46,7 +46,7 @@ fn an_update_of_the_gpus_takes_count_and_model() {
     assert_eq!(
         refused,
         Err(Refusal::UnknownGpuModel { model: "none_such".into(), known }),
-        "the model counts"
+        "the model is checked"
     );
 }
 
@@ -61,7 +61,7 @@ fn top_leaves_a_held_job_held() {
 }
 
 #[test]
-fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
+fn requeue_returns_a_running_or_ended_job_under_its_id() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     let requeue = |d: &mut Double, hold| d.act(|core, cx| core.requeue(&JobRef::job(id), hold, cx));
@@ -85,7 +85,7 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
 }
 
 #[test]
-fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
+fn a_requeued_job_leaves_a_record_of_its_run() {
     let mut d = Double::new(2, 1000, 0);
     let id = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
@@ -115,7 +115,7 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     assert_eq!(
         (job.run.restarts, job.next_step, job.steps.len()),
         (1, 0, 0),
-        "the next run counts anew"
+        "the next run starts from zero"
     );
     let script = own_step(&run.clone().record(job)).unwrap();
     assert_eq!((script.state, script.exit), (JobState::Ended(End::Failed), ExitCode::status(3)));
@@ -135,7 +135,7 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
 }
 
 #[test]
-fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
+fn an_automatic_rerun_leaves_a_record_of_the_failure() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
@@ -149,7 +149,7 @@ fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_while_it_is_requeued_does_not_come_back() {
+fn a_job_cancelled_while_being_requeued_does_not_return() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
@@ -160,7 +160,7 @@ fn a_job_that_is_cancelled_while_it_is_requeued_does_not_come_back() {
 }
 
 #[test]
-fn a_suspended_job_has_its_clock_stopped() {
+fn suspending_a_job_stops_its_clock() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().limit(100));
     let sel = JobRef::job(id);
@@ -209,13 +209,13 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
         assert_eq!(
             signal(&mut d, pending, n).unwrap_err().to_string(),
             "Invalid job id specified",
-            "it is over"
+            "the job has ended"
         );
     }
 }
 
 #[test]
-fn a_long_queue_is_searched_in_parts() {
+fn a_long_queue_is_searched_in_batches() {
     let mut d = Double::new(1, 1000, 0);
     for n in 0..10 {
         d.submit(ask().with(|r| r.name = if n % 3 == 0 { "wanted" } else { "other" }.to_owned()));

@@ -1,24 +1,24 @@
-//! What others than jobs use of the CPUs, and who starts by it.
+//! CPU usage by processes outside jobs, and the jobs that start depending on it.
 
 use super::*;
 use crate::model::cpu_use::{CpuReading, CpusElsewhere};
 use crate::model::update::Update;
 
-/// Four CPUs, of which those that others use are given to nobody.
+/// Creates a host with four CPUs that allocates no CPUs used by processes outside jobs.
 fn shared() -> Double {
     Double::with(|config| config.avoids_used_cpus = true)
 }
 
 fn read(d: &mut Double, busy: &[(u32, u32)]) {
-    assert!(d.core.take_cpu_request(), "nobody has asked");
+    assert!(d.core.take_cpu_request(), "no reading was requested");
     let (now, used_centi) = (d.now, busy.iter().map(|(_, percent)| percent).sum());
     d.act(|core, _| core.on_cpus_read(Ok(CpuReading { used_centi, busy: busy.to_vec() }), now));
     d.plan();
 }
 
-/// Goes to the next reading by the clock.
+/// Advances the clock to the next reading.
 fn pause(d: &mut Double) {
-    d.now = d.core.next_due().expect("a job waits for it");
+    d.now = d.core.next_due().expect("a job waits for a reading");
     d.act(|core, cx| core.on_due(cx));
 }
 
@@ -39,7 +39,7 @@ fn a_job_gets_the_cpus_that_it_names_and_waits_until_they_are_free() {
     let (same, both, any) =
         (d.submit(ask().on_cpus(&[1])), d.submit(ask().on_cpus(&[2, 3])), d.submit(ask()));
     d.plan();
-    // The first of the line keeps the CPU, and nothing else, for itself.
+    // The first job in line reserves the CPU, and nothing else.
     assert_eq!(
         (d.reason(same), cpus_of(&d, both), cpus_of(&d, any)),
         (Reason::Resources, vec![2, 3], vec![0])
@@ -47,11 +47,11 @@ fn a_job_gets_the_cpus_that_it_names_and_waits_until_they_are_free() {
     let told =
         d.core.view(same, d.now).and_then(|view| view.job.run.system_comment).unwrap_or_default();
     let words =
-        format!("waits for 1 CPU, CPU 1 (--cpu-bind) among them; job {one} holds 1 CPU until ");
+        format!("waits for 1 CPU, including CPU 1 (--cpu-bind); job {one} holds 1 CPU until ");
     assert!(told.starts_with(&words), "{told}");
     assert_eq!(d.expected_start(same), Some(d.now.plus_secs(60)));
     d.exit(any, 0);
-    assert_eq!(d.state(same), JobState::Pending, "another CPU will not do");
+    assert_eq!(d.state(same), JobState::Pending, "another CPU is not enough");
     d.exit(one, 0);
     assert_eq!(cpus_of(&d, same), [1]);
     d.exit(both, 0);
@@ -61,7 +61,7 @@ fn a_job_gets_the_cpus_that_it_names_and_waits_until_they_are_free() {
 }
 
 #[test]
-fn a_cpu_that_is_named_comes_before_those_that_nobody_uses() {
+fn named_cpus_come_before_unused_ones() {
     // Each CPU may be shared, and the partition may use two.
     let mut d = Double::with(|config| {
         config.partitions[0].over_subscribe = crate::model::partition::OverSubscribe::Force(2);
@@ -75,22 +75,22 @@ fn a_cpu_that_is_named_comes_before_those_that_nobody_uses() {
 }
 
 #[test]
-fn who_names_a_cpu_that_is_out_of_use_waits_for_it() {
+fn a_job_waits_for_a_drained_cpu_that_it_names() {
     let mut d = Double::with(|config| config.host.drained.cpus = [2].into());
     let job = d.submit(ask().on_cpus(&[2]));
     d.plan();
     assert_eq!(d.reason(job), Reason::ReqNodeNotAvail);
     let mut view = d.core.view(job, d.now).unwrap();
-    d.core.tell_blockers(&mut view, d.now);
+    d.core.add_blockers(&mut view, d.now);
     assert!(
-        view.blockers[0].text.contains("CPU 2 (--cpu-bind) among them; partition"),
+        view.blockers[0].text.contains("including CPU 2 (--cpu-bind); partition"),
         "{:?}",
         view.blockers
     );
 }
 
 #[test]
-fn another_size_leaves_no_wish_that_it_could_not_meet() {
+fn a_new_size_drops_the_named_cpus() {
     let mut d = Double::with(|_| {});
     let (waits, runs) = (d.submit(ask().held().on_cpus(&[1, 2])), d.submit(ask().on_cpus(&[0, 3])));
     d.plan();
@@ -102,7 +102,7 @@ fn another_size_leaves_no_wish_that_it_could_not_meet() {
 }
 
 #[test]
-fn nothing_is_read_where_it_does_not_count_and_while_nobody_could_start() {
+fn cpu_usage_is_read_only_if_a_job_could_start() {
     let mut d = Double::with(|_| {});
     d.submit(ask());
     d.plan();
@@ -115,7 +115,7 @@ fn nothing_is_read_where_it_does_not_count_and_while_nobody_could_start() {
 }
 
 #[test]
-fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() {
+fn a_cpu_used_outside_jobs_is_not_allocated_until_it_is_free() {
     let mut d = shared();
     let (narrow, wide) = (d.submit(ask().cpus(3)), d.submit(ask().cpus(4)));
     d.plan();
@@ -124,14 +124,14 @@ fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() 
     assert_eq!((cpus_of(&d, narrow), d.reason(wide)), (vec![0, 2, 3], Reason::Resources));
     let told = d.core.view(wide, d.now).and_then(|view| view.job.run.system_comment);
     let words =
-        "processes that are no job's use 1.10 CPUs, so that 1 CPU of the host's 4 are taken";
+        "processes outside jobs use 1.10 CPUs, so 1 CPU of the host's 4 cannot be allocated";
     assert_eq!(told.as_deref(), Some(words));
     assert_eq!(
         d.core.resources().cpus_elsewhere(),
         Some(CpusElsewhere { used_centi: Some(110), taken: 1 })
     );
     d.exit(narrow, 0);
-    // It is read again, and keeps nobody else from starting meanwhile.
+    // The usage is read again, and blocks no other job meanwhile.
     pause(&mut d);
     read(&mut d, &[(1, 90)]);
     let other = d.submit(ask().cpus(3));
@@ -140,7 +140,7 @@ fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() 
     d.exit(other, 0);
     pause(&mut d);
     read(&mut d, &[(1, 40)]);
-    assert_eq!(cpus_of(&d, wide), [0, 1, 2, 3], "less than half a CPU is nobody's");
+    assert_eq!(cpus_of(&d, wide), [0, 1, 2, 3], "less than half a CPU does not count");
     d.exit(wide, 0);
     assert_eq!(
         d.core.next_due(),
@@ -150,7 +150,7 @@ fn a_cpu_that_others_use_is_not_given_and_who_needs_it_waits_until_it_is_left() 
 }
 
 #[test]
-fn who_could_start_but_for_others_has_it_read_again_though_jobs_run() {
+fn usage_is_read_again_while_it_alone_blocks_a_job() {
     let mut d = shared();
     let first = d.submit(ask().cpus(2));
     d.plan();
@@ -167,12 +167,12 @@ fn who_could_start_but_for_others_has_it_read_again_though_jobs_run() {
     assert_eq!(
         (d.reason(third), d.core.next_due()),
         (Reason::Resources, None),
-        "it waits for jobs alone"
+        "it waits only for other jobs"
     );
 }
 
 #[test]
-fn cpus_that_are_kept_back_are_there_for_others() {
+fn processes_outside_jobs_use_up_the_kept_back_cpus_first() {
     let mut d = Double::with(|config| {
         config.avoids_used_cpus = true;
         config.host.topology = crate::model::topology::Topology::uniform(1, 4, 1);
@@ -191,7 +191,7 @@ fn cpus_that_are_kept_back_are_there_for_others() {
 }
 
 #[test]
-fn where_it_cannot_be_told_jobs_wait_and_it_is_tried_again() {
+fn jobs_wait_until_the_cpu_usage_can_be_read() {
     let mut d = shared();
     let job = d.submit(ask());
     d.plan();
@@ -200,7 +200,7 @@ fn where_it_cannot_be_told_jobs_wait_and_it_is_tried_again() {
     d.act(|core, _| core.on_cpus_read(Err("no /proc".to_owned()), now));
     d.plan();
     let told = d.core.view(job, d.now).and_then(|view| view.job.run.system_comment);
-    assert_eq!(told.as_deref(), Some("how the CPUs are used cannot be told: no /proc"));
+    assert_eq!(told.as_deref(), Some("cannot read the CPU usage: no /proc"));
     pause(&mut d);
     read(&mut d, &[]);
     assert_eq!(d.state(job), JobState::Running);

@@ -71,7 +71,7 @@ fn a_cancelled_job_counts_as_started_and_as_failed() {
 }
 
 #[test]
-fn all_terms_must_hold_or_with_a_question_mark_one() {
+fn all_terms_must_be_met_or_one_with_a_question_mark() {
     let mut d = Double::new(4, 1000, 0);
     let (good, bad) = (d.submit(ask()), d.submit(ask()));
     let terms = vec![on(AfterOk, good), on(AfterOk, bad)];
@@ -117,7 +117,7 @@ fn a_dependency_on_an_unknown_job_is_refused_and_names_it() {
 }
 
 #[test]
-fn a_job_that_has_left_the_memory_can_still_be_depended_on() {
+fn a_job_can_depend_on_one_that_has_left_the_memory() {
     let mut d = Double::new(4, 1000, 0);
     let fact = |id, ok| EndedJob { id: JobId(id), array: None, ok, start: None, ended: d.now };
     let ended = vec![fact(70, true), fact(71, false)];
@@ -153,7 +153,7 @@ fn an_array_id_means_all_its_tasks() {
     d.exit(first[0], 0);
     assert_ne!(d.reason(one), Reason::Dependency);
     assert_eq!((d.reason(ok), d.reason(any)), (Reason::Dependency, Reason::Dependency));
-    // Everything ends well but the last task.
+    // All tasks end well except the last one.
     while let [id] = d.started()[..] {
         let is_last = d.label(id) == "1_3";
         d.exit(id, i32::from(is_last));
@@ -206,14 +206,14 @@ fn a_task_without_a_counterpart_waits_for_the_whole_array() {
         d.exit(tasks[1], status);
         d.plan();
         assert_eq!((d.reason(own), d.state(own)), expected, "{status}");
-        // The others of `own` and `second`.
+        // The other tasks of `own` and `second`.
         assert_eq!(d.started().len(), if status == 0 { 4 } else { 0 });
         assert!(status == 0 || d.reason(second) == Reason::DependencyNeverSatisfied);
     }
 }
 
 #[test]
-fn an_array_that_was_forgotten_still_counts_beside_another_one() {
+fn a_forgotten_array_still_counts_beside_another_one() {
     let mut d = Double::with(|config| config.min_job_age_secs = 1);
     let forgotten = d.submit(ask().array(1, 2, None));
     d.plan();
@@ -245,7 +245,7 @@ fn an_array_that_was_forgotten_still_counts_beside_another_one() {
 }
 
 #[test]
-fn a_task_that_is_held_out_of_an_aftercorr_array_still_waits_for_its_own_counterpart() {
+fn a_task_split_off_an_aftercorr_array_still_waits_for_its_counterpart() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask().array(1, 2, None));
     let second = d.submit(ask().array(1, 2, None).after(AfterCorr, first));
@@ -259,7 +259,7 @@ fn a_task_that_is_held_out_of_an_aftercorr_array_still_waits_for_its_own_counter
 }
 
 #[test]
-fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it() {
+fn an_aftercorr_array_is_reevaluated_when_a_ready_task_leaves_it() {
     let mut d = Double::new(1, 1000, 0);
     let first = d.submit(ask().array(0, 1, None));
     d.plan();
@@ -313,7 +313,7 @@ fn two_queued_singletons_never_block_each_other_and_run_one_after_the_other() {
 }
 
 #[test]
-fn a_singleton_that_comes_back_goes_before_an_array_of_its_name_that_has_begun() {
+fn a_requeued_singleton_goes_before_a_started_array_of_its_name() {
     let mut d = Double::new(2, 1000, 0);
     let first = d.submit(ask().name("one").singleton());
     let array = d.submit(ask().name("one").singleton().cpus(2).array(0, 1, None));
@@ -332,7 +332,7 @@ fn a_singleton_that_comes_back_goes_before_an_array_of_its_name_that_has_begun()
 }
 
 #[test]
-fn a_singleton_goes_when_the_name_before_it_is_changed() {
+fn a_singleton_starts_when_the_job_ahead_of_it_is_renamed() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask().name("one").held());
     let second = d.submit(ask().name("one").singleton());
@@ -345,7 +345,7 @@ fn a_singleton_goes_when_the_name_before_it_is_changed() {
 }
 
 #[test]
-fn of_two_arrays_one_counterpart_is_enough_with_a_question_mark() {
+fn one_counterpart_is_enough_with_a_question_mark() {
     let mut d = Double::new(4, 1000, 0);
     let (bad, open) = (d.submit(ask().array(0, 1, None)), d.submit(ask().array(0, 1, None).held()));
     let either = |d: &mut Double, kinds: [DependencyKind; 2]| {
@@ -366,7 +366,7 @@ fn of_two_arrays_one_counterpart_is_enough_with_a_question_mark() {
 }
 
 #[test]
-fn jobs_cannot_come_to_wait_for_each_other() {
+fn circular_dependencies_are_refused() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask().held());
     let second = d.submit(ask().array(0, 1, None).after(AfterOk, first));

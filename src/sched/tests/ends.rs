@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn exit_codes_and_causes_make_the_states_of_the_book() {
+fn exit_codes_and_causes_determine_the_final_state() {
     use EndCause::*;
     let ended = |cause, exit| {
         let mut d = Double::new(1, 1000, 0);
@@ -11,7 +11,7 @@ fn exit_codes_and_causes_make_the_states_of_the_book() {
         d.plan();
         d.end(id, cause, exit);
         let job = d.core.job(id).unwrap().clone();
-        assert_eq!(d.store.jobs[&id], job, "the end is in the store");
+        assert_eq!(d.store.jobs[&id], job, "the end is stored");
         (job.run.state, job.run.reason)
     };
     assert_eq!(ended(Exited, ExitCode::OK), (JobState::Ended(End::Completed), Reason::None));
@@ -96,7 +96,7 @@ fn a_job_that_was_never_launched_is_pending_again_without_a_restart() {
 }
 
 #[test]
-fn cancelling_goes_through_completing_and_says_who_did_it() {
+fn cancelling_goes_through_completing_and_records_the_user() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask());
     let pending = d.submit(ask());
@@ -130,7 +130,7 @@ fn a_cancelled_job_that_ran_out_of_memory_is_out_of_memory() {
 }
 
 #[test]
-fn resources_stay_taken_until_the_processes_are_gone() {
+fn resources_stay_allocated_until_the_processes_have_ended() {
     let mut d = Double::new(1, 1000, 0);
     let first = d.submit(ask());
     let next = d.submit(ask());
@@ -144,7 +144,7 @@ fn resources_stay_taken_until_the_processes_are_gone() {
 }
 
 #[test]
-fn the_lost_client_of_an_allocation_ends_it() {
+fn losing_its_client_ends_an_allocation() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask().allocation());
     let pending = d.submit(ask().allocation());
@@ -164,8 +164,7 @@ fn the_lost_client_of_an_allocation_ends_it() {
     );
 }
 
-/// An allocation with its command, which ends by signal 11, and its client, which is gone: how it
-/// ended.
+/// Returns how an allocation ends if signal 11 ends its command and its client is lost.
 fn orphaned(is_known_first: bool, client_gone: bool) -> (JobState, i32, Reason) {
     let process = ClientProcess { pid: 7, start_ticks: 1, ..ClientProcess::default() };
     let mut d = Double::new(1, 1000, 0);
@@ -192,7 +191,7 @@ fn orphaned(is_known_first: bool, client_gone: bool) -> (JobState, i32, Reason) 
 }
 
 #[test]
-fn an_allocation_whose_command_ended_before_its_client_was_gone_ends_as_the_command_did() {
+fn an_allocation_ends_as_a_command_that_ended_before_its_client() {
     for is_known_first in [true, false] {
         assert_eq!(
             orphaned(is_known_first, false),
@@ -208,7 +207,7 @@ fn an_allocation_whose_command_ended_before_its_client_was_gone_ends_as_the_comm
 }
 
 #[test]
-fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
+fn a_released_allocation_ends_as_its_command_did_after_its_steps() {
     let mut d = Double::new(2, 1000, 0);
     let plain = d.submit(ask().allocation());
     let with_steps = d.submit(ask().allocation());
@@ -243,7 +242,7 @@ fn ended_jobs_leave_the_memory_after_a_while() {
 }
 
 #[test]
-fn a_job_cancelled_in_the_grace_of_its_time_limit_does_not_come_back() {
+fn a_job_cancelled_in_the_grace_period_of_its_limit_does_not_return() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().limit(60).with(|r| r.requeue = true));
     d.plan();
@@ -255,7 +254,7 @@ fn a_job_cancelled_in_the_grace_of_its_time_limit_does_not_come_back() {
 }
 
 #[test]
-fn a_requeue_in_the_grace_of_the_time_limit_brings_the_job_back_unless_it_was_cancelled() {
+fn a_requeue_in_the_grace_period_of_the_limit_returns_the_job_unless_cancelled() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().limit(60));
     let requeue = |d: &mut Double| d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx));
@@ -263,7 +262,11 @@ fn a_requeue_in_the_grace_of_the_time_limit_brings_the_job_back_unless_it_was_ca
     d.act(|core, cx| core.limit_reached(id, cx));
     assert_eq!(requeue(&mut d), Ok(vec![id]));
     assert_eq!(requeue(&mut d), Err(Refusal::Disabled));
-    assert_eq!((d.state(id), d.stops()), (JobState::Completing, Vec::new()), "it ends already");
+    assert_eq!(
+        (d.state(id), d.stops()),
+        (JobState::Completing, Vec::new()),
+        "it is already ending"
+    );
     d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
     assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
     let run = d.store.runs.pop().unwrap().1;
@@ -277,7 +280,7 @@ fn a_requeue_in_the_grace_of_the_time_limit_brings_the_job_back_unless_it_was_ca
 }
 
 #[test]
-fn a_job_on_its_way_back_to_the_queue_can_be_held_and_released() {
+fn a_job_being_requeued_can_be_held_and_released() {
     let by_hold = |core: &mut Core, id, cx: &mut Cx| core.hold(&JobRef::job(id), Hold::User, cx);
     let by_requeue = |core: &mut Core, id, cx: &mut Cx| core.requeue(&JobRef::job(id), true, cx);
     for hold in [by_hold as fn(&mut Core, _, &mut Cx) -> _, by_requeue] {
@@ -287,7 +290,7 @@ fn a_job_on_its_way_back_to_the_queue_can_be_held_and_released() {
         d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
         d.stops();
         assert_eq!(d.act(|core, cx| hold(core, id, cx)), Ok(vec![id]));
-        assert_eq!(d.stops(), Vec::new(), "it is stopped already");
+        assert_eq!(d.stops(), Vec::new(), "it is already being stopped");
         d.end(id, EndCause::Stopped, ExitCode::signal(15));
         d.plan();
         assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
@@ -298,7 +301,7 @@ fn a_job_on_its_way_back_to_the_queue_can_be_held_and_released() {
 }
 
 #[test]
-fn a_job_on_its_way_back_to_the_queue_can_be_cancelled_and_killed() {
+fn a_job_being_requeued_can_be_cancelled_and_killed() {
     let mut d = Double::new(2, 1000, 0);
     let [requeued, late] = [(); 2].map(|()| d.submit(ask().with(|r| r.requeue = true)));
     d.plan();
@@ -315,7 +318,7 @@ fn a_job_on_its_way_back_to_the_queue_can_be_cancelled_and_killed() {
             core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx)
         };
         assert_eq!(d.act(kill), Ok(vec![id]));
-        assert_eq!(d.stops(), [(id, StopCause::Killed { by: 1001 })], "without grace");
+        assert_eq!(d.stops(), [(id, StopCause::Killed { by: 1001 })], "without a grace period");
         d.end(id, EndCause::Stopped, ExitCode::signal(9));
     }
     let ended = |id| (d.state(id), d.reason(id));
@@ -324,7 +327,7 @@ fn a_job_on_its_way_back_to_the_queue_can_be_cancelled_and_killed() {
 }
 
 #[test]
-fn a_job_on_its_way_back_to_the_queue_can_be_killed_at_once() {
+fn a_job_being_requeued_can_be_killed_at_once() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();

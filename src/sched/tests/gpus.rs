@@ -1,9 +1,9 @@
-//! What is read of the GPUs, and who starts by it.
+//! Readings of the GPUs, and the jobs that start depending on them.
 
 use super::*;
 use crate::model::gpu::{GpuProcess, GpuReading, GpuShare};
 
-/// Two GPUs of 100 MB whose use can be read.
+/// Creates a host with two GPUs of 100 MB and readable usage.
 fn lab(avoids_used_gpus: bool) -> Double {
     Double::with(|config| (config.reads_gpus, config.avoids_used_gpus) = (true, avoids_used_gpus))
 }
@@ -23,7 +23,7 @@ fn reading(id: u32, used_mb: u64, processes: &[(Option<JobId>, u64)]) -> GpuRead
 }
 
 fn read(d: &mut Double, readings: Vec<GpuReading>) {
-    assert!(d.core.take_gpu_request(), "nobody has asked");
+    assert!(d.core.take_gpu_request(), "no reading was requested");
     let now = d.now;
     d.act(|core, _| core.on_gpus_read(Ok(readings), now));
     d.plan();
@@ -38,7 +38,7 @@ fn gpus_of(d: &Double, job: JobId) -> Vec<u32> {
 }
 
 #[test]
-fn who_names_memory_starts_when_the_gpus_are_read_and_keeps_its_place_until_then() {
+fn a_job_with_gpu_memory_keeps_its_place_until_the_gpus_are_read() {
     let mut d = lab(false);
     let first = d.submit(mem(80).cpus(2));
     let behind = d.submit(ask().cpus(3));
@@ -50,11 +50,11 @@ fn who_names_memory_starts_when_the_gpus_are_read_and_keeps_its_place_until_then
     );
     read(&mut d, vec![reading(0, 30, &[]), reading(1, 10, &[])]);
     assert_eq!((d.state(first), gpus_of(&d, first)), (JobState::Running, vec![1]));
-    assert!(!d.core.take_gpu_request(), "the answer was enough");
+    assert!(!d.core.take_gpu_request(), "one reading was enough");
 }
 
 #[test]
-fn who_does_not_go_by_readings_needs_none() {
+fn jobs_without_gpu_memory_need_no_reading() {
     let mut d = lab(false);
     let jobs =
         [d.submit(ask()), d.submit(ask().gpus(1)), d.submit(ask().share(GpuShare::Shards(1)))];
@@ -64,7 +64,7 @@ fn who_does_not_go_by_readings_needs_none() {
 }
 
 #[test]
-fn who_waits_for_others_is_not_in_the_queue_and_the_gpus_are_read_again_after_a_pause() {
+fn a_job_that_waits_for_gpu_usage_is_not_in_the_queue() {
     let mut d = lab(false);
     let waits = d.submit(mem(80));
     d.plan();
@@ -75,19 +75,23 @@ fn who_waits_for_others_is_not_in_the_queue_and_the_gpus_are_read_again_after_a_
     let told = |d: &Double| d.core.view(waits, d.now).and_then(|view| view.job.run.system_comment);
     assert_eq!(
         told(&d).as_deref(),
-        Some("processes that are no job's use 30 MB of GPU 0, 100 MB of GPU 1")
+        Some("processes outside jobs use 30 MB of GPU 0, 100 MB of GPU 1")
     );
     d.exit(behind, 0);
     let due = d.core.next_due().expect("a pause");
     d.now = due;
     d.act(|core, cx| core.on_due(cx));
-    assert_eq!(d.core.next_due(), d.core.records().next_forgetting(), "the answer comes by itself");
+    assert_eq!(
+        d.core.next_due(),
+        d.core.records().next_forgetting(),
+        "a reading is already requested"
+    );
     read(&mut d, vec![reading(0, 20, &[(None, 20)]), reading(1, 100, &[(None, 100)])]);
     assert_eq!((gpus_of(&d, waits), told(&d)), (vec![0], None));
 }
 
 #[test]
-fn a_held_job_has_nothing_read() {
+fn a_held_job_triggers_no_reading() {
     let mut d = lab(false);
     d.submit(mem(80).held());
     d.plan();
@@ -96,7 +100,7 @@ fn a_held_job_has_nothing_read() {
 }
 
 #[test]
-fn where_nothing_can_be_read_who_names_memory_waits_and_the_others_do_not() {
+fn only_jobs_with_gpu_memory_wait_if_reading_fails() {
     let mut d = lab(false);
     let waits = d.submit(mem(1));
     d.plan();
@@ -109,13 +113,13 @@ fn where_nothing_can_be_read_who_names_memory_waits_and_the_others_do_not() {
     let view = d.core.view(waits, d.now).unwrap();
     assert_eq!(
         view.job.run.system_comment.as_deref(),
-        Some("how the GPUs are used cannot be told: it failed")
+        Some("cannot read the GPU usage: it failed")
     );
-    assert!(d.core.next_due().is_some(), "it is tried again");
+    assert!(d.core.next_due().is_some(), "the reading is repeated");
 }
 
 #[test]
-fn what_a_job_uses_within_its_share_is_its_own_and_the_rest_is_anothers() {
+fn usage_beyond_its_share_is_not_the_jobs_own() {
     let mut d = Double::with(|config| {
         config.reads_gpus = true;
         config.host.gpus.truncate(1);
@@ -124,7 +128,7 @@ fn what_a_job_uses_within_its_share_is_its_own_and_the_rest_is_anothers() {
     d.plan();
     read(&mut d, vec![reading(0, 0, &[])]);
     assert_eq!(d.state(first), JobState::Running);
-    // 30 of its 40, and 20 of somebody who says to be of a job that has ended.
+    // The first job uses 30 of its 40 MB; a process that claims to be of an ended job uses 20.
     d.now = d.now.plus_secs(60);
     let (fits, too_much) = (d.submit(mem(40).held()), d.submit(mem(41)));
     d.plan();
@@ -134,7 +138,7 @@ fn what_a_job_uses_within_its_share_is_its_own_and_the_rest_is_anothers() {
     d.act(|core, cx| core.release(&JobRef::job(fits), cx)).unwrap();
     d.plan();
     assert_eq!(d.state(fits), JobState::Running);
-    // It uses 10 more than its share: 60 of 100 are left to nobody.
+    // The first job uses 10 MB more than its share, so only 50 of 100 are free.
     d.exit(fits, 0);
     d.now = d.now.plus_secs(60);
     let next = d.submit(mem(51));
@@ -144,7 +148,7 @@ fn what_a_job_uses_within_its_share_is_its_own_and_the_rest_is_anothers() {
 }
 
 #[test]
-fn used_gpus_are_avoided_where_it_is_set_so() {
+fn used_gpus_are_avoided_if_configured() {
     let mut d = lab(true);
     let (one, both) = (d.submit(ask().gpus(1)), d.submit(ask().gpus(2)));
     d.plan();
@@ -153,7 +157,7 @@ fn used_gpus_are_avoided_where_it_is_set_so() {
 }
 
 #[test]
-fn what_jobs_use_is_read_while_they_have_gpus() {
+fn gpu_usage_is_sampled_while_jobs_hold_gpus() {
     let mut d = lab(false);
     let job = d.submit(ask().gpus(2));
     d.plan();
@@ -180,13 +184,13 @@ fn what_jobs_use_is_read_while_they_have_gpus() {
 }
 
 #[test]
-fn jobs_with_gpus_wait_until_these_are_detected_and_others_start_at_once() {
+fn only_jobs_with_gpus_wait_for_the_detection() {
     let mut d = Double::new(4, 1000, 2);
     let holder = d.submit(ask().gpus(1));
     d.plan();
     d.started();
     let gpus = d.core.config().host.gpus.clone();
-    // As after a restart: the GPUs of the daemon before are known, and nobody has seen them.
+    // As after a restart: the previous daemon's GPUs are known, but not detected yet.
     let set = |d: &mut Double, change: &dyn Fn(&mut crate::model::partition::Host)| {
         d.act(|core, cx| {
             let (mut host, partitions) =
@@ -220,13 +224,13 @@ fn jobs_with_gpus_wait_until_these_are_detected_and_others_start_at_once() {
             && d.core.resources().parts_out(holder).is_empty(),
         "nothing is missing yet"
     );
-    assert!(!d.core.take_gpu_request(), "they are being looked for already");
+    assert!(!d.core.take_gpu_request(), "the detection is in progress");
     d.exit(other, 0);
     set(&mut d, &|host| {
         host.detects_gpus = false;
         (host.gpus, host.lost_gpus) = (gpus.clone(), Vec::new());
     });
-    // The GPU of the job that runs is its own still.
+    // The running job still has its own GPU.
     assert_eq!(d.started(), [on_gpu]);
     let gpu = |id| d.core.job(id).unwrap().run.alloc.as_ref().unwrap().gpu_ids.clone();
     assert!(gpu(on_gpu).iter().all(|id| !gpu(holder).contains(id)));
@@ -234,7 +238,7 @@ fn jobs_with_gpus_wait_until_these_are_detected_and_others_start_at_once() {
 }
 
 #[test]
-fn no_gpu_is_given_while_it_may_be_that_of_a_job_that_names_none() {
+fn no_gpu_is_allocated_while_a_job_holds_an_unknown_one() {
     let named = |config: &mut Config| {
         config.host.gpus.iter_mut().for_each(|gpu| gpu.uuid = Some(format!("GPU-{}", gpu.id)));
     };
@@ -245,7 +249,7 @@ fn no_gpu_is_given_while_it_may_be_that_of_a_job_that_names_none() {
     assert_eq!(names(d.core.job(holder).unwrap()), [(0, "GPU-0".to_owned())].into());
     let [waits, alone, without] =
         [d.submit(ask().gpus(1)), d.submit(ask().exclusive()), d.submit(ask())];
-    // The record of a daemon that wrote no names, or of one whose GPUs had none.
+    // The record is from a daemon that stored no UUIDs, or had GPUs without any.
     let mut jobs: Vec<Job> = d.core.jobs().cloned().collect();
     for alloc in jobs.iter_mut().filter_map(|job| job.run.alloc.as_mut()) {
         alloc.gpu_uuids.clear();
@@ -254,7 +258,7 @@ fn no_gpu_is_given_while_it_may_be_that_of_a_job_that_names_none() {
     d.plan();
     let expected = [JobState::Running, JobState::Pending, JobState::Pending, JobState::Running];
     assert_eq!([holder, waits, alone, without].map(|id| d.state(id)), expected);
-    let text = "which of the GPUs job 1 has is not known, and any may be free once it has ended";
+    let text = "it is unknown which GPU job 1 uses, so other jobs wait until it has ended";
     let why = d.core.view(waits, d.now).unwrap().job.run.system_comment;
     assert_eq!((d.reason(waits), why.as_deref()), (Reason::Resources, Some(text)));
     d.exit(holder, 0);

@@ -1,9 +1,9 @@
-//! A host that cannot start processes, and a job that the daemon dies of.
+//! A host that cannot start processes, and a job whose launch kills the daemon.
 
 use super::*;
 use crate::model::node::{HostFault, LaunchAtDeath};
 
-/// The launch of this job fails by a full disk.
+/// Fails the launch of this job because of a full disk.
 fn fails(d: &mut Double, id: JobId) {
     d.act(|core, cx| {
         let record = ExitRecord::launch_failed("could not write x".to_owned(), cx.now);
@@ -17,7 +17,7 @@ fn drained(d: &Double) -> Option<&str> {
 }
 
 #[test]
-fn a_fault_of_the_host_puts_the_job_back_and_stops_all_starts() {
+fn a_host_fault_requeues_the_job_and_stops_all_starts() {
     let mut d = Double::new(4, 1000, 0);
     let [one, two] = [d.submit(ask()), d.submit(ask())];
     d.plan();
@@ -34,14 +34,14 @@ fn a_fault_of_the_host_puts_the_job_back_and_stops_all_starts() {
         (Reason::ReqNodeNotAvail, Reason::ReqNodeNotAvail)
     );
     assert_eq!((d.started(), d.state(two)), (Vec::new(), JobState::Running));
-    // What was launched at the same time and went well is the proof that it is over.
+    // A successful launch at the same time proves that the fault has ended.
     d.act(|core, _| core.on_launched(two));
     d.plan();
     assert_eq!((d.started(), drained(&d)), (vec![one, three], None));
 }
 
 #[test]
-fn a_drained_node_tries_one_job_after_the_other_with_a_pause_that_doubles() {
+fn a_drained_node_tries_single_jobs_with_a_doubling_pause() {
     let mut d = Double::new(4, 1000, 0);
     let [one, two] = [d.submit(ask()), d.submit(ask())];
     d.plan();
@@ -60,7 +60,7 @@ fn a_drained_node_tries_one_job_after_the_other_with_a_pause_that_doubles() {
         tried.push(started[0]);
         fails(&mut d, started[0]);
     }
-    assert_eq!(tried[..2], [three, one], "first the one that has not failed");
+    assert_eq!(tried[..2], [three, one], "the job that has not failed comes first");
     d.wait(60);
     let probe = d.started();
     assert_eq!(probe.len(), 1);
@@ -72,7 +72,7 @@ fn a_drained_node_tries_one_job_after_the_other_with_a_pause_that_doubles() {
 }
 
 #[test]
-fn a_drained_node_without_room_for_a_try_waits_for_an_end_and_not_for_the_clock() {
+fn a_full_drained_node_waits_for_a_job_to_end() {
     let mut d = Double::new(1, 1000, 0);
     let one = d.submit(ask());
     d.plan();
@@ -93,7 +93,7 @@ fn a_drained_node_without_room_for_a_try_waits_for_an_end_and_not_for_the_clock(
 }
 
 #[test]
-fn a_job_that_alone_meets_faults_of_the_host_is_held_and_the_others_go_on() {
+fn a_job_that_alone_hits_host_faults_is_held() {
     let mut d = Double::new(1, 1000, 0);
     let bad = d.submit(ask());
     for _ in 0..5 {
@@ -121,7 +121,7 @@ fn a_job_that_alone_meets_faults_of_the_host_is_held_and_the_others_go_on() {
 }
 
 #[test]
-fn an_array_that_alone_meets_faults_of_the_host_is_held_as_a_whole() {
+fn an_array_that_alone_hits_host_faults_is_held_as_a_whole() {
     let mut d = Double::new(1, 1000, 0);
     let bad = d.submit(ask().array(0, 40, None));
     for _ in 0..5 {
@@ -131,7 +131,7 @@ fn an_array_that_alone_meets_faults_of_the_host_is_held_as_a_whole() {
         assert_eq!(d.core.job(tried[0]).and_then(Job::array_job_id), Some(bad));
         fails(&mut d, tried[0]);
         d.wait(1);
-        assert_eq!(d.started(), [good], "no other task of the array is tried before it");
+        assert_eq!(d.started(), [good], "no other task of the array is tried first");
         d.act(|core, _| core.on_launched(good));
         d.exit(good, 0);
     }
@@ -150,7 +150,7 @@ fn an_array_that_alone_meets_faults_of_the_host_is_held_as_a_whole() {
 }
 
 #[test]
-fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
+fn a_job_is_held_after_the_daemon_died_twice_while_launching_it() {
     let mut d = Double::new(1, 1000, 0);
     let bad = d.submit(ask());
     let other = d.submit(ask());
@@ -159,19 +159,19 @@ fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
         assert_eq!(d.started(), [bad]);
         let jobs = d.store.jobs.values().cloned().collect();
         d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(3), d.now);
-        // A job's deaths are counted in its record: other launches come between.
+        // A job's deaths are counted in its record, since other launches come in between.
         let step = StepKey { job: bad, step: StepId::Batch };
         d.core.node_mut().launch_was_under_way(LaunchAtDeath { step, deaths: 1 });
         d.end(bad, EndCause::NeverLaunched, ExitCode::OK);
         assert_eq!(d.core.job(bad).unwrap().failed_launches.deaths, deaths);
-        assert_eq!(d.store.jobs[&bad].failed_launches.deaths, deaths, "the next daemon knows");
+        assert_eq!(d.store.jobs[&bad].failed_launches.deaths, deaths, "the count is stored");
         d.plan();
     }
     assert_eq!((d.started(), d.reason(bad)), (vec![other], Reason::JobHeldAdmin));
     let comment = d.core.job(bad).unwrap().run.system_comment.clone();
-    assert_eq!(comment.as_deref(), Some("the daemon died 2 times while the job was launched"));
-    // A launch that a daemon did not live to make is not the job's fault, nor is what was under way
-    // elsewhere.
+    assert_eq!(comment.as_deref(), Some("the daemon died 2 times while launching the job"));
+    // A launch that did not happen because the daemon died earlier is not the job's fault, and
+    // neither is a launch that was in progress elsewhere.
     d.exit(other, 0);
     d.act(|core, cx| core.release(&JobRef::job(bad), cx)).unwrap();
     d.plan();
@@ -181,7 +181,7 @@ fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
 }
 
 #[test]
-fn without_cgroups_jobs_wait_and_start_as_soon_as_a_check_finds_them() {
+fn without_cgroups_jobs_wait_until_a_check_succeeds() {
     let mut d = Double::new(4, 1000, 0);
     let bad = |d: &mut Double| {
         d.act(|core, cx| {
@@ -199,13 +199,13 @@ fn without_cgroups_jobs_wait_and_start_as_soon_as_a_check_finds_them() {
         (d.started(), d.reason(one), drained(&d)),
         (vec![], Reason::ReqNodeNotAvail, Some("no cgroup v2"))
     );
-    assert!(!takes_request(&mut d), "it is not due");
+    assert!(!takes_request(&mut d), "the check is not due");
     for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
         assert_eq!(d.core.next_due(), Some(d.now.plus_secs(pause)));
-        // What a launch reports meanwhile neither hastens nor delays the check.
+        // Reports of launches in between neither hasten nor delay the check.
         bad(&mut d);
         d.wait(pause);
-        assert!(takes_request(&mut d) && !takes_request(&mut d), "it is asked for once");
+        assert!(takes_request(&mut d) && !takes_request(&mut d), "the check is requested once");
         assert_eq!((d.core.next_due(), d.started()), (None, vec![]));
         bad(&mut d);
     }

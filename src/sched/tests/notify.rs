@@ -1,4 +1,4 @@
-//! What people are told, and what is kept so that it is told once.
+//! Notifications, and the counters stored so that each is sent once.
 
 use super::*;
 use crate::model::mail::MailKind;
@@ -13,7 +13,7 @@ fn queue_of(events: &[Event]) -> Double {
     Double::with(|config| config.audience = audience(events))
 }
 
-/// What was told by the command since the last look.
+/// Returns the command notifications since the last call.
 fn texts(d: &mut Double) -> Vec<String> {
     let told = d.effects.iter().filter_map(|effect| match effect {
         Effect::Tell { notice, .. } if notice.channel == Channel::Command => {
@@ -26,7 +26,7 @@ fn texts(d: &mut Double) -> Vec<String> {
     told
 }
 
-/// The mails since the last look, with the number that they are about.
+/// Returns the emails since the last call, with the job ID of each.
 fn mails(d: &mut Double) -> Vec<(MailKind, String)> {
     let told = d.effects.iter().filter_map(|effect| match effect {
         Effect::Tell { notice, .. } => match notice.channel {
@@ -44,7 +44,7 @@ fn mail(types: &str) -> Ask {
     ask().with(|request| request.mail_type = Some(types.to_owned()))
 }
 
-/// A new daemon with what the store has.
+/// Starts a new daemon with the contents of the store.
 fn restart(d: &mut Double) {
     let (config, jobs) = (d.core.config().clone(), d.store.jobs.values().cloned().collect());
     d.core = Core::recover(config, jobs, d.store.ended(), d.core.next_id(), d.now);
@@ -53,7 +53,7 @@ fn restart(d: &mut Double) {
 }
 
 #[test]
-fn each_end_is_told_and_nothing_is_kept_for_it() {
+fn each_end_is_reported_and_nothing_is_stored_for_it() {
     let mut d = queue_of(&[Event::Job]);
     let good = d.submit(ask().name("good"));
     let bad = d.submit(ask().name("bad"));
@@ -74,7 +74,7 @@ fn each_end_is_told_and_nothing_is_kept_for_it() {
 }
 
 #[test]
-fn an_array_is_told_when_its_last_task_is_over() {
+fn an_array_is_reported_when_its_last_task_has_ended() {
     let mut d = queue_of(&[Event::Array]);
     let array = d.submit(ask().array(0, 4, None).name("sweep"));
     d.plan();
@@ -85,7 +85,7 @@ fn an_array_is_told_when_its_last_task_is_over() {
         assert_eq!(texts(&mut d), [""; 0]);
     }
     restart(&mut d);
-    // The last two: what was counted before the restart counts on.
+    // The last two tasks: counting continues after the restart.
     d.cancel(&JobRef::job(array)).unwrap();
     for id in d
         .core
@@ -104,7 +104,7 @@ fn an_array_is_told_when_its_last_task_is_over() {
 }
 
 #[test]
-fn a_task_that_is_requeued_after_its_end_is_counted_once() {
+fn a_task_requeued_after_its_end_is_counted_once() {
     let mut d = queue_of(&[Event::Array, Event::Queue]);
     let array = d.submit(ask().array(0, 1, None));
     d.plan();
@@ -126,11 +126,11 @@ fn a_task_that_is_requeued_after_its_end_is_counted_once() {
 }
 
 #[test]
-fn a_chain_is_over_when_all_that_is_linked_is() {
+fn a_chain_has_ended_when_all_linked_jobs_have() {
     let mut d = queue_of(&[Event::Chain]);
     let first = d.submit(ask().name("prepare"));
     d.plan();
-    // It is over before the others come.
+    // The first job ends before the others are submitted.
     d.exit(first, 0);
     let left = d.submit(ask().after(AfterOk, first));
     let right = d.submit(ask().after(AfterAny, first));
@@ -156,7 +156,7 @@ fn a_chain_is_over_when_all_that_is_linked_is() {
 }
 
 #[test]
-fn chains_of_arrays_and_later_links_become_one() {
+fn later_links_merge_chains() {
     let mut d = queue_of(&[Event::Chain]);
     let array = d.submit(ask().array(0, 2, None).held());
     let after = d.submit(ask().after(AfterOk, array));
@@ -180,7 +180,7 @@ fn chains_of_arrays_and_later_links_become_one() {
 }
 
 #[test]
-fn a_chain_that_never_ends_keeps_no_more_than_is_in_memory() {
+fn an_endless_chain_stores_only_jobs_in_memory() {
     let mut d = queue_of(&[Event::Chain]);
     let mut last = d.submit(ask());
     d.plan();
@@ -199,7 +199,7 @@ fn a_chain_that_never_ends_keeps_no_more_than_is_in_memory() {
 }
 
 #[test]
-fn the_queue_is_told_when_it_is_empty_each_time() {
+fn the_queue_is_reported_each_time_it_becomes_empty() {
     let mut d = queue_of(&[Event::Queue]);
     for (id, codes) in [(1, [0, 0]), (3, [0, 9])] {
         let jobs = [d.submit(ask()), d.submit(ask())];
@@ -219,24 +219,23 @@ fn the_queue_is_told_when_it_is_empty_each_time() {
 }
 
 #[test]
-fn what_can_never_start_is_told_once_for_each_reason_in_the_words_of_why() {
+fn a_job_that_can_never_start_is_reported_once_per_reason() {
     let mut d = queue_of(&[Event::Never]);
     let first = d.submit(ask().held());
     let after = d.submit(ask().name("late").after(AfterOk, first));
     let held = d.submit(ask().held());
     d.plan();
-    assert_eq!(texts(&mut d), [""; 0], "that somebody holds it is known to him");
+    assert_eq!(texts(&mut d), [""; 0], "a hold by the user is not reported");
     d.cancel(&JobRef::job(first)).unwrap();
     d.plan();
     let told = texts(&mut d);
     assert_eq!(told.len(), 1, "{told:?}");
-    let want =
-        "job 2 (late) can never start: it waits for afterok:1, which can never be: it is CANCELLED";
+    let want = "job 2 (late) can never start: it waits for afterok:1, which can never be satisfied: it is CANCELLED";
     assert_eq!(told, [want]);
     restart(&mut d);
     d.plan();
-    assert_eq!(texts(&mut d), [""; 0], "also not by the next daemon");
-    // The host has less now than it asks for, which is another reason.
+    assert_eq!(texts(&mut d), [""; 0], "the next daemon does not repeat it");
+    // The host now has less than the job needs, which is another reason.
     let large = d.submit(ask().cpus(4));
     d.act(|core, cx| {
         let partitions = core.config().all_partitions.clone();
@@ -247,7 +246,7 @@ fn what_can_never_start_is_told_once_for_each_reason_in_the_words_of_why() {
     assert_eq!(
         told,
         [format!(
-            "job {large} (wrap) can never start: it needs 4 CPUs and 1 MB of memory; partition cpu has 2 CPUs and 1000 MB of memory in all"
+            "job {large} (wrap) can never start: it needs 4 CPUs and 1 MB of memory; partition cpu has 2 CPUs and 1000 MB of memory in total"
         )]
     );
     d.cancel(&JobRef::job(after)).unwrap();
@@ -257,7 +256,7 @@ fn what_can_never_start_is_told_once_for_each_reason_in_the_words_of_why() {
 }
 
 #[test]
-fn a_job_is_mailed_what_it_has_asked_for() {
+fn mail_types_select_the_emails() {
     use MailKind::{Begin, End, Fail, InvalidDepend, Requeue};
     let fail = ExitCode::status(1);
     let cases: [(&str, ExitCode, &[MailKind]); 6] = [
@@ -287,7 +286,7 @@ fn a_job_is_mailed_what_it_has_asked_for() {
 }
 
 #[test]
-fn an_array_is_mailed_as_one_unless_its_tasks_are_asked_for() {
+fn an_array_gets_one_email_unless_array_tasks_is_set() {
     for (types, want) in [
         ("BEGIN,END", vec![(MailKind::Begin, "1"), (MailKind::End, "1")]),
         ("FAIL", vec![(MailKind::Fail, "1")]),
@@ -312,21 +311,25 @@ fn an_array_is_mailed_as_one_unless_its_tasks_are_asked_for() {
 }
 
 #[test]
-fn parts_of_the_time_limit_are_mailed_by_the_clock() {
+fn time_limit_emails_follow_the_clock() {
     let mut d = queue_of(&[]);
     let job = d.submit(mail("TIME_LIMIT_50,TIME_LIMIT_90,TIME_LIMIT").limit(1000));
     d.plan();
     d.submit(ask().limit(1000));
     d.plan();
     d.effects.clear();
-    assert_eq!(d.core.next_due(), Some(d.now.plus_secs(500)), "only for who asks for it");
+    assert_eq!(
+        d.core.next_due(),
+        Some(d.now.plus_secs(500)),
+        "only for the job that requested mail"
+    );
     d.wait(499);
     assert_eq!(mails(&mut d), []);
     d.wait(1);
     assert_eq!(mails(&mut d), [(MailKind::TimeLimit(50), job.to_string())]);
     restart(&mut d);
-    assert_eq!(d.core.next_due(), Some(d.now.plus_secs(400)), "the half was told");
-    // The time that it stands still does not count.
+    assert_eq!(d.core.next_due(), Some(d.now.plus_secs(400)), "the email for 50% was sent");
+    // Suspended time does not count.
     d.act(|core, cx| core.suspend(&JobRef::job(job), cx)).unwrap();
     d.wait(600);
     assert_eq!(mails(&mut d), []);
@@ -340,13 +343,13 @@ fn parts_of_the_time_limit_are_mailed_by_the_clock() {
     assert_eq!(
         (d.state(job), mails(&mut d)),
         (JobState::Ended(End::Timeout), Vec::new()),
-        "it was told"
+        "the email was already sent"
     );
     assert!(d.store.memos.is_empty());
 }
 
 #[test]
-fn nothing_is_counted_for_nobody() {
+fn nothing_is_counted_without_a_recipient() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask());
     let array = d.submit(mail("ALL").array(0, 3, None).after(AfterOk, first));

@@ -1,4 +1,4 @@
-//! In which order pending jobs start.
+//! The order in which pending jobs start.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn jobs_start_in_the_order_of_submission() {
 }
 
 #[test]
-fn an_explicit_priority_overrides_the_order_and_nice_lowers() {
+fn an_explicit_priority_overrides_the_order_and_nice_lowers_it() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask());
     d.plan();

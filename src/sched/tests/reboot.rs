@@ -1,10 +1,10 @@
-//! The machine went down while jobs ran.
+//! Jobs that were running when the machine went down.
 
 use super::*;
 
 const OTHER: ClockBase = ClockBase { boot: BootId(2), zero: Timestamp(0) };
 
-/// A core of the next boot with what the store has.
+/// Returns a core of the next boot with the contents of the store.
 fn rebooted(d: &Double) -> Core {
     let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
     let mut core =
@@ -19,7 +19,8 @@ fn double(cpus: u32) -> Double {
     d
 }
 
-/// Nothing was written down but, perhaps, the end of the job's own processes.
+/// Returns the remains of a job for which only the end of its own processes was recorded, if
+/// anything.
 fn remains(job: JobId, own: Option<ExitRecord>, last_sign: Timestamp) -> Interrupted {
     Interrupted { job, own, steps: Vec::new(), last_sign }
 }
@@ -30,13 +31,13 @@ fn run(core: &Core, id: JobId) -> (JobState, Reason, ExitCode) {
 }
 
 #[test]
-fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() {
+fn jobs_running_at_a_reboot_are_node_fail_and_free_their_resources() {
     let mut d = double(2);
     let (job, allocation) = (d.submit(ask()), d.submit(ask().allocation()));
     let waiting = d.submit(ask().cpus(2));
     d.plan();
     let StepStart::Now(step, _) = create(&mut d, allocation, step(1), 1).unwrap() else {
-        panic!("it starts")
+        panic!("the step starts")
     };
     let mut core = rebooted(&d);
     assert_eq!(core.records().ran_before(None), [job, allocation]);
@@ -61,12 +62,12 @@ fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() 
     assert_eq!((step.state, step.end), (JobState::Ended(End::NodeFail), Some(last)));
     core.plan(&mut cx);
     assert_eq!(core.job(waiting).unwrap().run.state, JobState::Running);
-    assert_eq!(core.records().ran_before(None), [], "it runs under the new boot");
+    assert_eq!(core.records().ran_before(None), [], "the new job runs under the new boot");
     core.check_invariants().unwrap();
 }
 
 #[test]
-fn an_end_that_was_written_down_before_a_reboot_is_the_end() {
+fn an_end_recorded_before_a_reboot_is_final() {
     let mut d = double(1);
     let job = d.submit(ask());
     d.plan();
@@ -86,7 +87,7 @@ fn an_end_that_was_written_down_before_a_reboot_is_the_end() {
 }
 
 #[test]
-fn an_end_that_is_learnt_of_late_is_not_forgotten_before_it_is_stored() {
+fn a_late_end_is_not_forgotten_before_it_is_stored() {
     let mut d = double(1);
     let job = d.submit(ask());
     d.plan();
@@ -95,15 +96,15 @@ fn an_end_that_is_learnt_of_late_is_not_forgotten_before_it_is_stored() {
     core.node_failed(remains(job, None, d.now), &mut cx);
     let mut later = Cx::at(cx.now.plus_secs(d.core.config().min_job_age_secs));
     core.plan(&mut later);
-    assert!(core.job(job).is_some(), "its end is in no database yet");
+    assert!(core.job(job).is_some(), "its end is not stored yet");
     core.end_is_stored(job, &mut later);
-    assert!(core.job(job).is_some(), "somebody may have read that it runs");
+    assert!(core.job(job).is_some(), "a reader may have seen it running");
     core.plan(&mut Cx::at(later.now.plus_secs(d.core.config().min_job_age_secs)));
     assert!(core.job(job).is_none());
 }
 
 #[test]
-fn after_a_reboot_only_what_asked_for_it_runs_again_and_once() {
+fn a_job_with_requeue_runs_again_once_after_a_reboot() {
     let mut d = double(2);
     let asked = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
@@ -118,14 +119,14 @@ fn after_a_reboot_only_what_asked_for_it_runs_again_and_once() {
         core.plan(&mut cx);
         d.store.jobs.insert(asked, core.job(asked).unwrap().clone());
         if let Some(job) = d.store.jobs.get_mut(&asked) {
-            // Each boot is another one.
+            // Each boot has another ID.
             job.run.clock = job.run.clock.map(|clock| ClockBase { boot: BootId(1), ..clock });
         }
     }
 }
 
 #[test]
-fn with_slurms_meaning_of_requeue_only_a_failure_of_the_node_has_a_job_run_again() {
+fn with_slurms_meaning_of_requeue_only_a_node_failure_reruns_a_job() {
     let mut d = double(2);
     d.act(|core, cx| {
         core.set_config(Config { reruns_failed: false, ..core.config().clone() }, cx.now)
@@ -144,7 +145,7 @@ fn with_slurms_meaning_of_requeue_only_a_failure_of_the_node_has_a_job_run_again
 }
 
 #[test]
-fn what_was_being_stopped_at_a_reboot_ends_as_it_was_to_end() {
+fn jobs_being_stopped_at_a_reboot_end_as_intended() {
     let mut d = double(4);
     let ids: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
     d.plan();
@@ -169,7 +170,7 @@ fn what_was_being_stopped_at_a_reboot_ends_as_it_was_to_end() {
 }
 
 #[test]
-fn a_record_of_an_earlier_slotd_tells_its_boot_by_its_start() {
+fn the_boot_of_an_old_record_follows_from_its_start() {
     let mut d = double(1);
     let job = d.submit(ask());
     d.plan();

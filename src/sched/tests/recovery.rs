@@ -1,9 +1,9 @@
-//! Changes of the host, views, the state after a restart.
+//! Changes of the host, views, and the state after a restart.
 
 use super::*;
 
 #[test]
-fn a_host_that_shrinks_leaves_running_jobs_alone_and_tells_pending_ones() {
+fn a_shrinking_host_leaves_running_jobs_alone_and_blocks_pending_ones() {
     let mut d = Double::new(2, 1000, 2);
     let running = d.submit(ask().gpus(1));
     d.plan();
@@ -31,7 +31,7 @@ fn the_script_of_a_cancelled_job_is_shown_as_a_cancelled_step() {
 }
 
 #[test]
-fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
+fn a_process_that_catches_the_signal_fails_with_its_exit_code() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
@@ -48,7 +48,7 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
     assert_eq!(
         job.run.derived_exit,
         ExitCode::OK,
-        "what ends while the job is stopped does not count"
+        "steps that end while the job is being stopped do not count"
     );
     let steps: Vec<_> = own_step(job)
         .into_iter()
@@ -67,7 +67,7 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
 }
 
 #[test]
-fn what_caught_the_signal_and_ended_well_has_completed() {
+fn a_script_that_catches_the_signal_and_ends_well_is_completed() {
     for (cause, exit, expected) in [
         (EndCause::Stopped, ExitCode::OK, (JobState::Ended(End::Completed), ExitCode::OK)),
         (
@@ -106,7 +106,7 @@ fn partitions_count_running_jobs_and_pending_tasks() {
 }
 
 #[test]
-fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
+fn jobs_keep_their_resources_and_dependencies_across_a_restart() {
     let mut d = Double::new(2, 1000, 1);
     let running = d.submit(ask().gpus(1));
     let ok = d.submit(ask().after(AfterOk, running));
@@ -134,7 +134,7 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
 }
 
 #[test]
-fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
+fn unfinished_stops_are_known_after_a_restart() {
     let mut d = Double::new(4, 1000, 0);
     let ids: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
     d.plan();
@@ -154,7 +154,7 @@ fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
 }
 
 #[test]
-fn an_array_needs_tasks_that_exist_and_a_batch_job() {
+fn an_array_needs_valid_tasks_and_a_batch_job() {
     let mut d = Double::new(1, 1000, 0);
     let is_invalid =
         |d: &mut Double, ask: Ask| matches!(d.try_submit(ask), Err(Refusal::ArrayTooLarge { .. }));

@@ -12,7 +12,7 @@ fn resize(d: &mut Double, id: JobId, keys: &[Update]) -> Result<(), Refusal> {
     d.act(|core, cx| core.update(&JobRef::job(id), keys, &[], cx)).map(drop)
 }
 
-/// A running job of so many CPUs and so much memory.
+/// Starts a job with this many CPUs and this much memory.
 fn running(d: &mut Double, cpus: u32, mem_mb: u64) -> JobId {
     let id = d.submit(ask().allocation().cpus(cpus).mem(mem_mb));
     d.plan();
@@ -21,13 +21,13 @@ fn running(d: &mut Double, cpus: u32, mem_mb: u64) -> JobId {
     id
 }
 
-/// The CPUs and the memory that a job has, in the database too.
+/// Returns the CPUs and memory that a job has, and checks that the database agrees.
 fn has(d: &Double, id: JobId) -> (Vec<u32>, u64) {
     let alloc = |job: &Job| {
         job.run.alloc.as_deref().map(|alloc| (alloc.cpu_ids.clone(), alloc.tres.mem_mb))
     };
     let known = alloc(d.core.job(id).unwrap());
-    assert_eq!(alloc(&d.store.jobs[&id]), known, "the database knows it");
+    assert_eq!(alloc(&d.store.jobs[&id]), known, "the database agrees");
     known.unwrap()
 }
 
@@ -36,7 +36,7 @@ fn narrow(cpus: u32) -> StepRequest {
 }
 
 #[test]
-fn a_job_gives_back_at_once_what_no_step_uses() {
+fn a_shrinking_job_releases_unused_resources_at_once() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 4, 800);
     let next = d.submit(ask().cpus(2).mem(500));
@@ -48,12 +48,12 @@ fn a_job_gives_back_at_once_what_no_step_uses() {
     let job = d.core.job(id).unwrap();
     assert_eq!((job.tres.cpus, job.request.cpus_per_task, job.run.shrinks), (2, Some(2), false));
     d.plan();
-    assert_eq!(d.state(next), JobState::Running, "it is sold at once");
+    assert_eq!(d.state(next), JobState::Running, "freed CPUs are allocated again at once");
     assert_eq!(has(&d, next).0, [2, 3]);
 }
 
 #[test]
-fn what_steps_use_is_given_back_as_they_end() {
+fn resources_of_steps_are_released_as_they_end() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 4, 800);
     let mem = |mb| StepRequest { mem: MemRequest::PerNode(mb), ..narrow(1) };
@@ -72,16 +72,12 @@ fn what_steps_use_is_given_back_as_they_end() {
     d.effects.clear();
     end_step(&mut d, a, ExitCode::OK);
     assert_eq!(has(&d, id), (vec![1, 2], 100));
-    // The next daemon knows it.
+    // The next daemon continues to shrink the job.
     let jobs = d.store.jobs.values().cloned().collect();
     d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     assert_eq!(d.core.records().owed(id).cpus, 1);
     end_step(&mut d, b, ExitCode::OK);
-    assert_eq!(
-        (has(&d, id), c.cpu_ids),
-        ((vec![2], 100), vec![2]),
-        "the third goes on where it is"
-    );
+    assert_eq!((has(&d, id), c.cpu_ids), ((vec![2], 100), vec![2]), "the third step keeps its CPU");
     assert_eq!(
         (d.core.records().owed(id), d.core.job(id).unwrap().run.shrinks),
         (Tres::ZERO, false)
@@ -89,12 +85,12 @@ fn what_steps_use_is_given_back_as_they_end() {
     assert_eq!(
         d.effects,
         [Effect::Resized(id), Effect::Resized(id)],
-        "nobody waits in the new daemon"
+        "no step waits in the new daemon"
     );
 }
 
 #[test]
-fn a_job_grows_into_what_is_free_and_kept_for_nobody() {
+fn a_job_grows_into_free_unreserved_resources() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 1, 100);
     resize(&mut d, id, &[Update::NumCpus(3), Update::MinMemoryNode(700)]).unwrap();
@@ -109,7 +105,7 @@ fn a_job_grows_into_what_is_free_and_kept_for_nobody() {
     assert_eq!(busy, Err(Refusal::NoRoom { job: id, more, free, in_secs: None }));
     assert_eq!(has(&d, id).0, [0, 1, 2], "nothing has changed");
     assert_eq!(d.core.job(id).unwrap().tres.cpus, 3);
-    // What becomes free is kept for a job that was submitted before.
+    // Freed resources are reserved for a job that was submitted earlier.
     let waits = d.submit(ask().cpus(4));
     d.exit(other, 0);
     d.plan();
@@ -121,7 +117,7 @@ fn a_job_grows_into_what_is_free_and_kept_for_nobody() {
 }
 
 #[test]
-fn a_refusal_to_grow_says_what_is_free() {
+fn a_refusal_to_grow_reports_the_free_resources() {
     let refusal = |more: Tres, free: Tres, in_secs| {
         let refusal = Refusal::NoRoom { job: JobId(7), more, free, in_secs };
         refusal.lines("update").join("\n")
@@ -130,17 +126,17 @@ fn a_refusal_to_grow_says_what_is_free() {
         (Tres { cpus: 2, mem_mb: 100, ..Tres::ZERO }, Tres { cpus: 1, mem_mb: 50, ..Tres::ZERO });
     assert_eq!(
         refusal(two, one, Some(3725)),
-        "job 7 would need 2 CPUs and 100 MB more, and 1 CPUs and 50 MB are free; there is room in 1:02:05: sbatch \
-         --dependency=expand:7 waits for it\nupdate: Requested nodes are busy"
+        "job 7 needs 2 CPUs and 100 MB more; 1 CPU and 50 MB are free; enough will be free in 1:02:05; to wait \
+         for it: sbatch --dependency=expand:7\nupdate: Requested nodes are busy"
     );
     assert!(
         refusal(one, two, None)
-            .contains("2 CPUs and 100 MB are free, kept for jobs that wait; it cannot be told")
+            .contains("2 CPUs and 100 MB are free, but reserved for pending jobs; it is not known")
     );
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused() {
+fn impossible_sizes_are_refused() {
     let mut d = Double::with(|config| {
         config.partitions[1].over_subscribe = crate::model::partition::OverSubscribe::Force(2);
         config.partitions[1].is_gpu = false;
@@ -159,7 +155,7 @@ fn sizes_that_cannot_be_are_refused() {
         lines(resize(&mut d, id, &[Update::MinMemoryNode(5000)]))
             .contains("5000 MB requested, 1000 MB")
     );
-    // A key for pending jobs beside it spoils it, and an array changes what waits of it.
+    // A key for pending jobs in the same command makes it fail.
     assert_eq!(
         resize(&mut d, id, &[Update::NumCpus(2), Update::Exclusive(false)]),
         Err(Refusal::NotPending)
@@ -190,7 +186,7 @@ fn sizes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn of_an_array_what_waits_is_changed_and_a_task_that_runs_by_its_name() {
+fn resizing_an_array_changes_pending_tasks_and_named_running_ones() {
     let mut d = Double::new(4, 1000, 0);
     let array = d.submit(ask().cpus(3).array(0, 2, None));
     d.plan();
@@ -209,13 +205,17 @@ fn of_an_array_what_waits_is_changed_and_a_task_that_runs_by_its_name() {
 }
 
 #[test]
-fn a_manager_hears_what_it_owes_and_gives_back_what_it_chooses() {
+fn a_manager_is_notified_and_chooses_what_to_release() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 4, 800);
     let process = ClientProcess { pid: 7, start_ticks: 70, ..ClientProcess::default() };
     d.act(|core, cx| core.manage(id, process, None, 10, cx)).unwrap();
     resize(&mut d, id, &[Update::NumCpus(2), Update::MinMemoryNode(300)]).unwrap();
-    assert_eq!(has(&d, id), (vec![0, 1, 2, 3], 800), "its manager knows what is idle");
+    assert_eq!(
+        has(&d, id),
+        (vec![0, 1, 2, 3], 800),
+        "only its manager knows which resources are idle"
+    );
     assert_eq!(d.effects, [Effect::ManagerChanged(id, PartChange::Update)]);
     let ManagersPart { alloc, owed, .. } = d.core.managers_part(id).unwrap();
     assert_eq!((alloc.tres.cpus, owed.cpus, owed.mem_mb), (4, 2, 500));
@@ -225,15 +225,16 @@ fn a_manager_hears_what_it_owes_and_gives_back_what_it_chooses() {
         d.act(|core, cx| core.take_back_from_manager(id, process, &given_back, cx));
     };
     give(&mut d, ClientProcess { pid: 8, ..process }, &[0], 0);
-    assert_eq!(d.effects, [], "another process may be anybody");
+    assert_eq!(d.effects, [], "another process is not trusted");
     give(&mut d, process, &[1], 100);
     assert_eq!(has(&d, id), (vec![0, 2, 3], 700));
     assert_eq!(d.effects, [Effect::Resized(id), Effect::ManagerChanged(id, PartChange::GivenBack)]);
     give(&mut d, process, &[1, 0, 3], 900);
-    assert_eq!(has(&d, id), (vec![2, 3], 300), "no more than it owes");
+    assert_eq!(has(&d, id), (vec![2, 3], 300), "no more than the job owes");
     give(&mut d, process, &[2], 10);
     assert_eq!((has(&d, id), d.effects.len()), ((vec![2, 3], 300), 0));
-    // What grows is its manager's too, and what is owed when it goes, the job gives itself.
+    // Added resources are the manager's too. When the manager ends, the job itself releases the
+    // rest.
     resize(&mut d, id, &[Update::NumCpus(3)]).unwrap();
     assert_eq!(d.core.managers_part(id).unwrap().alloc.tres.cpus, 3);
     resize(&mut d, id, &[Update::NumCpus(1)]).unwrap();
@@ -242,7 +243,7 @@ fn a_manager_hears_what_it_owes_and_gives_back_what_it_chooses() {
 }
 
 #[test]
-fn a_change_of_mind_takes_back_what_is_still_owed() {
+fn growing_again_cancels_an_unfinished_shrink() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 4, 800);
     let StepStart::Now(step, _) = create(&mut d, id, narrow(3), 1).unwrap() else { panic!() };
@@ -255,7 +256,7 @@ fn a_change_of_mind_takes_back_what_is_still_owed() {
 }
 
 #[test]
-fn steps_that_share_the_memory_of_the_job_have_that_of_the_new_size() {
+fn steps_that_share_the_jobs_memory_get_its_new_size() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 2, 800);
     create(&mut d, id, narrow(1), 1).unwrap();
@@ -273,7 +274,7 @@ fn steps_that_share_the_memory_of_the_job_have_that_of_the_new_size() {
 }
 
 #[test]
-fn a_job_that_is_scheduled_to_expand_another_gives_it_all_it_has_and_is_completed() {
+fn an_expanding_job_transfers_its_resources_and_is_completed() {
     let mut d = Double::new(4, 1000, 2);
     let id = running(&mut d, 1, 100);
     let other = d.submit(ask().cpus(3).mem(1).limit(100));
@@ -282,7 +283,7 @@ fn a_job_that_is_scheduled_to_expand_another_gives_it_all_it_has_and_is_complete
     let (first, second) = (d.submit(grow(1)), d.submit(grow(2)));
     d.plan();
     assert_eq!((d.reason(first), d.reason(second)), (Reason::Resources, Reason::Priority));
-    assert_eq!(d.expected_start(first), Some(d.now.plus_secs(100)), "as squeue --start tells it");
+    assert_eq!(d.expected_start(first), Some(d.now.plus_secs(100)), "as squeue --start shows");
     assert_eq!(
         d.core.job(first).unwrap().request.time_limit_secs,
         None,
@@ -296,7 +297,7 @@ fn a_job_that_is_scheduled_to_expand_another_gives_it_all_it_has_and_is_complete
     assert_eq!(ended, [&Effect::Ended(first), &Effect::Ended(second)]);
     assert!(
         !d.effects.iter().any(|effect| matches!(effect, Effect::Launch(_))),
-        "nothing of it runs"
+        "it launches nothing"
     );
     assert_eq!(has(&d, id), (vec![0, 1, 2, 3], 200));
     let job = d.core.job(id).unwrap();
@@ -314,7 +315,7 @@ fn a_job_that_is_scheduled_to_expand_another_gives_it_all_it_has_and_is_complete
 }
 
 #[test]
-fn a_job_is_expanded_only_while_it_runs() {
+fn a_job_is_expanded_only_while_running() {
     let mut d = Double::new(4, 1000, 0);
     let id = d.submit(ask().cpus(2).held());
     let more = d.submit(ask().cpus(1).after(Expand, id));
@@ -328,7 +329,7 @@ fn a_job_is_expanded_only_while_it_runs() {
         (JobState::Running, JobState::Running, Reason::Resources)
     );
     d.act(|core, cx| core.cancel(&JobRef::job(id), 1001, cx)).unwrap();
-    assert_eq!(d.reason(more), Reason::Dependency, "it may come back");
+    assert_eq!(d.reason(more), Reason::Dependency, "the job may still be requeued");
     d.end(id, EndCause::Stopped, ExitCode::OK);
     assert_eq!(d.reason(more), Reason::DependencyNeverSatisfied);
     let late = d.submit(ask().after(Expand, id));
@@ -338,7 +339,7 @@ fn a_job_is_expanded_only_while_it_runs() {
 }
 
 #[test]
-fn what_could_never_expand_a_job_is_refused() {
+fn impossible_expansions_are_refused() {
     let mut d = Double::new(4, 1000, 2);
     let id = running(&mut d, 1, 100);
     let array = d.submit(ask().array(0, 3, None).held());
@@ -346,13 +347,13 @@ fn what_could_never_expand_a_job_is_refused() {
     for (ask, why) in [
         (ask().after(Expand, id).allocation(), "only a batch job"),
         (ask().after(Expand, array), "it is an array"),
-        (ask().after(Expand, id).with(|r| r.uid = 7), "another user's"),
+        (ask().after(Expand, id).with(|r| r.uid = 7), "another user"),
         (
             ask().after(Expand, id).with(|r| r.partition = Some("gpu".to_owned())),
             "in another partition",
         ),
-        (ask().after(Expand, alone), "keep their size"),
-        (ask().after(Expand, id).exclusive(), "keep their size"),
+        (ask().after(Expand, alone), "cannot be resized"),
+        (ask().after(Expand, id).exclusive(), "cannot be resized"),
     ] {
         let lines = refusal(&mut d, ask);
         assert!(
@@ -363,7 +364,7 @@ fn what_could_never_expand_a_job_is_refused() {
 }
 
 #[test]
-fn a_job_gets_others_for_what_its_manager_gives_back_because_it_is_out_of_use() {
+fn parts_out_of_use_that_a_manager_releases_are_replaced() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 2, 800);
     let process = ClientProcess { pid: 7, start_ticks: 70, ..ClientProcess::default() };
@@ -381,17 +382,17 @@ fn a_job_gets_others_for_what_its_manager_gives_back_because_it_is_out_of_use() 
         d.plan();
     };
     give(&mut d, &[0, 1]);
-    assert_eq!(has(&d, id).0, [0, 1], "there is nothing for it");
+    assert_eq!(has(&d, id).0, [0, 1], "there is no replacement yet");
     d.effects.clear();
     d.exit(others, 0);
     d.plan();
-    assert_eq!(has(&d, id).0, [1, 2], "what is in use stays");
+    assert_eq!(has(&d, id).0, [1, 2], "usable CPUs stay");
     let news = [Effect::ManagerChanged(id, PartChange::Replaced), Effect::PartsOut(id)];
     assert!(news.iter().all(|effect| d.effects.contains(effect)), "{:?}", d.effects);
 }
 
 #[test]
-fn a_limit_that_holds_since_is_a_limit_for_what_expands_a_job() {
+fn a_newer_limit_also_applies_to_an_expansion() {
     let mut d = Double::new(4, 1000, 0);
     let id = d.submit(ask().cpus(2).with(|r| r.account = Some("few".to_owned())));
     let other = d.submit(ask().cpus(2));
@@ -436,7 +437,7 @@ fn managed_step(number: u32, state: JobState, start: Timestamp, alloc: Allocatio
 }
 
 #[test]
-fn a_suspension_is_no_time_of_a_managers_step() {
+fn suspended_time_does_not_count_for_managed_steps() {
     let mut d = Double::new(4, 1000, 0);
     let id = running(&mut d, 4, 800);
     let process = ClientProcess { pid: 7, start_ticks: 70, ..ClientProcess::default() };
@@ -456,7 +457,7 @@ fn a_suspension_is_no_time_of_a_managers_step() {
     d.act(|core, cx| core.resume(&JobRef::job(id), cx)).unwrap();
     d.now = d.now.plus_secs(10);
     let ended = Some(d.now);
-    // The manager tells of it again after the daemon was away, and does not know.
+    // After a restart of the daemon, the manager reports the step again, unaware of the suspension.
     told(&mut d, 1, JobState::Running, None);
     told(&mut d, 1, JobState::Ended(End::Completed), ended);
     let suspended: Vec<u64> =

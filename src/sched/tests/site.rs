@@ -1,5 +1,5 @@
-//! What the owner of the host says: partitions with parts and policies of their own, hours, the
-//! node out of use.
+//! Settings of the host's owner: partitions with their own parts and policies, opening hours,
+//! drained nodes.
 
 use super::*;
 use crate::model::limit::Limit;
@@ -9,7 +9,7 @@ use crate::model::topology::Topology;
 use crate::parse::capacity::Capacity;
 use crate::sched::Capacities;
 
-/// Four CPUs, 1000 MB and two GPUs, and these partitions.
+/// Creates a host with four CPUs, 1000 MB, two GPUs and these partitions.
 fn divided(partitions: impl IntoIterator<Item = Partition>) -> Double {
     Double::with(|config| config.set_partitions(partitions.into_iter().collect()))
 }
@@ -26,7 +26,7 @@ fn cpus_of(d: &Double, id: JobId) -> Vec<u32> {
     d.core.job(id).unwrap().run.alloc.as_ref().unwrap().cpu_ids.clone()
 }
 
-/// Jobs of an account, two of which may run, with three CPUs together.
+/// Creates a host that limits an account to two running jobs with three CPUs together.
 fn limited() -> Double {
     let limit =
         Limit { account: Some("lab".to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() };
@@ -38,7 +38,7 @@ fn of_lab() -> Ask {
 }
 
 #[test]
-fn a_job_at_the_limit_of_its_account_waits_and_keeps_nobody_else_from_starting() {
+fn a_job_at_its_account_limit_does_not_block_others() {
     let mut d = limited();
     let own: Vec<JobId> = (0..4).map(|_| d.submit(of_lab())).collect();
     let other = d.submit(ask().cpus(2));
@@ -49,8 +49,8 @@ fn a_job_at_the_limit_of_its_account_waits_and_keeps_nobody_else_from_starting()
         own[2..].iter().map(|id| d.reason(*id)).collect::<Vec<_>>(),
         [Reason::AssocMaxJobsLimit; 2]
     );
-    assert_eq!(d.reason(behind), Reason::Resources, "the limited ones before it do not count");
-    // Only the end of one of its account lets the next one go.
+    assert_eq!(d.reason(behind), Reason::Resources, "the limited jobs ahead of it do not count");
+    // Only the end of a job of the account lets the next one start.
     d.exit(other, 0);
     assert_eq!((d.started(), d.reason(own[2])), (vec![behind], Reason::AssocMaxJobsLimit));
     d.exit(own[0], 0);
@@ -74,7 +74,7 @@ fn the_cpus_of_an_account_are_limited_too() {
     assert_eq!((d.started(), d.reason(second)), (vec![], Reason::AssocGrpCpuLimit));
     d.exit(wide, 0);
     assert_eq!(d.started(), [second]);
-    // The owner lets them have more.
+    // The owner removes the limit.
     let (host, partitions) = (d.core.config().host.clone(), d.core.config().all_partitions.clone());
     d.act(|core, cx| {
         core.set_config(
@@ -92,7 +92,7 @@ fn the_cpus_of_an_account_are_limited_too() {
 }
 
 #[test]
-fn a_round_looks_at_a_limited_shape_once_however_many_wait() {
+fn a_round_considers_a_limited_shape_once() {
     let mut d = limited();
     for _ in 0..1000 {
         d.core_submit(of_lab());
@@ -104,7 +104,7 @@ fn a_round_looks_at_a_limited_shape_once_however_many_wait() {
 }
 
 #[test]
-fn what_is_kept_for_a_blocked_job_has_its_place_under_the_limit() {
+fn a_reservation_counts_towards_the_limit() {
     let mut d = limited();
     d.submit(of_lab());
     let other = d.submit(ask().cpus(2).limit(100));
@@ -121,7 +121,7 @@ fn what_is_kept_for_a_blocked_job_has_its_place_under_the_limit() {
 }
 
 #[test]
-fn jobs_share_the_cpus_of_a_partition_that_has_so_many_whichever_they_are() {
+fn jobs_share_the_cpus_of_a_partition_with_max_cpus() {
     let mut d = divided([Partition {
         max_cpus: Some(2),
         over_subscribe: OverSubscribe::Yes(2),
@@ -141,7 +141,7 @@ fn jobs_share_the_cpus_of_a_partition_that_has_so_many_whichever_they_are() {
 }
 
 #[test]
-fn the_forecast_goes_by_the_limits() {
+fn the_forecast_respects_the_limits() {
     let mut d = limited();
     let [_, _, third] = [60, 70, 10].map(|limit| d.submit(of_lab().limit(limit)));
     d.plan();
@@ -162,11 +162,11 @@ fn a_partition_opens_by_a_timer_and_closes_again() {
     assert_eq!(d.expected_start(first), Some(start.plus_secs(3600)));
     d.wait(3600);
     assert_eq!((d.state(first), d.reason(second)), (JobState::Running, Reason::Resources));
-    // What waits when it closes goes on waiting until the next morning.
+    // A job that waits when the partition closes keeps waiting until the next morning.
     d.wait(7200);
     d.exit(first, 0);
     assert_eq!((d.state(second), d.reason(second)), (JobState::Pending, Reason::PartitionDown));
-    // The first one is forgotten before.
+    // The first job is removed from memory before that.
     d.wait(300);
     assert_eq!(d.core.next_due(), Some(start.plus_secs(3600 + 86_400)));
     d.wait(86_400 - 7200 - 300);
@@ -174,7 +174,7 @@ fn a_partition_opens_by_a_timer_and_closes_again() {
 }
 
 #[test]
-fn a_partition_gives_limits_and_memory_and_waits_for_what_is_too_long() {
+fn a_partition_sets_defaults_and_blocks_jobs_that_are_too_long() {
     let mut d = divided([Partition {
         max_time_secs: Some(600),
         default_time_secs: Some(120),
@@ -190,7 +190,7 @@ fn a_partition_gives_limits_and_memory_and_waits_for_what_is_too_long() {
     let shorter = [("MaxTime".to_owned(), "1".to_owned())];
     let refused =
         d.act(|core, cx| core.update_partition("short", &shorter, cx.now)).unwrap_err().to_string();
-    assert!(refused.starts_with("DefaultTime 120 s is more than MaxTime 60 s"), "{refused}");
+    assert!(refused.starts_with("DefaultTime 120 s exceeds MaxTime 60 s"), "{refused}");
     let longer = [("MaxTime".to_owned(), "20".to_owned())];
     d.act(|core, cx| core.update_partition("short", &longer, cx.now)).unwrap();
     d.plan();
@@ -198,7 +198,7 @@ fn a_partition_gives_limits_and_memory_and_waits_for_what_is_too_long() {
 }
 
 #[test]
-fn the_state_of_a_partition_says_who_is_taken_and_who_starts() {
+fn the_state_of_a_partition_controls_submissions_and_starts() {
     for (state, taken, reason) in [
         (PartitionState::Up, true, Reason::None),
         (PartitionState::Down, true, Reason::PartitionDown),
@@ -225,7 +225,7 @@ fn jobs_of_a_higher_tier_go_first() {
 }
 
 #[test]
-fn jobs_share_cpus_where_their_partition_says_so_and_the_emptiest_go_first() {
+fn jobs_share_the_emptiest_cpus_of_an_oversubscribed_partition_first() {
     let crowd = Partition { over_subscribe: OverSubscribe::Force(2), ..named("crowd") };
     let mut d = divided([crowd, named("quiet")]);
     let jobs: Vec<JobId> = (0..9).map(|_| d.submit(in_partition("crowd"))).collect();
@@ -237,7 +237,7 @@ fn jobs_share_cpus_where_their_partition_says_so_and_the_emptiest_go_first() {
         (cpus_of(&d, jobs[0]), cpus_of(&d, jobs[3]), cpus_of(&d, jobs[4])),
         (vec![0], vec![3], vec![0])
     );
-    // A job that shares with nobody needs a CPU without any.
+    // A job that shares with no other needs an unused CPU.
     d.exit(jobs[1], 0);
     assert_eq!((running(&d), d.state(quiet)), (8, JobState::Pending));
     d.exit(jobs[5], 0);
@@ -246,7 +246,7 @@ fn jobs_share_cpus_where_their_partition_says_so_and_the_emptiest_go_first() {
 }
 
 #[test]
-fn an_exclusive_job_has_all_that_its_partition_may_use_and_nothing_else() {
+fn an_exclusive_job_gets_exactly_the_part_of_its_partition() {
     let left = Partition { cpus: Some([0, 1].into()), gpus: Some([1].into()), ..named("left") };
     let mut d = divided([left, Partition { cpus: Some([2, 3].into()), ..named("right") }]);
     let other = d.submit(in_partition("right"));
@@ -263,7 +263,7 @@ fn an_exclusive_job_has_all_that_its_partition_may_use_and_nothing_else() {
 }
 
 #[test]
-fn a_blocked_job_of_one_part_keeps_nobody_of_another_part_waiting() {
+fn a_blocked_job_does_not_block_another_part_of_the_host() {
     let part = |name: &str, cpus: [u32; 2]| Partition { cpus: Some(cpus.into()), ..named(name) };
     let mut d = divided([part("left", [0, 1]), part("right", [2, 3])]);
     d.submit(in_partition("left"));
@@ -280,7 +280,7 @@ fn a_blocked_job_of_one_part_keeps_nobody_of_another_part_waiting() {
 }
 
 #[test]
-fn a_node_that_its_owner_takes_out_of_use_starts_nothing() {
+fn a_drained_node_starts_nothing() {
     let mut d = divided([named("one")]);
     let reason =
         NodeReason { text: "new fan".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
@@ -292,12 +292,14 @@ fn a_node_that_its_owner_takes_out_of_use_starts_nothing() {
         d.core.resources().node().trouble().map(|trouble| trouble.text.as_str()),
         Some("new fan")
     );
+    // It is unknown when the node will be resumed.
+    assert_eq!(d.expected_start(job), None);
     d.core.set_drains(Drains::default(), d.now);
     d.plan();
     assert_eq!((d.state(job), d.core.next_due()), (JobState::Running, None));
 }
 
-/// These are out of use.
+/// Returns an order that drains these parts.
 fn drained(d: &Double, cpus: &[u32], gpus: &[u32]) -> Drains {
     let parts =
         NodeParts { cpus: cpus.iter().copied().collect(), gpus: gpus.iter().copied().collect() };
@@ -307,7 +309,7 @@ fn drained(d: &Double, cpus: &[u32], gpus: &[u32]) -> Drains {
 }
 
 #[test]
-fn what_its_owner_takes_out_of_use_is_given_out_no_longer_and_jobs_on_it_go_on() {
+fn drained_parts_are_not_allocated_and_jobs_on_them_continue() {
     let mut d = Double::new(4, 1000, 2);
     let goes_on = d.submit(ask().gpus(1));
     d.plan();
@@ -322,7 +324,7 @@ fn what_its_owner_takes_out_of_use_is_given_out_no_longer_and_jobs_on_it_go_on()
     assert_eq!(
         [wide, both].map(|id| d.reason(id)),
         [Reason::ReqNodeNotAvail; 2],
-        "they keep nobody else waiting"
+        "they do not block other jobs"
     );
     assert_eq!(d.core.resources().closed_cpus(), 1);
     let alone = d.submit(ask().exclusive());
@@ -330,7 +332,7 @@ fn what_its_owner_takes_out_of_use_is_given_out_no_longer_and_jobs_on_it_go_on()
     assert_eq!(
         d.core.job(alone).unwrap().run.alloc.as_ref().unwrap().cpu_ids,
         [1, 2],
-        "all that there is"
+        "all CPUs that are left"
     );
     assert_eq!(d.core.resources().closed_cpus(), 2);
     d.act(|core, cx| core.set_drains(Drains::default(), cx.now));
@@ -339,14 +341,14 @@ fn what_its_owner_takes_out_of_use_is_given_out_no_longer_and_jobs_on_it_go_on()
 }
 
 #[test]
-fn parts_that_the_host_does_not_have_are_refused_with_what_there_is() {
+fn unknown_parts_are_refused_with_the_existing_ones() {
     let mut d = Double::new(4, 1000, 2);
     let parts = |d: &Double, cpus: &[u32], gpus: &[u32]| drained(d, cpus, gpus).all_parts();
     assert_eq!(d.core.resources().check_parts(&parts(&d, &[0, 3], &[1])), Ok(()));
     let refused =
         d.core.resources().check_parts(&parts(&d, &[3, 4, 5], &[2])).unwrap_err().to_string();
     assert_eq!(refused, "this host has no CPU 4-5, GPU 2: it has CPU 0-3, GPU 0-1");
-    // A GPU that is lost may be taken out of use before it is back.
+    // A lost GPU may be drained before it returns.
     let mut host = d.core.config().host.clone();
     host.lost_gpus = vec![host.gpus.remove(0)];
     let partitions = d.core.config().all_partitions.clone();
@@ -354,10 +356,10 @@ fn parts_that_the_host_does_not_have_are_refused_with_what_there_is() {
     assert_eq!(d.core.resources().check_parts(&parts(&d, &[], &[0])), Ok(()));
     let told: Vec<String> =
         d.core.resources().node().outages().into_iter().map(|(_, trouble)| trouble.text).collect();
-    assert_eq!(told, ["GPU 0: not found any more"]);
+    assert_eq!(told, ["GPU 0: no longer found"]);
 }
 
-/// The machine has these CPUs of four now, and so much memory.
+/// Reports that the machine now has these of its four CPUs, and this much memory.
 fn sees(d: &mut Double, cpus: &[u32], mem_mb: u64) {
     let places = Topology::uniform(1, 4, 1)
         .places()
@@ -371,21 +373,24 @@ fn sees(d: &mut Double, cpus: &[u32], mem_mb: u64) {
 }
 
 #[test]
-fn what_the_machine_loses_is_given_out_no_longer_until_it_is_back() {
+fn lost_parts_are_not_allocated_until_they_return() {
     let mut d = Double::new(4, 1000, 0);
     let goes_on = d.submit(ask().cpus(2));
     d.plan();
     sees(&mut d, &[0, 3], 700);
-    assert_eq!(d.core.resources().node().losses(), ["CPU 1-2: offline", "300 MB of memory: gone"]);
+    assert_eq!(
+        d.core.resources().node().losses(),
+        ["CPU 1-2: offline", "300 MB of memory: missing"]
+    );
     assert_eq!(d.core.resources().parts_out(goes_on).to_string(), "CPU 1");
     sees(&mut d, &[0, 2, 3], 700);
-    assert_eq!(d.core.resources().node().losses(), ["CPU 1: offline", "300 MB of memory: gone"]);
+    assert_eq!(d.core.resources().node().losses(), ["CPU 1: offline", "300 MB of memory: missing"]);
     let (next, last) = (d.submit(ask()), d.submit(ask()));
     d.plan();
     assert_eq!((d.state(goes_on), d.state(next)), (JobState::Running, JobState::Running));
-    // The job on the CPU that is gone runs on one of the others now.
+    // The job on the lost CPU now runs on one of the others.
     assert_eq!(d.reason(last), Reason::Resources);
-    // The owner's file is read again: what is lost stays so.
+    // The owner's file is read again: lost parts stay lost.
     let config = d.core.config().clone();
     d.act(|core, cx| core.set_config(config, cx.now));
     assert_eq!(
@@ -402,7 +407,7 @@ fn what_the_machine_loses_is_given_out_no_longer_until_it_is_back() {
 }
 
 #[test]
-fn what_is_lost_is_replaced_by_what_was_kept_back_and_by_no_number_that_no_cpu_has() {
+fn a_lost_cpu_is_replaced_but_its_number_is_not_reused() {
     let mut d = Double::new(4, 1000, 0);
     let given = |d: &mut Double, cpus: Capacity| {
         let capacities = Capacities { cpus: Some(cpus), mem_mb: None };

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
 
 #[test]
-fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
+fn a_job_that_reached_its_limit_is_a_timeout_regardless_of_its_exit() {
     for cause in [EndCause::Exited, EndCause::Stopped, EndCause::TimeLimit] {
         let mut d = Double::new(4, 1000, 0);
         let id = d.submit(ask());
@@ -23,7 +23,7 @@ fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
 }
 
 #[test]
-fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew() {
+fn a_step_that_was_never_launched_leaves_no_trace() {
     let mut d = Double::new(2, 1000, 0);
     let id = d.submit(ask().allocation().cpus(2));
     d.plan();
@@ -45,7 +45,7 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     assert_eq!(d.store.jobs[&id].steps, []);
     let again = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };
-    assert_eq!(next, key, "its number is free as well");
+    assert_eq!(next, key, "its step number is free as well");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn steps_get_disjoint_cpus_and_wait_while_the_allocation_is_full() {
 }
 
 #[test]
-fn a_step_that_waits_for_more_does_not_keep_back_one_that_fits() {
+fn a_large_waiting_step_does_not_block_one_that_fits() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(3));
     d.plan();
@@ -89,7 +89,7 @@ fn a_step_that_waits_for_more_does_not_keep_back_one_that_fits() {
 }
 
 #[test]
-fn a_step_has_no_cpus_per_task_from_its_job() {
+fn a_step_does_not_inherit_cpus_per_task() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2));
     d.plan();
@@ -143,13 +143,13 @@ fn nothing_starts_in_a_suspended_job_until_it_is_resumed() {
     let job = d.submit(ask().with(|r| r.ntasks = Some(2)).allocation());
     d.plan();
     let Ok(StepStart::Now(first, _)) = create(&mut d, job, step(1), 1) else {
-        panic!("the job has room")
+        panic!("the job has free CPUs")
     };
     d.act(|core, cx| core.suspend(&JobRef::job(job), cx)).unwrap();
     assert_eq!(create(&mut d, job, step(1), 2), Ok(StepStart::Waits));
     let hurried = StepRequest { immediate: true, ..step(1) };
     assert_eq!(create(&mut d, job, hurried, 3), Err(Refusal::Busy));
-    // Not even when a step of it ends.
+    // Not even when one of its steps ends.
     end_step(&mut d, first, ExitCode::OK);
     let launched =
         |d: &Double| d.effects.iter().any(|e| matches!(e, Effect::LaunchStep { ticket: 2, .. }));
@@ -177,7 +177,7 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
 }
 
 #[test]
-fn a_gpu_out_of_use_is_no_steps() {
+fn steps_get_no_drained_gpu() {
     let mut d = Double::new(4, 1000, 2);
     let job = d.submit(ask().allocation().cpus(4).gpus(2));
     d.plan();
@@ -188,7 +188,7 @@ fn a_gpu_out_of_use_is_no_steps() {
         let outages = (!gpus.is_empty()).then_some(Outage { parts, reason });
         d.act(|core, cx| {
             core.set_drains(Drains { node: None, parts: outages.into_iter().collect() }, cx.now);
-            core.tell_outages(cx);
+            core.notify_of_outages(cx);
         });
     };
     let with = |count, overlap| {
@@ -204,7 +204,7 @@ fn a_gpu_out_of_use_is_no_steps() {
     assert_eq!(
         refused,
         [
-            "GPU 0 out of use in this job (sinfo -R tells why): too few are left for this step",
+            "too few GPUs are left for this step; out of use in its job: GPU 0 (see sinfo -R)",
             "srun: Invalid generic resource (gres) specification"
         ]
     );

@@ -18,7 +18,7 @@ fn a_begin_time_is_kept_and_wakes_the_core_once() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_holds_a_begin_time_again() {
+fn a_clock_that_is_set_back_reinstates_a_begin_time() {
     let mut d = Double::new(1, 1000, 0);
     let blocker = d.submit(ask());
     let begin = d.now.plus_secs(600);
@@ -28,7 +28,7 @@ fn a_clock_that_is_set_back_holds_a_begin_time_again() {
     d.now = Timestamp::from_secs(T0);
     d.exit(blocker, 0);
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::BeginTime));
-    // The blocker is forgotten before.
+    // The blocker is removed from memory before that.
     d.wait(300);
     assert_eq!((d.core.next_due(), d.state(id)), (Some(begin), JobState::Pending));
     d.wait(300);
@@ -92,7 +92,7 @@ fn immediate_means_now_or_never() {
 }
 
 #[test]
-fn a_record_is_forgotten_when_it_is_due_though_nothing_else_happens() {
+fn a_record_is_forgotten_on_time_without_any_other_event() {
     let mut d = Double::with(|config| config.min_job_age_secs = 300);
     let jobs = [0, 1].map(|_| d.submit(ask()));
     d.plan();

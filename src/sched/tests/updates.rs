@@ -4,23 +4,24 @@ use super::*;
 use crate::model::batch_tasks::ScriptTasks;
 use crate::model::request::KeptText;
 
-/// The refusal of a partition that is not there.
+/// Returns the refusal of an unknown partition.
 fn unknown(name: &str) -> Refusal {
     Refusal::UnknownPartition {
         name: name.to_owned(),
         known: vec!["cpu".to_owned(), "gpu".to_owned()],
+        lacks_gpus: false,
     }
 }
 
 #[test]
-fn a_new_list_of_partitions_is_taken_as_a_whole() {
+fn a_new_list_of_partitions_is_applied_as_a_whole() {
     let mut d = Double::new(4, 1000, 2);
     let id = d.submit(ask().held());
     let update = |d: &mut Double, names: &str| {
         let key = [Update::Partition(names.into())];
         d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
     };
-    // The size is that in the first, which gives each job a GPU or does not.
+    // The size is that in the first partition, which may add a GPU by default.
     for (names, gpus) in [("gpu,cpu", 1), ("cpu,gpu", 0), ("cpu", 0)] {
         update(&mut d, names).unwrap();
         let job = d.core.job(id).unwrap();
@@ -31,7 +32,7 @@ fn a_new_list_of_partitions_is_taken_as_a_whole() {
 }
 
 #[test]
-fn a_difference_of_the_time_limit_counts_for_each_job() {
+fn a_relative_time_limit_applies_to_each_job() {
     let mut d = Double::new(4, 1000, 0);
     let (limited, endless) =
         (d.submit(ask().with(|r| r.time_limit_secs = Some(600))), d.submit(ask()));
@@ -39,22 +40,39 @@ fn a_difference_of_the_time_limit_counts_for_each_job() {
         let key = [Update::TimeLimitBy(by)];
         d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
     };
-    for (by, secs) in [(60, 660), (-120, 540), (-10_000, 0)] {
+    for (by, secs) in [(60, 660), (-120, 540)] {
         update(&mut d, limited, by).unwrap();
         assert_eq!(d.core.job(limited).unwrap().request.time_limit_secs, Some(secs));
     }
     assert_eq!(update(&mut d, endless, 60), Err(Refusal::NoTimeLimit));
+    let refused = Err(Refusal::DecrementTooLarge { by_secs: 6000, limit_secs: 540 });
+    assert_eq!(update(&mut d, limited, -6000), refused);
+    assert_eq!(d.core.job(limited).unwrap().request.time_limit_secs, Some(540));
+    d.plan();
+    assert_eq!(update(&mut d, limited, -6000), refused);
+    assert_eq!(
+        (d.state(limited), d.core.job(limited).unwrap().request.time_limit_secs),
+        (JobState::Running, Some(540))
+    );
 }
 
 #[test]
-fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not() {
+fn running_jobs_refuse_keys_for_pending_jobs_but_not_the_time_limit() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask());
     let pending = d.submit(ask());
     d.plan();
     let update =
         |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx));
-    for key in [Update::Exclusive(true), Update::Partition("gpu".into()), Update::Priority(0)] {
+    for key in [
+        Update::Exclusive(true),
+        Update::Partition("gpu".into()),
+        Update::Priority(0),
+        Update::WorkDir("/tmp".into()),
+        Update::StdOut("/tmp/x".into()),
+        Update::StdErr("/tmp/x".into()),
+        Update::StdIn("/tmp/x".into()),
+    ] {
         assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
     }
     for key in [
@@ -107,7 +125,7 @@ fn a_changed_priority_changes_the_order_and_zero_holds() {
 }
 
 #[test]
-fn the_script_of_an_array_changes_before_its_first_task_starts_and_for_all_of_them() {
+fn the_script_of_an_array_changes_only_as_a_whole_before_it_starts() {
     let mut d = Double::new(1, 1000, 0);
     let blocker = d.submit(ask());
     d.plan();
@@ -157,7 +175,7 @@ fn a_changed_dependency_is_checked_and_waited_for() {
 }
 
 #[test]
-fn a_changed_text_is_no_longer_than_that_of_a_submission() {
+fn changed_texts_have_the_same_length_limits_as_submitted_ones() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     for (what, max, key) in [

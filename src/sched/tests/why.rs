@@ -1,4 +1,4 @@
-//! All that keeps a job from starting, with its figures.
+//! Everything that keeps a job from starting, with its figures.
 
 use super::*;
 use crate::model::limit::Limit;
@@ -6,11 +6,11 @@ use crate::model::why::{Blocker, Holder, Shortage, Standing, Until, What};
 
 fn blockers(d: &Double, id: JobId) -> Vec<Blocker> {
     let mut view = d.core.view(id, d.now).unwrap();
-    d.core.tell_blockers(&mut view, d.now);
+    d.core.add_blockers(&mut view, d.now);
     view.blockers
 }
 
-/// Reason, sentence and remedy of each.
+/// Returns the reason, text and remedy of each blocker.
 fn told(d: &Double, id: JobId) -> Vec<(Reason, String, Option<String>)> {
     blockers(d, id)
         .into_iter()
@@ -19,7 +19,7 @@ fn told(d: &Double, id: JobId) -> Vec<(Reason, String, Option<String>)> {
 }
 
 #[test]
-fn a_shortage_is_told_with_what_is_free_and_who_has_the_rest() {
+fn a_shortage_lists_free_resources_and_holders() {
     // It is 8:00.
     let mut d = Double::new(8, 1000, 0);
     let long = d.submit(ask().cpus(6).limit(3600));
@@ -45,9 +45,9 @@ fn a_shortage_is_told_with_what_is_free_and_who_has_the_rest() {
         )
     );
     assert_eq!(*remedy, Some(format!("scontrol update JobId={wide} NumCPUs=2")));
-    // With a limit it would be gone before the wide one starts.
+    // With this limit it would end before the wide job starts.
     let words = format!(
-        "there is room for it, and it would delay job {wide}, which waits before it; it would not with a limit of 60 minutes"
+        "there are enough free resources, but it would delay job {wide}, which is ahead of it; with a time limit of 60 minutes it would not"
     );
     let remedy = format!("scontrol update JobId={narrow} TimeLimit=60");
     assert_eq!(told(&d, narrow), [(Reason::Priority, words, Some(remedy))]);
@@ -55,7 +55,7 @@ fn a_shortage_is_told_with_what_is_free_and_who_has_the_rest() {
 }
 
 #[test]
-fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
+fn all_blockers_are_listed_and_not_only_the_first() {
     let mut d = Double::new(4, 1000, 0);
     let running = d.submit(ask().cpus(4));
     d.plan();
@@ -71,7 +71,7 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
         [
             words(
                 Reason::JobHeldUser,
-                "its user holds it".to_owned(),
+                "held by its user".to_owned(),
                 &format!("scontrol release {job}")
             ),
             words(
@@ -81,7 +81,7 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
             ),
             words(
                 Reason::BeginTime,
-                "it is not to start before 08:10".to_owned(),
+                "it may not start before 08:10".to_owned(),
                 &update("StartTime=now")
             ),
             (
@@ -111,11 +111,14 @@ fn all_that_keeps_a_job_is_told_and_not_only_the_first() {
         (on[0].standing, on[0].state),
         (Standing::Never, Some(JobState::Ended(End::Failed)))
     );
-    assert_eq!(*text, format!("it waits for afterok:{running}, which can never be: it is FAILED"));
+    assert_eq!(
+        *text,
+        format!("it waits for afterok:{running}, which can never be satisfied: it is FAILED")
+    );
 }
 
 #[test]
-fn what_the_owner_has_decided_is_told_with_its_figures() {
+fn limits_of_the_owner_are_listed_with_their_figures() {
     let mut d = Double::with(|config| {
         config.limits =
             vec![Limit { account: Some("lab".to_owned()), jobs: Some(1), ..Limit::default() }];
@@ -129,28 +132,28 @@ fn what_the_owner_has_decided_is_told_with_its_figures() {
     d.plan();
     assert_eq!(
         told(&d, second)[0].1,
-        "the limit \"Account=lab MaxJobs=1\" is reached: 1 job with 1 CPU run, and it needs 1 CPU"
+        "the limit \"Account=lab MaxJobs=1\" is reached: 1 job with 1 CPU running, and it needs 1 CPU"
     );
     let update = format!("scontrol update JobId={long} TimeLimit=60");
     let text =
-        "its time limit is 120 minutes, and partition cpu allows 60 minutes at most".to_owned();
+        "its time limit is 120 minutes, but partition cpu allows at most 60 minutes".to_owned();
     assert_eq!(told(&d, long), [(Reason::PartitionTimeLimit, text, Some(update))]);
     let array = d.submit(ask().limit(60).array(0, 9, Some(2)));
     d.plan();
     let waits = d.core.jobs().find(|job| job.compact_tasks().is_some()).unwrap().id;
-    let text = "2 tasks of its array run, and no more than 2 may at once".to_owned();
+    let text = "2 tasks of its array are running, and at most 2 may run at once".to_owned();
     let remedy = format!("scontrol update JobId={array} ArrayTaskThrottle=3");
     assert_eq!(told(&d, waits)[0], (Reason::JobArrayTaskLimit, text, Some(remedy)));
 }
 
 #[test]
-fn a_singleton_names_those_before_it() {
+fn a_singleton_names_the_jobs_ahead_of_it() {
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask());
     let single = d.submit(ask().singleton());
     d.plan();
     assert_eq!(
         told(&d, single)[0].1,
-        format!("it waits for singleton (1 job of its name before it: {first})")
+        format!("it waits for singleton (1 job of the same name ahead of it: {first})")
     );
 }
