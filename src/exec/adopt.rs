@@ -1,51 +1,56 @@
-//! Finding again what an earlier daemon started: still running, ended meanwhile, or never launched.
+//! Finds out what happened to the steps of an earlier daemon: they may be running, have ended in
+//! the meantime, or never have been launched.
 //!
-//! Nothing runs twice because of two marks in the job directory. A watcher binds its socket there
-//! before the first task starts and never over an existing one; it removes the socket only after
-//! its exit record is in place. And a launch that is under way holds the launcher's lock, so that
-//! after [`await_launches`] every launch that will ever happen has its mark.
+//! Two things keep a step from running twice. A watcher binds its socket in the job directory
+//! before the first task starts, never replaces an existing one, and removes it only after its exit
+//! record is in place. And a launch in progress holds the launcher's lock, so that after
+//! [`await_launches`] every launch has left its socket or record.
 
 use crate::exec::job_files::read_record;
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
 use crate::exec::{launch_lock, launch_spec, stopped};
-use crate::model::{ExitRecord, StepId, StepKey};
-use crate::sys::paths::DAEMON_LOCK;
-use crate::sys::{lock, proc, socket};
-use std::collections::HashSet;
+use crate::model::{ExitRecord, StepId, StepKey, Timestamp};
+use crate::sys::paths::{DAEMON_LOCK, is_root_of};
+use crate::sys::{clock, lock, proc, socket};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// What became of a step that was to be launched.
+/// The state of a step that an earlier daemon may have launched.
 #[derive(Debug)]
 #[must_use]
 pub enum Adoption {
-    /// It runs, and reports to this connection from now on: `Started` first.
+    /// It is running and sends its events to this connection, `Started` first.
     Running(StepHandle),
     Ended(Box<ExitRecord>),
-    /// No process of it was ever started: it may be launched.
+    /// No process of it was ever started, so it may be launched.
     NeverLaunched,
-    /// It was started, and its watcher died without a record: nobody knows how it ended.
+    /// It was started, but its watcher died without a record: the result is unknown.
     Lost,
 }
 
-/// Blocks until no launch of an earlier daemon is under way. To be called once by a new daemon,
-/// before its first `inspect` and before it starts a launcher; off the event loop, although it
+/// Blocks until no launch of an earlier daemon is in progress. A new daemon calls this once, before
+/// its first `inspect` and before it starts a launcher. Call it outside the event loop, although it
 /// returns within milliseconds.
 pub fn await_launches(root: &Path) -> io::Result<()> {
-    // A stopped one would keep its share of the lock for ever.
+    // A stopped process would never release its shared lock.
     stopped::resume(root);
     let _alone = launch_lock::take(root, lock::Kind::Exclusive)?;
     launch_lock::forget_idle(root);
     Ok(())
 }
 
-/// Looks what became of a step. Connects to it where it runs, so needs a tokio runtime.
+/// Determines the state of a step. Connects to the step if it is running, so this needs a tokio
+/// runtime.
 ///
 /// # Errors
-/// The job directory exists and cannot be read, or its exit record is damaged.
+/// Fails if the job directory exists but cannot be read, or if the exit record is damaged.
 pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
-    // The record first: where there is one, the socket no longer matters. And the record again
-    // after a refused connection: the step may have ended in between.
+    // Look for the record first: once it exists, the socket no longer matters. Look for it again
+    // after a refused connection, because the step may have ended in between.
     for attempt in 0..2 {
         if let Some(record) = read_record(job_dir, step, run)? {
             return Ok(Adoption::Ended(Box::new(record)));
@@ -77,40 +82,170 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
     Ok(Adoption::Lost)
 }
 
-/// Kills what is left of a lost step: processes of this user whose environment names this daemon's
-/// root and this job (for a numbered step: this step). Returns how many there were. Looks at every
-/// process of the machine. A daemon, of whatever root, may have been started where that environment
-/// is: it and what it started stay.
-pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
-    let wanted: Vec<Vec<u8>> = {
-        let mut w = vec![format!("SLURM_JOB_ID={}", key.job).into_bytes()];
-        let mut root_entry = b"SLOTD_ROOT=".to_vec();
-        root_entry.extend_from_slice(root.as_os_str().as_encoded_bytes());
-        w.push(root_entry);
-        if let StepId::Num(n) = key.step {
-            w.push(format!("SLURM_STEP_ID={n}").into_bytes());
-        }
-        w
-    };
-    let mut killed = 0;
-    let mut spared: Option<HashSet<i32>> = None;
-    for pid in proc::all_pids() {
-        let Some(start) = proc::start_ticks(pid) else { continue };
-        let Some(environment) = proc::environment(pid) else { continue };
-        let entries: Vec<&[u8]> = environment.split(|b| *b == 0).collect();
-        let is_ours = wanted.iter().all(|w| entries.contains(&w.as_slice()));
-        if !is_ours || spared.get_or_insert_with(daemons_with_theirs).contains(&pid) {
-            continue;
-        }
-        // The start time again: the number may have gone to another process since.
-        if proc::start_ticks(pid) == Some(start) && proc::kill(pid, libc::SIGKILL) {
-            killed += 1;
-        }
-    }
-    killed
+/// The longest time for which the processes of a lost step are hunted.
+const HUNT: Duration = Duration::from_secs(10);
+
+/// How long a search that finds nothing is repeated while processes end before they can be
+/// examined: any of them may have been a link of a chain of forks. This is CPU time, of which the
+/// chain and the search get the same share on a busy machine.
+const DOUBT: Duration = Duration::from_millis(100);
+
+/// The result of killing the processes of a lost step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Leftovers {
+    /// The number of processes killed.
+    pub killed: usize,
+    /// New processes kept appearing until the end, so some may still be running.
+    pub is_incomplete: bool,
 }
 
-/// The processes that hold the lock of a daemon, and all below them.
+/// The variables by which the processes of a launch are recognized.
+///
+/// A variable that people set by hand does not make a process the job's: `SLURM_JOB_ID=7 srun …` in
+/// another shell is common. Its start time is set only by the launch.
+fn marks(key: StepKey, start: Timestamp) -> Vec<Vec<u8>> {
+    let mut marks = vec![
+        format!("SLURM_JOB_ID={}", key.job).into_bytes(),
+        format!("SLURM_JOB_START_TIME={}", start.as_secs()).into_bytes(),
+    ];
+    if let StepId::Num(n) = key.step {
+        marks.push(format!("SLURM_STEP_ID={n}").into_bytes());
+    }
+    marks
+}
+
+/// The result of examining a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Examined {
+    /// It belongs to the step.
+    Ours(Process),
+    /// It belongs to this process group.
+    Foreign(i32),
+    /// It ended before it could be examined.
+    Vanished,
+    /// It has ended and was not waited for yet.
+    Dead(Process),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Process {
+    pid: i32,
+    start_ticks: u64,
+    pgid: i32,
+}
+
+fn examine(pid: i32, root: &Path, marks: &[Vec<u8>]) -> Examined {
+    let Some(stat) = proc::stat(pid) else { return Examined::Vanished };
+    let process = Process { pid, start_ticks: stat.start_ticks, pgid: stat.pgid };
+    if stat.state == b'Z' {
+        return Examined::Dead(process);
+    }
+    // It is empty if the process is exiting, and not readable if it belongs to another user.
+    let environment = proc::settled_environment(pid).unwrap_or_default();
+    if environment.is_empty() && proc::stat(pid).is_none_or(|stat| stat.is_exiting) {
+        return Examined::Vanished;
+    }
+    let entries: Vec<&[u8]> = environment.split(|b| *b == 0).collect();
+    let is_marked = marks.iter().all(|mark| entries.contains(&mark.as_slice()));
+    if is_marked && entries.iter().any(|entry| names_root(pid, entry, root)) {
+        Examined::Ours(process)
+    } else {
+        Examined::Foreign(stat.pgid)
+    }
+}
+
+/// Kills the processes of a lost step: those of this user whose environment names this daemon's
+/// root, this job and the `start` of its launch (for a numbered step, also the step).
+///
+/// Processes may fork or execute another program in the meantime, so this repeats, and blocks,
+/// until a pass over all processes of the machine finds no new ones to kill. A process that forks
+/// and exits all the time is gone before its PID can be used, but its process group stays: groups
+/// that consist only of the step's processes are killed as a whole, which no fork escapes. Where
+/// processes vanish before they can be examined, the newest one is chased for a while. Daemons
+/// of any root may have been started in the same environment: they and their descendants are
+/// spared.
+pub fn kill_leftovers(root: &Path, key: StepKey, start: Timestamp) -> Leftovers {
+    let marks = marks(key, start);
+    let begun = Instant::now();
+    let mut last_kill = clock::thread_cpu();
+    // PIDs with start times, since PIDs are reused.
+    let mut killed: HashSet<(i32, u64)> = HashSet::new();
+    // The groups of other processes, which were examined since something was killed.
+    let mut foreign: HashMap<i32, i32> = HashMap::new();
+    let mut dead = HashSet::new();
+    loop {
+        let before = killed.len();
+        let mut has_vanished = false;
+        let mut ours = Vec::new();
+        // The youngest first: they are the ones that may soon be gone.
+        for pid in proc::all_pids().into_iter().rev() {
+            if foreign.contains_key(&pid) {
+                continue;
+            }
+            match examine(pid, root, &marks) {
+                Examined::Ours(process) => ours.push(process),
+                Examined::Foreign(pgid) => drop(foreign.insert(pid, pgid)),
+                Examined::Vanished => has_vanished = true,
+                Examined::Dead(process) => has_vanished |= dead.insert(process),
+            }
+        }
+        if ours.is_empty() && has_vanished {
+            let is_over = || begun.elapsed() > HUNT || clock::thread_cpu() > last_kill + DOUBT;
+            ours.extend(chase(root, &marks, is_over));
+        }
+        if !ours.is_empty() {
+            let spared = daemons_with_theirs();
+            let (spared, wanted): (Vec<_>, Vec<_>) =
+                ours.into_iter().partition(|process| spared.contains(&process.pid));
+            let of_others: HashSet<i32> =
+                foreign.values().copied().chain(spared.iter().map(|p| p.pgid)).collect();
+            for Process { pid, start_ticks, pgid } in wanted {
+                let is_same = proc::start_ticks(pid) == Some(start_ticks);
+                let by_pid = is_same && proc::kill(pid, libc::SIGKILL);
+                let by_group = !of_others.contains(&pgid) && proc::kill_group(pgid, libc::SIGKILL);
+                if by_pid || by_group {
+                    killed.insert((pid, start_ticks));
+                }
+            }
+        }
+        if killed.len() > before {
+            last_kill = clock::thread_cpu();
+            foreign.clear();
+        } else if !has_vanished || clock::thread_cpu() > last_kill + DOUBT {
+            return Leftovers { killed: killed.len(), is_incomplete: false };
+        }
+        if begun.elapsed() > HUNT {
+            return Leftovers { killed: killed.len(), is_incomplete: killed.len() > before };
+        }
+    }
+}
+
+/// Examines only the newest process of the machine until the search ends, and returns the first
+/// one of the step. A pass over all processes takes longer than a link of a chain lives.
+fn chase(root: &Path, marks: &[Vec<u8>], is_over: impl Fn() -> bool) -> Option<Process> {
+    let mut last = 0;
+    while !is_over() {
+        let newest = proc::newest_pid()?;
+        if newest == last {
+            std::thread::yield_now();
+            continue;
+        }
+        last = newest;
+        if let Examined::Ours(process) = examine(newest, root, marks) {
+            return Some(process);
+        }
+    }
+    None
+}
+
+/// Whether an entry of an environment sets `SLOTD_ROOT` to this root.
+fn names_root(pid: i32, entry: &[u8], root: &Path) -> bool {
+    let named = entry.strip_prefix(b"SLOTD_ROOT=").map(OsStr::from_bytes);
+    named.is_some_and(|named| is_root_of(pid, Path::new(named), root))
+}
+
+/// Returns the processes that hold a daemon's lock, and their descendants.
 fn daemons_with_theirs() -> HashSet<i32> {
     let is_daemon = |pid: &i32| lock::is_held_by(*pid, DAEMON_LOCK);
     let daemons = proc::all_pids().into_iter().filter(is_daemon);

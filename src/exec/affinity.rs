@@ -1,5 +1,5 @@
-//! Which CPUs a process may run on, and from which NUMA nodes it has its memory. What a
-//! `--cpu-bind` or a `--mem-bind` means for a task is decided elsewhere; here it is done.
+//! Binds processes to CPUs and to the memory of NUMA nodes. Other modules interpret `--cpu-bind`
+//! and `--mem-bind`.
 
 use crate::sys::system::reason;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -9,8 +9,8 @@ use std::io;
 /// Binds the calling process to these logical CPUs. An empty list changes nothing.
 ///
 /// # Errors
-/// A number beyond what the kernel's set can hold, or none of the CPUs may be used. The text names
-/// the CPUs.
+/// Fails if a number exceeds the size of the kernel's CPU set, or if none of the CPUs may be used.
+/// The error names the CPUs.
 pub fn bind(cpus: &[u32]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -22,10 +22,10 @@ pub fn bind(cpus: &[u32]) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| failed(cpus, e))
 }
 
-/// Lets the threads of a process follow a change of the CPUs that it may have: those that may run
-/// on all of `from` may run on all of `to`, and none stays on a CPU that is not in `to`. A thread
-/// that has chosen some of the others for itself keeps them. Nothing happens to one that is gone,
-/// or that the system lets nobody move.
+/// Moves the threads of a process after its allowed CPUs have changed. Threads that may run on all
+/// of `from` may run on all of `to` afterwards, and no thread keeps a CPU outside `to`. A thread
+/// that restricted itself to some CPUs keeps those of them that are in `to`. Ignores threads that
+/// have exited or that cannot be moved.
 pub fn follow(pid: i32, from: &[u32], to: &[u32]) {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for thread in
@@ -44,14 +44,14 @@ pub fn follow(pid: i32, from: &[u32], to: &[u32]) {
     }
 }
 
-/// The CPUs that the calling process may use, as Slurm writes them: a hexadecimal mask without
+/// Returns the CPUs that the calling process may use, in Slurm's format: a hexadecimal mask without
 /// leading zeros.
 pub fn mask() -> String {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return "0x0".to_owned() };
     hexadecimal(CpuSet::count(), |cpu| set.is_set(cpu).unwrap_or(false))
 }
 
-/// The mask of the numbers below `count` that are set.
+/// Returns a mask of the numbers below `count` that are set.
 fn hexadecimal(count: usize, is_set: impl Fn(usize) -> bool) -> String {
     let is_set = |number: usize| number < count && is_set(number);
     let digits: String = (0..count.div_ceil(4))
@@ -65,18 +65,18 @@ fn hexadecimal(count: usize, is_set: impl Fn(usize) -> bool) -> String {
     }
 }
 
-/// Whether the calling process may use all these CPUs, and there are some.
+/// Returns whether the calling process may use all these CPUs. False for an empty list.
 pub fn may_use(cpus: &[u32]) -> bool {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return false };
     let may_use = |cpu: &u32| set.is_set(*cpu as usize).unwrap_or(false);
     !cpus.is_empty() && cpus.iter().all(may_use)
 }
 
-/// From now on the calling process, and what it starts, has its memory from these NUMA nodes;
-/// `prefers`: while they have some. Returns them as a mask.
+/// Binds the memory of the calling process and its children to these NUMA nodes. With `prefers`,
+/// other nodes are used once these are full. Returns the nodes as a mask.
 ///
 /// # Errors
-/// There is no such node, or the system does not allow it. The text names the nodes.
+/// Fails if a node does not exist or the system forbids the binding. The error names the nodes.
 pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
     const MAX_NODES: usize = 1024;
     const WORD: usize = std::ffi::c_ulong::BITS as usize;
@@ -95,8 +95,8 @@ pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
         *word |= 1 << (node as usize % WORD);
     }
     let policy = if prefers { libc::MPOL_PREFERRED } else { libc::MPOL_BIND };
-    // SAFETY: the kernel reads so many bits of the mask, which lives; it counts one less than it is
-    // told.
+    // SAFETY: the kernel reads at most the bits of `mask`, which is alive. It subtracts 1 from the
+    // length, hence the + 1.
     let done =
         unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), MAX_NODES + 1) };
     match done {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_thread_runs_where_it_was_bound() {
-        // Affinity belongs to the thread: the other tests do not notice.
+        // Affinity belongs to the thread, so other tests are not affected.
         std::thread::spawn(|| {
             let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
             let cpu = (0..CpuSet::count()).find(|c| allowed.is_set(*c).unwrap()).unwrap() as u32;

@@ -1,24 +1,24 @@
-//! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was
-//! used, and killing.
+//! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: memory and CPU limits, usage, and
+//! killing.
 //!
 //! ```text
 //! <base>/job_12               memory.max, memory.swap.max, cpu.max, cpu.weight, cpuset.cpus, pids.max, io.weight of the job
-//! <base>/job_12/step_batch    the batch script and its children; memory.oom.group where a step is to die as a whole
-//! <base>/job_12/step_0        the tasks of an srun; memory.max where the step has its own --mem
+//! <base>/job_12/step_batch    the batch script and its children; memory.oom.group if an OOM kill is to kill the whole step
+//! <base>/job_12/step_0        the tasks of an srun; memory.max if the step has its own --mem
 //! ```
 //!
-//! cgroup v2 alone. The kernel does the work. The daemon makes the cgroups, the tasks join by
-//! themselves, and watchers stay outside, so that they survive an OOM kill and report it.
+//! Only cgroup v2 is supported. The kernel does the work: the daemon creates the cgroups and the
+//! tasks join them. Watchers stay outside, so that they survive an OOM kill and report it.
 //!
 //! cgroups-rs writes `memory.max`, `memory.swap.max`, `cpu.max`, `cpu.weight`, `cpuset.cpus` and
-//! `pids.max`, freezes and kills. The rest is done here:
+//! `pids.max`, freezes and kills. This module does the rest:
 //!
-//! * making and removing cgroups, and enabling controllers: the crate ignores the errors of
+//! * creating and removing cgroups and enabling controllers, because the crate ignores errors of
 //!   `cgroup.subtree_control`;
-//! * emptying `cpuset.cpus`: the crate writes nothing at all for an empty list;
-//! * `io.weight` and `memory.oom.group`, which the crate does not know;
+//! * clearing `cpuset.cpus`, because the crate writes nothing for an empty list;
+//! * `io.weight` and `memory.oom.group`, which the crate does not support;
 //! * reading `cgroup.events`, `memory.events`, `memory.stat` and `cpu.stat`: the crate does not
-//!   know the first two, and shows zeros where the others cannot be read.
+//!   support the first two, and returns zeros if it cannot read the others.
 
 use crate::exec::affinity;
 use crate::model::StepId;
@@ -43,16 +43,16 @@ mod hierarchy;
 
 pub use base::{CgroupBase, MaxProcesses, Place, Rules};
 
-/// The period of `cpu.max`, microseconds: the kernel's default.
+/// The period of `cpu.max` in microseconds. This is the kernel's default.
 const PERIOD_US: u64 = 100_000;
 
-/// `cpu.weight` for each CPU of a job: the kernel's default for a cgroup.
+/// `cpu.weight` per CPU of a job. This is the kernel's default for a cgroup.
 const CPU_WEIGHT: u32 = 100;
 
-/// The largest `cpu.weight` and `io.weight`.
+/// The highest `cpu.weight` and `io.weight`.
 const MAX_WEIGHT: u32 = 10_000;
 
-/// A cgroup could not be used: which, and why.
+/// A failed operation on a cgroup, with its path and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cgroup {}: {why}", path.display())]
 pub struct CgroupError {
@@ -64,7 +64,7 @@ fn failed(path: &Path, why: impl fmt::Display) -> CgroupError {
     CgroupError { path: path.to_owned(), why: why.to_string() }
 }
 
-/// A limit that the kernel refused.
+/// Returns an error for a limit that the kernel refused.
 fn refused<'a>(
     dir: &'a Path,
     file: &'a str,
@@ -81,18 +81,18 @@ fn io_failed<'a>(path: &'a Path, doing: &'a str) -> impl FnOnce(io::Error) -> Cg
     move |e| failed(path, format_args!("{doing}: {}", reason(&e)))
 }
 
-/// Makes a directory; one that is there already is as good.
+/// Creates a directory unless it exists.
 fn make(dir: &Path) -> Result<(), CgroupError> {
     match fs::create_dir(dir) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            Err(io_failed(dir, "could not be made")(e))
+            Err(io_failed(dir, "could not be created")(e))
         }
         _ => Ok(()),
     }
 }
 
-/// Gives a controller to the children. One controller a write: the kernel refuses them all where it
-/// refuses one.
+/// Enables a controller for the children. Writes one controller at a time, because the kernel
+/// rejects the whole write if it rejects one of them.
 fn enable(dir: &Path, name: &str) -> Result<(), CgroupError> {
     fs::write(dir.join("cgroup.subtree_control"), format!("+{name}")).map_err(|e| {
         failed(dir, format_args!("could not enable the {name} controller: {}", reason(&e)))
@@ -103,9 +103,9 @@ fn enable(dir: &Path, name: &str) -> Result<(), CgroupError> {
 #[derive(Debug)]
 pub struct JobCgroup {
     dir: PathBuf,
-    /// Never cloned: a clone would forget the hierarchy.
+    /// Do not clone it: a clone would lose the hierarchy.
     handle: Cgroup,
-    /// What the counters told before this run of the job.
+    /// Counts from before this run of the job.
     past_ooms: u64,
     past_limit_ooms: u64,
 }
@@ -115,14 +115,14 @@ impl JobCgroup {
         &self.dir
     }
 
-    /// The cgroup at this path, be it there or not.
+    /// Returns the cgroup at this path, which need not exist.
     pub fn at(dir: PathBuf) -> JobCgroup {
         let handle = hierarchy::open(&dir);
         JobCgroup { dir, handle, past_ooms: 0, past_limit_ooms: 0 }
     }
 
-    /// What the counters tell by now is not this run's.
-    fn begin_anew(self) -> JobCgroup {
+    /// Excludes the OOM kills up to now, which belong to earlier runs.
+    fn reset_counts(self) -> JobCgroup {
         JobCgroup {
             past_ooms: oom_kills(&self.dir),
             past_limit_ooms: limit_ooms(&self.dir),
@@ -134,7 +134,7 @@ impl JobCgroup {
         let me = &self.dir;
         let memory: &MemController = self.controller("memory")?;
         set_memory(&self.dir, memory, alloc.tres.mem_mb)?;
-        // Missing where the kernel does not count swap; then there is nothing to limit.
+        // The file is missing if the kernel does not account swap. Then there is nothing to limit.
         if self.has("memory.swap.max") {
             memory.set_memswap_limit(0).map_err(refused(me, "memory.swap.max", 0))?;
         }
@@ -142,13 +142,13 @@ impl JobCgroup {
         let quota = i64::from(alloc.tres.cpus) * PERIOD_US as i64;
         cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US))
             .map_err(refused(me, "cpu.max", quota))?;
-        // Where jobs share a CPU: a weight counts for all CPUs of a job together, so that each of
-        // them needs its part.
+        // The weight decides when jobs compete for a CPU. It applies to all CPUs of a job together,
+        // so scale it with their number.
         let weight = CPU_WEIGHT.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
         cpu.set_shares(weight.into()).map_err(refused(me, "cpu.weight", weight))?;
         if self.has("cpuset.cpus") {
-            // `SLOTD_CPUS` may promise more CPUs than there are: then all, also for a job that had
-            // fewer before.
+            // `SLOTD_CPUS` may promise more CPUs than exist. In that case allow all CPUs, even if
+            // the job had fewer before.
             let held = affinity::may_use(&alloc.cpu_ids);
             let cpus: Vec<String> =
                 alloc.cpu_ids.iter().filter(|_| held).map(u32::to_string).collect();
@@ -189,16 +189,16 @@ impl JobCgroup {
         controller(&self.handle, &self.dir, name)
     }
 
-    /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have
-    /// where that is less than the job's; with `as_one` it dies as a whole for its memory.
+    /// Creates the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is the step's memory limit,
+    /// if it is lower than the job's. With `oom_group`, an OOM kill kills the whole step.
     ///
     /// # Errors
-    /// It cannot be made, or the limit was refused.
+    /// Fails if the cgroup cannot be created or the limit is refused.
     pub fn create_step(
         &self,
         step: StepId,
         mem_mb: Option<u64>,
-        as_one: bool,
+        oom_group: bool,
     ) -> Result<PathBuf, CgroupError> {
         let cgroup = self.step(step);
         make(&cgroup.dir)?;
@@ -206,35 +206,35 @@ impl JobCgroup {
             let handle = cgroup.handle();
             set_memory(&cgroup.dir, controller(&handle, &cgroup.dir, "memory")?, mem_mb)?;
         }
-        if as_one {
+        if oom_group {
             set(&cgroup.dir, "memory.oom.group", "1")?;
         }
         Ok(cgroup.dir)
     }
 
-    /// The cgroup of a step, be it there or not.
+    /// Returns the cgroup of a step, which need not exist.
     pub fn step(&self, step: StepId) -> StepCgroup {
         StepCgroup::at(self.dir.join(step_name(step)))
     }
 
-    /// How many processes of this run the kernel has killed for their memory. 0 where it cannot be
-    /// read.
+    /// Returns the number of processes OOM-killed in this run; 0 if it cannot be read.
     pub fn oom_kills(&self) -> u64 {
         oom_kills(&self.dir).saturating_sub(self.past_ooms)
     }
 
-    /// How often the job as a whole wanted more than it may have, and not only a step of it.
+    /// Returns how often the job as a whole, rather than one of its steps, exceeded its memory
+    /// limit.
     pub fn limit_ooms(&self) -> u64 {
         limit_ooms(&self.dir).saturating_sub(self.past_limit_ooms)
     }
 
-    /// Kills every process in it. False where the kernel has no `cgroup.kill` (before 5.14).
+    /// Kills all processes in it. Returns false if the kernel has no `cgroup.kill` (before 5.14).
     pub fn kill(&self) -> bool {
         self.handle.kill().is_ok()
     }
 
-    /// Removes it with what its steps have left. False where it is still in use: a killed process
-    /// leaves it when it is reaped.
+    /// Removes it and the cgroups of its steps. Returns false if it is still in use: a killed
+    /// process leaves its cgroup only when it is reaped.
     pub fn remove(&self) -> bool {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -247,10 +247,10 @@ impl JobCgroup {
     /// Waits until no process is in it.
     ///
     /// # Errors
-    /// The kernel does not tell: the cgroup is gone.
+    /// Fails if the cgroup no longer exists.
     pub async fn emptied(&self) -> io::Result<()> {
         let path = self.dir.join("cgroup.events");
-        // Its changes are exceptional conditions to poll.
+        // The kernel signals changes of this file as exceptional conditions (`POLLPRI`).
         // SAFETY: the file is owned by the AsyncFd and stays open as long as it lives.
         let events =
             unsafe { AsyncFd::register_with_interest(fs::File::open(&path)?, Interest::PRIORITY) }?;
@@ -267,13 +267,13 @@ impl JobCgroup {
 #[derive(Debug)]
 pub struct StepCgroup {
     dir: PathBuf,
-    /// What the counters told before.
+    /// Counts from before the step.
     past_ooms: u64,
     past_limit_ooms: u64,
 }
 
 impl StepCgroup {
-    /// What happens from now on is the step's.
+    /// Counts OOM kills from now on.
     pub(super) fn at(dir: PathBuf) -> Self {
         let past_ooms = oom_kills(&dir);
         let past_limit_ooms = dir.parent().map_or(0, limit_ooms);
@@ -284,31 +284,31 @@ impl StepCgroup {
         hierarchy::open(&self.dir)
     }
 
-    /// How many processes of the step the kernel has killed for their memory.
+    /// Returns the number of OOM-killed processes of the step.
     pub(super) fn oom_kills(&self) -> u64 {
         oom_kills(&self.dir).saturating_sub(self.past_ooms)
     }
 
-    /// Whether the whole job, with its other steps, wanted more than it may have.
+    /// Returns whether the job as a whole exceeded its memory limit.
     pub(super) fn job_ran_out(&self) -> bool {
         self.dir.parent().map_or(0, limit_ooms) > self.past_limit_ooms
     }
 
-    /// CPU time of all that ever ran in it, microseconds in user mode and in the kernel, whoever
-    /// waited for whom.
+    /// Returns the user and system CPU time of all its processes so far, in microseconds. It
+    /// includes processes that were never waited for.
     pub(super) fn cpu_times(&self) -> Option<(u64, u64)> {
         let stat = fs::read_to_string(self.dir.join("cpu.stat")).ok()?;
         Some((parse_key(&stat, "user_usec")?, parse_key(&stat, "system_usec")?))
     }
 
-    /// The memory of its processes, KiB: anonymous and shared, and the parts of files that are
-    /// mapped. The rest of the page cache does not count. `None` where the kernel does not tell.
+    /// Returns the memory of its processes in KiB: anonymous and shared memory, and the mapped
+    /// parts of files. The rest of the page cache does not count. `None` if it cannot be read.
     pub(super) fn memory_kb(&self) -> Option<u64> {
         parse_memory_kb(&fs::read_to_string(self.dir.join("memory.stat")).ok()?)
     }
 
-    /// Stops every process in it where it is, also those that are forked at this moment, or lets
-    /// them go on. False where the kernel cannot (before 5.2).
+    /// Freezes or thaws all processes in it, including any that are being forked. Returns false if
+    /// the kernel does not support it (before 5.2).
     pub(super) fn freeze(&self, is_frozen: bool) -> bool {
         let handle = self.handle();
         let freezer: Option<&FreezerController> = handle.controller_of();
@@ -316,13 +316,13 @@ impl StepCgroup {
         freezer.is_some_and(|freezer| set(freezer).is_ok())
     }
 
-    /// Kills every process in it, also those that are being forked at this moment. Where the kernel
-    /// has no `cgroup.kill` (before 5.14) nothing happens.
+    /// Kills all processes in it, including any that are being forked. Does nothing if the kernel
+    /// has no `cgroup.kill` (before 5.14).
     pub fn kill(&self) {
         let _ = self.handle().kill();
     }
 
-    /// Removes it. False where it is still in use.
+    /// Removes it. Returns false if it is still in use.
     pub(super) fn remove(&self) -> bool {
         remove(&self.dir)
     }
@@ -345,8 +345,8 @@ fn set_memory(dir: &Path, memory: &MemController, mem_mb: u64) -> Result<(), Cgr
     memory.set_limit(bytes).map_err(refused(dir, "memory.max", bytes))
 }
 
-/// Writes a control file, which is never made where it is missing. The line is ended, so that
-/// nothing is a value too.
+/// Writes a control file, and never creates a missing one. Ends the line, so that an empty value is
+/// written too.
 fn set(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
     let opened = fs::OpenOptions::new().write(true).open(dir.join(file));
     opened
@@ -365,18 +365,18 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|w| w == word)
 }
 
-/// The number after a key in a file of `key number` lines.
+/// Returns the number that follows a key in a file of `key number` lines.
 fn parse_key(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// A count of `memory.events` or its like; 0 where there is none.
+/// Returns a counter from `memory.events` or a similar file; 0 if it is missing.
 fn event(dir: &Path, file: &str, key: &str) -> u64 {
     parse_key(&fs::read_to_string(dir.join(file)).unwrap_or_default(), key).unwrap_or(0)
 }
 
 fn parse_memory_kb(stat: &str) -> Option<u64> {
-    // What is mapped of files holds the shared memory that is mapped.
+    // `file_mapped` includes mapped shared memory.
     let of_files = parse_key(stat, "shmem")?.max(parse_key(stat, "file_mapped")?);
     Some(parse_key(stat, "anon")?.saturating_add(of_files) / 1024)
 }
@@ -385,7 +385,8 @@ fn oom_kills(dir: &Path) -> u64 {
     event(dir, "memory.events", "oom_kill")
 }
 
-/// How often this very cgroup, not one below it, reached its limit and something had to die.
+/// Returns how often this cgroup itself, not a descendant, reached its limit and triggered an OOM
+/// kill.
 fn limit_ooms(dir: &Path) -> u64 {
     event(dir, "memory.events.local", "oom")
 }
@@ -413,12 +414,12 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_directory_is_no_base_and_stays_empty() {
+    fn a_plain_directory_is_rejected_and_stays_empty() {
         let dir = tempfile::tempdir().unwrap();
         let error = base(dir.path()).create_job(JobId(1), &alloc()).unwrap_err();
         let text = error.to_string();
         let wanted = format!(
-            "cgroup {}: is not a cgroup v2 directory: name a cgroup v2 directory that your user may divide, or auto",
+            "cgroup {}: is not a cgroup v2 directory: use a cgroup v2 directory that is delegated to your user, or auto",
             dir.path().display()
         );
         assert_eq!(text, wanted);
@@ -426,11 +427,11 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_base_is_named() {
+    fn the_error_names_a_missing_base() {
         let error = base("/no/such/base").create_job(JobId(1), &alloc()).unwrap_err().to_string();
         assert!(
             error.starts_with(
-                "cgroup /no/such/base: could not be looked at: No such file or directory: "
+                "cgroup /no/such/base: could not be accessed: No such file or directory: "
             ),
             "{error}"
         );
@@ -445,14 +446,14 @@ mod tests {
     }
 
     #[test]
-    fn page_cache_that_nobody_maps_is_not_memory_of_a_step() {
+    fn unmapped_page_cache_does_not_count_as_memory() {
         let stat = "anon 2097152\nfile 9999999999\nfile_mapped 1048576\nshmem 524288\n";
         assert_eq!(parse_memory_kb(stat), Some(3072));
         assert_eq!(parse_memory_kb("anon 1\n"), None);
     }
 
     #[test]
-    fn where_nothing_can_be_read_nothing_was_used() {
+    fn usage_is_zero_if_nothing_can_be_read() {
         let cgroup = base("/no/such/base").job(JobId(1)).unwrap();
         assert_eq!((cgroup.oom_kills(), cgroup.limit_ooms()), (0, 0));
         let step = cgroup.step(StepId::Batch);
@@ -461,9 +462,9 @@ mod tests {
         assert!(cgroup.remove());
     }
 
-    /// What the kernel reads of the files, which are plain ones here.
+    /// Uses plain files in place of the kernel's, and checks their contents.
     #[test]
-    fn limits_are_written_as_the_kernel_reads_them() {
+    fn limits_are_written_in_the_kernels_format() {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join(std::ffi::OsStr::from_bytes(b"not UTF-8 \xff"));
         fs::create_dir(&dir).unwrap();
@@ -483,7 +484,7 @@ mod tests {
         );
         assert_eq!((read("memory.max"), read("pids.max")), ((64 << 20).to_string(), "1000".into()));
         assert_eq!((read("memory.swap.max"), read("cpuset.cpus")), ("0".into(), own.to_string()));
-        // CPUs that are not there: all that are.
+        // With CPUs that do not exist, all CPUs are allowed.
         alloc.cpu_ids.push(1_000_000);
         job.limit(&alloc, &RULES).unwrap();
         assert_eq!(read("cpuset.cpus").trim(), "");
@@ -503,12 +504,12 @@ mod tests {
         assert!(error.ends_with(": could not set cpu.weight to 200: Is a directory"), "{error}");
     }
 
-    /// Runs where a delegated cgroup is named, as in a guest with
+    /// Runs only if `SLOTD_TEST_CGROUP` names a delegated cgroup, for instance in a guest with
     /// `systemd-run --user --scope -p Delegate=yes`.
     #[test]
     fn a_delegated_base_limits_a_job() {
         let Ok(base) = std::env::var("SLOTD_TEST_CGROUP") else {
-            eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
+            eprintln!("skipped: SLOTD_TEST_CGROUP does not name a delegated cgroup");
             return;
         };
         let base = super::tests::base(Path::new(&base).join("unit"));
@@ -528,7 +529,7 @@ mod tests {
         assert_eq!(read("step_1/memory.max").trim(), "max");
         assert_eq!(read("step_2/memory.oom.group").trim(), "1");
         let (hungry, other) = (cgroup.step(hungry), cgroup.step(other));
-        // More than it may have, in one process that joins before it grows.
+        // Exceed the limit in a single process that joins before it grows.
         let script = "echo 0 >\"$0/cgroup.procs\"; exec python3 -c 'x = bytearray(256 << 20)'";
         let grow = |step: &StepCgroup| {
             let status = std::process::Command::new("sh")
@@ -553,7 +554,7 @@ mod tests {
             .unwrap();
         io::Read::read_exact(&mut sleeper.stdout.take().unwrap(), &mut [0]).unwrap();
         assert!(!cgroup.remove());
-        // A new run begins to count anew.
+        // A new run starts counting from 0.
         let again = base.create_job(JobId(9), &alloc()).unwrap();
         assert_eq!((again.oom_kills(), again.limit_ooms()), (0, 0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

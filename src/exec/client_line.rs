@@ -1,6 +1,6 @@
-//! A client's own line to the watcher of its step: signals go there and news come from there,
-//! daemon or not. The step is ended when the client is gone, which the watcher sees by the end of
-//! this line.
+//! A client's own connection to the watcher of its step. It carries signals one way and events the
+//! other, even while the daemon is down. If the client exits, the watcher sees the connection close
+//! and ends the step.
 
 use crate::exec::launch_spec::{StepCommand, StepEvent};
 use crate::exec::peer::Peer;
@@ -13,22 +13,23 @@ use std::os::unix::net::UnixStream;
 pub struct ClientLine(Peer);
 
 impl ClientLine {
-    /// A line, and the end of it that goes to the watcher with the launch.
+    /// Creates a connection, and returns the end that is sent to the watcher with the launch.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Fails if no descriptor is left.
     pub fn pair() -> io::Result<(ClientLine, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         Ok((ClientLine(Peer::new(ours, wire::decoder())?), theirs.into()))
     }
 
-    /// Tells the watcher. False where there is none any more. Never waits: what a watcher that
-    /// stands still has no room for goes out with the next command.
+    /// Sends a command. Returns false if the watcher has exited. Never blocks: if the watcher is
+    /// stopped and the socket is full, the rest is sent with the next command.
     pub fn tell(&mut self, command: &StepCommand) -> bool {
         self.0.push(command).is_ok()
     }
 
-    /// To be called when it is readable: what the watcher has told, and whether it is still there.
+    /// Returns the events received, and whether the watcher is still there. Call this when the
+    /// socket is readable.
     pub fn hear(&mut self) -> (Vec<StepEvent>, bool) {
         let (events, end) = self.0.receive();
         (events, end.is_ok())

@@ -1,7 +1,8 @@
-//! What an earlier boot of the machine has left in the directories of the jobs that ran then.
+//! Files that an earlier boot of the machine left in the directories of the jobs that ran at the
+//! time.
 //!
-//! Its sockets have no listener and never will: they are removed. Its exit records count, if they
-//! are whole.
+//! The sockets will never have a listener again, so they are deleted. The exit records are valid if
+//! they are complete.
 
 use crate::exec::job_dirs::{self, MANAGERS_SOCKET};
 use crate::exec::job_files::{JOB, RUNNER, SCRIPT, read_record};
@@ -13,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// How a step of an earlier boot ended, where that was written down and the disk has kept it.
+/// Returns the exit record of a step of an earlier boot, if one was written and survived on disk.
 pub fn record(job_dir: &Path, step: StepId, run: u32) -> Option<ExitRecord> {
     read_record(job_dir, step, run).unwrap_or_else(|e| {
         log::warn!("{e}");
@@ -21,8 +22,8 @@ pub fn record(job_dir: &Path, step: StepId, run: u32) -> Option<ExitRecord> {
     })
 }
 
-/// When something below one of these paths was last written to: a file, or the entries of a
-/// directory. Writes at `before` or later are not looked at.
+/// Returns the time of the last write below one of these paths, to a file or to the entries of a
+/// directory. Ignores writes at `before` or later.
 pub fn last_written<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
     before: Timestamp,
@@ -34,7 +35,7 @@ pub fn last_written<'a>(
     let mut found = Vec::new();
     for path in paths {
         let Ok(meta) = fs::metadata(path) else { continue };
-        // A device or a pipe tells of others.
+        // The times of a device or pipe say nothing about this job.
         if meta.is_file() || meta.is_dir() {
             let entries = fs::read_dir(path).into_iter().flatten().flatten();
             found.extend(entries.map(|entry| written(entry.metadata())));
@@ -44,16 +45,15 @@ pub fn last_written<'a>(
     found.into_iter().flatten().filter(|at| *at < before).max()
 }
 
-/// Deletes the sockets of steps that ran under an earlier boot, and records that were never
-/// finished.
+/// Deletes the sockets of steps that ran under an earlier boot, and unfinished records.
 pub fn clean(job_dir: &Path) {
-    // Nothing is deleted behind a link in the place of the directory.
+    // Delete nothing through a link that has replaced the directory.
     let Ok(dir) = Dir::open(job_dir) else { return };
     for name in
         dir.names().unwrap_or_default().into_iter().filter_map(|name| name.into_string().ok())
     {
         if is_socket(&name) || is_unfinished(&name) {
-            // One that stays is in nobody's way.
+            // A leftover file does no harm.
             let _ = dir.remove_file(Path::new(&name));
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_write_before_the_boot_is_found_among_files_and_directories() {
+    fn last_written_finds_the_last_write_before_the_boot() {
         let dir = tempfile::tempdir().unwrap();
         let job = dir.path().join("7");
         fs::create_dir(&job).unwrap();
@@ -88,7 +88,7 @@ mod tests {
         touch(&job.join("runner.sh"), 300);
         let output = dir.path().join("out");
         touch(&output, 200);
-        // The directory itself was made now, which is after the boot.
+        // The directory itself is created now, after the boot.
         let last = |before: i64| {
             last_written(
                 [job.as_path(), output.as_path(), Path::new("/dev/null")],
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_and_unfinished_records_go_and_whole_ones_stay() {
+    fn only_sockets_and_unfinished_records_are_deleted() {
         let dir = tempfile::tempdir().unwrap();
         let stay = ["1.exit", "data.2024", "exit_status", "mine.sock", "script.sh"];
         let go = [
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(dir.path()).unwrap().count(),
             stay.len() + go.len() + 1,
-            "nothing behind a link"
+            "nothing is deleted behind a link"
         );
         fs::remove_file(link).unwrap();
         clean(dir.path());
@@ -129,6 +129,6 @@ mod tests {
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, stay);
-        assert_eq!(record(dir.path(), StepId::Batch, 0), None, "an empty record tells nothing");
+        assert_eq!(record(dir.path(), StepId::Batch, 0), None, "an empty record is ignored");
     }
 }

@@ -1,8 +1,8 @@
 //! The variables that Slurm's programs find in their environment (sbatch, srun and salloc man
-//! pages, "OUTPUT ENVIRONMENT VARIABLES"), as far as they have a meaning on one host. No
-//! SLURM_CONF, no ports, no addresses of daemons.
+//! pages, "OUTPUT ENVIRONMENT VARIABLES"), as far as they make sense on a single host.
+//! `SLURM_CONF`, ports and addresses of daemons are not set.
 //!
-//! Pure. What the submitter's own environment holds is not looked at, but for [`stale_variables`].
+//! Does no I/O. Only [`stale_variables`] and [`of_array_task`] read the submitter's environment.
 
 use crate::exec::snapshots;
 use crate::model::binding::CPU_BIND_VARIABLES;
@@ -15,13 +15,13 @@ use crate::model::{ArrayRole, Job, StepId, StepKey};
 use crate::protocol::request::StepLaunch;
 use crate::sys::paths::Paths;
 
-/// Variables in the order in which they are set.
+/// Variables, in the order in which they are set.
 pub type Variables = Vec<(String, String)>;
 
-/// The variables of the processes of one job.
+/// Builds the variables for the processes of one job.
 pub struct Environment<'a> {
     job: &'a Job,
-    /// What the whole job has.
+    /// The allocation of the whole job.
     alloc: Allocation,
     host: &'a Host,
     /// The short host name.
@@ -32,14 +32,14 @@ pub struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Of a job that has its allocation.
+    /// For a job that has its allocation.
     pub fn of(job: &'a Job, host: &'a Host, root: &'a str) -> Self {
         let alloc = job.run.alloc.as_deref().cloned().unwrap_or_default();
         Environment { job, alloc, host, node: &host.name, root, vars: Vec::with_capacity(64) }
     }
 
-    /// Of a batch job, on top of the submitter's. `ntasks` is the number of processes that are
-    /// launched: more than 1 where the batch job runs one a rank.
+    /// Returns the variables of a batch job, on top of the submitter's. `ntasks` is the number of
+    /// processes launched: more than 1 if the batch job runs one per rank.
     pub fn batch(mut self, ntasks: u32) -> Variables {
         self.set("ENVIRONMENT", "BATCH");
         self.allocation();
@@ -49,20 +49,20 @@ impl<'a> Environment<'a> {
         self.vars
     }
 
-    /// Of a salloc command. Real Slurm runs it on the login node, without GPUs; here the
-    /// allocation's GPUs are on this machine, so it is told of them.
+    /// Returns the variables of a salloc command. Slurm runs it on the login node, without GPUs.
+    /// Here the GPUs of the allocation are on the same machine, so their variables are set.
     pub fn interactive(mut self) -> Variables {
         self.allocation();
         self.vars
     }
 
-    /// Of a step that has `alloc`, on top of that of the process that called srun, which tells them
-    /// the name that it goes by.
+    /// Returns the variables of a step with `alloc`, on top of those of the process that called
+    /// srun, which provide `SLURM_JOB_NAME`.
     pub fn step(mut self, id: StepId, launch: &StepLaunch, alloc: &Allocation) -> Variables {
         let request = &launch.request;
         let ntasks = request.tasks(&self.job.request);
         self.allocation();
-        // Of a step these are the step's own numbers.
+        // Unset the job's values: the step has values of its own.
         const OWN: [&str; 4] = [CUDA, ROCM, "SLURM_GPUS_ON_NODE", "SLURM_JOB_NAME"];
         self.vars.retain(|(name, _)| !OWN.contains(&name.as_str()));
         self.node(if request.exact { alloc.tres.cpus } else { self.alloc.tres.cpus });
@@ -99,7 +99,8 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// What every process inside an allocation may know: all that a salloc command gets.
+    /// Sets the variables that are common to all processes inside an allocation. A salloc command
+    /// gets only these.
     fn allocation(&mut self) {
         let (job, alloc) = (self.job, self.alloc.clone());
         let request = &job.request;
@@ -121,7 +122,8 @@ impl<'a> Environment<'a> {
         self.set("SLURM_JOB_NUM_NODES", 1);
         self.set("SLURM_NNODES", 1);
         self.set("SLURM_JOB_CPUS_PER_NODE", alloc.tres.cpus);
-        // A job that has all CPUs and names no number of tasks fills them as it likes.
+        // If the job was allocated more CPUs than it requested and did not request a number of
+        // tasks, the tasks fill the CPUs.
         let has_more = (1..alloc.tres.cpus).contains(&job.tres.cpus);
         let is_free = has_more && request.ntasks.or(request.ntasks_per_node).is_none();
         let tasks =
@@ -137,7 +139,7 @@ impl<'a> Environment<'a> {
         self.set_some("SLURM_CPUS_PER_TASK", request.cpus_per_task);
         self.placement(&request.placement);
         match request.mem {
-            // What nobody asked for would be an option of every sbatch and srun inside.
+            // Do not set the default: it would act as an option of every sbatch and srun inside.
             MemRequest::Default | MemRequest::None => {}
             MemRequest::PerNode(_) => self.set("SLURM_MEM_PER_NODE", alloc.tres.mem_mb),
             MemRequest::PerCpu(mb) => self.set("SLURM_MEM_PER_CPU", mb),
@@ -169,12 +171,12 @@ impl<'a> Environment<'a> {
         self.gpus(&alloc.gpu_ids);
     }
 
-    /// How tasks are laid out, as far as something is said of it.
+    /// Sets the variables of the task layout, as far as it was specified.
     fn placement(&mut self, placement: &Placement) {
         let Placement { distribution, hint, ntasks_per_core, ntasks_per_socket, mem_bind, .. } =
             placement;
         match distribution {
-            // The size stands in a variable of its own.
+            // The size has a variable of its own.
             Some(Distribution { nodes: Spread::Plane(Some(size)), .. }) => {
                 self.set("SLURM_DISTRIBUTION", "plane");
                 self.set("SLURM_DIST_PLANESIZE", size);
@@ -191,7 +193,7 @@ impl<'a> Environment<'a> {
     }
 
     fn gpus(&mut self, ids: &[u32]) {
-        // A step without GPUs has none of its job's either.
+        // A step without GPUs must not see those of its job.
         let hides = !self.host.gpus_open || !self.alloc.gpu_ids.is_empty();
         self.vars.extend(visible(self.host, ids, hides));
         if !ids.is_empty() {
@@ -199,7 +201,7 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// What slurmd adds on the node.
+    /// Sets the variables that slurmd adds on the node.
     fn node(&mut self, cpus: u32) {
         let request = &self.job.request;
         self.set("HOSTNAME", self.node);
@@ -232,12 +234,13 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// What CUDA programs go by, and those of ROCm.
+/// The variables that CUDA and ROCm programs read.
 const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 const ROCM: &str = "ROCR_VISIBLE_DEVICES";
 
-/// What tells programs of these GPUs and of no others. Where it is not set at all, they take every
-/// GPU of the machine: so it is, with nothing in it, where there are none and `hides` is true.
+/// Returns the variables that restrict programs to these GPUs. A program uses all GPUs of the
+/// machine if the variable is unset, so if it gets none and `hides` is true, the variable is set to
+/// an empty string.
 fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
     let mut vars = Vec::new();
     let all = || host.gpus.iter().chain(&host.lost_gpus);
@@ -249,14 +252,14 @@ fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
             given.map(|id| host.gpu(*id).map_or_else(|| id.to_string(), Gpu::visible_as)).collect();
         let is_hidden = hides && all().any(|gpu| gpu.maker == maker);
         if !given.is_empty() && maker == Maker::Nvidia {
-            // As nvidia-smi counts them, and not the fastest one first.
+            // Number the GPUs as nvidia-smi does, rather than the fastest first.
             vars.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
         }
         if !given.is_empty() || is_hidden {
             vars.push((name.to_owned(), given.join(",")));
         }
     }
-    // As Slurm has it for GPUs of any maker, where no GPU goes by it.
+    // Slurm sets this for GPUs of any maker. Do the same if the host has no AMD GPU.
     let ordinals = ordinals(host, ids);
     if !is_amds && let Some((_, list)) = ordinals.first() {
         vars.push((ROCM.to_owned(), list.clone()));
@@ -265,8 +268,8 @@ fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
     vars
 }
 
-/// What OpenCL programs go by: numbers alone. ROCm's would count by it among those that
-/// `ROCR_VISIBLE_DEVICES` has left.
+/// Returns `GPU_DEVICE_ORDINAL`, which OpenCL programs read. It holds only plain numbers. AMD GPUs
+/// are left out, because ROCm would count among those that `ROCR_VISIBLE_DEVICES` leaves.
 fn ordinals(host: &Host, ids: &[u32]) -> Variables {
     let is_counted = |id: &u32| {
         host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia && gpu.handle.is_none())
@@ -276,7 +279,7 @@ fn ordinals(host: &Host, ids: &[u32]) -> Variables {
     vars.into_iter().collect()
 }
 
-/// As Slurm tells it.
+/// Returns Slurm's letter for this mode.
 fn open_mode_letter(mode: OpenMode) -> char {
     match mode {
         OpenMode::Append => 'a',
@@ -288,31 +291,33 @@ fn list(ids: &[u32]) -> String {
     ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// `0,1,2,…`: the ranks of the tasks on this node.
+/// Returns the ranks of the tasks on this node: `0,1,2,…`.
 fn ranks(ntasks: u32) -> String {
     list(&(0..ntasks).collect::<Vec<_>>())
 }
 
-/// What leads a rank to those of its own step.
+/// The variables that connect a rank to the other ranks of its step.
 const PMI: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"];
 
-/// Variables of the process that calls srun that are not true of the step. With `hides_gpus` it is
-/// without the GPUs that its job has: then all that tells of those, but for the variable that hides
-/// the others.
+/// Returns the variables of the process calling srun that do not apply to the step. With
+/// `hides_gpus`, the step has none of its job's GPUs. Then the variables that name GPUs are
+/// included, except `CUDA_VISIBLE_DEVICES`, which hides them.
 pub fn stale_in_step(hides_gpus: bool) -> Vec<String> {
     let gpus = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL", ROCM];
     let gpus = gpus.iter().filter(|_| hides_gpus);
     PMI.iter().chain(&CPU_BIND_VARIABLES).chain(gpus).map(ToString::to_string).collect()
 }
 
-/// What a rank finds the others by: `end` is the descriptor of its line to the watcher.
+/// Returns the variables through which a rank finds the others. `end` is the descriptor of its
+/// connection to the watcher.
 pub fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variables {
     let values = [end.to_string(), rank.to_string(), size.to_string(), step.to_string()];
     PMI.map(str::to_owned).into_iter().zip(values).collect()
 }
 
-/// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of
-/// this task alone, where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
+/// Returns the variables that differ between tasks, except `SLURM_TASK_PID`, which the task sets
+/// itself. `gpus` are the GPUs of this task, if it does not see all GPUs of the step
+/// (`--gpus-per-task`, `--gpu-bind`).
 pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variables {
     let mut vars = vec![
         ("SLURM_PROCID".to_owned(), rank.to_string()),
@@ -324,9 +329,9 @@ pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variabl
     vars
 }
 
-/// The environment of one array task, of an environment (`KEY=VALUE` entries ended by zero bytes)
-/// that may have more to say of some tasks: `SLOTD_ARRAY_TASK_7_lr=0.1` is `lr=0.1` in task 7, in
-/// place of another `lr`, and nothing in the others.
+/// Returns the environment of one array task. `env` consists of `KEY=VALUE` entries, each
+/// terminated by a null byte, and may contain values for single tasks: `SLOTD_ARRAY_TASK_7_lr=0.1`
+/// becomes `lr=0.1` in task 7, replacing any other `lr`, and is removed from the other tasks.
 pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
     const PREFIX: &[u8] = b"SLOTD_ARRAY_TASK_";
     let entries = || env.split_inclusive(|b| *b == 0);
@@ -338,15 +343,15 @@ pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
         ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => None,
     };
     let of_all = entries().filter(|entry| !entry.starts_with(PREFIX));
-    // What comes later replaces what came before.
+    // Later entries replace earlier ones.
     let of_task = entries().filter_map(|entry| entry.strip_prefix(own.as_deref()?));
     of_all.chain(of_task).collect::<Vec<_>>().concat()
 }
 
-/// Variables that a submission from inside another job brings along and that would be lies in the
-/// new one: the other job's array, step, rank and GPUs. `env` are `KEY=VALUE` entries ended by zero
-/// bytes. What was asked for on a command line or set by hand (`SLURM_NTASKS`) is kept, as with
-/// Slurm.
+/// Returns the variables that a submission from inside another job inherits but that would be wrong
+/// in the new job: the other job's array, step, rank and GPUs. `env` consists of `KEY=VALUE`
+/// entries, each terminated by a null byte. As in Slurm, values that were requested on a command
+/// line or set by hand (`SLURM_NTASKS`) are kept.
 pub fn stale_variables(env: &[u8]) -> Vec<String> {
     const PREFIXES: [&str; 2] = ["SLURM_ARRAY_", "SLURM_STEP"];
     const NAMES: [&str; 13] = [
@@ -369,7 +374,8 @@ pub fn stale_variables(env: &[u8]) -> Vec<String> {
         .filter_map(|entry| std::str::from_utf8(entry.split(|b| *b == b'=').next()?).ok())
         .filter(|name| !name.is_empty())
         .collect();
-    // The GPUs are slotd's only where slotd says so; a user may limit them for all of their jobs.
+    // The GPU variables are slotd's only if one of these is set. A user may also restrict the GPUs
+    // of all their jobs.
     let gpus_are_ours = names.iter().any(|n| matches!(*n, "SLURM_JOB_GPUS" | "SLURM_STEP_GPUS"));
     names
         .into_iter()
@@ -433,13 +439,13 @@ mod tests {
         Arc::make_mut(&mut job.request)
     }
 
-    /// The last value of a name, as the launch applies them.
+    /// Returns the last value of a name, which is the one that a launch uses.
     fn get<'a>(vars: &'a Variables, name: &str) -> Option<&'a str> {
         vars.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
     #[test]
-    fn an_array_task_gets_what_is_said_of_it_alone() {
+    fn an_array_task_gets_only_its_own_values() {
         let env =
             b"lr=9\0SLOTD_ARRAY_TASK_1_lr=0.1\0A=a\0SLOTD_ARRAY_TASK_12_lr=0.2\0SLOTD_ARRAY_TASK_1_x=y=z\0".to_vec();
         let of = |role: ArrayRole| String::from_utf8(of_array_task(env.clone(), &role)).unwrap();
@@ -454,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_batch_job_is_not_told_what_was_not_asked_for() {
+    fn variables_of_options_that_were_not_given_are_unset() {
         let job = job();
         let vars = of(&job).batch(1);
         for name in [
@@ -492,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_told() {
+    fn requested_options_set_their_variables() {
         let mut job = job();
         request(&mut job).ntasks = Some(2);
         request(&mut job).cpus_per_task = Some(3);
@@ -508,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_task_knows_its_array() {
+    fn an_array_task_gets_the_variables_of_its_array() {
         let mut job = job();
         let tasks = TaskSet::from_ranges(TaskRange::new(3, 7, 2).into_iter().collect());
         request(&mut job).array = Some(ArraySpec { tasks, limit: Some(2) });
@@ -520,30 +526,30 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_gpu_sees_none() {
+    fn jobs_without_gpus_see_none() {
         let gpu = |id, maker| Gpu { id, maker, ..Gpu::default() };
         let mut host = HOST.clone();
-        let told = |host: &Host, ids: &[u32]| {
+        let seen = |host: &Host, ids: &[u32]| {
             let vars = visible(host, ids, !host.gpus_open);
             [CUDA, ROCM, "CUDA_DEVICE_ORDER"].map(|name| get(&vars, name).unwrap_or("-").to_owned())
         };
-        assert_eq!(told(&host, &[]), ["-", "-", "-"], "there are none");
+        assert_eq!(seen(&host, &[]), ["-", "-", "-"], "the host has no GPUs");
         host.gpus = vec![gpu(0, Maker::Nvidia), gpu(1, Maker::Nvidia)];
-        assert_eq!(told(&host, &[]), ["", "-", "-"]);
+        assert_eq!(seen(&host, &[]), ["", "-", "-"]);
         assert_eq!(
-            told(&host, &[1]),
+            seen(&host, &[1]),
             ["1", "1", "PCI_BUS_ID"],
-            "no GPU goes by ROCm's here, and Slurm sets it"
+            "Slurm sets ROCm's variable, and no GPU here uses it"
         );
         host.gpus.push(Gpu { handle: Some("0".to_owned()), ..gpu(2, Maker::Amd) });
-        assert_eq!(told(&host, &[]), ["", "", "-"]);
-        assert_eq!(told(&host, &[2]), ["", "0", "-"]);
+        assert_eq!(seen(&host, &[]), ["", "", "-"]);
+        assert_eq!(seen(&host, &[2]), ["", "0", "-"]);
         assert_eq!(ordinals(&host, &[2]), []);
         host.lost_gpus = vec![Gpu { handle: Some("MIG-1".to_owned()), ..gpu(3, Maker::Nvidia) }];
-        assert_eq!(told(&host, &[1, 3]), ["1,MIG-1", "", "PCI_BUS_ID"]);
+        assert_eq!(seen(&host, &[1, 3]), ["1,MIG-1", "", "PCI_BUS_ID"]);
         host.gpus_open = true;
-        assert_eq!(told(&host, &[]), ["-", "-", "-"]);
-        assert_eq!(told(&host, &[1]), ["1", "-", "PCI_BUS_ID"]);
+        assert_eq!(seen(&host, &[]), ["-", "-", "-"]);
+        assert_eq!(seen(&host, &[1]), ["1", "-", "PCI_BUS_ID"]);
     }
 
     #[test]
@@ -594,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_salloc_command_has_no_rank() {
+    fn a_salloc_command_gets_no_rank() {
         let job = job();
         let vars = of(&job).interactive();
         for name in ["SLURM_PROCID", "SLURM_GTIDS", "SLURMD_NODENAME", "ENVIRONMENT"] {
@@ -604,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn another_jobs_rank_and_gpus_do_not_come_along() {
+    fn rank_and_gpus_of_another_job_are_not_inherited() {
         let inside =
             b"A=1\0SLURM_PROCID=3\0SLURM_NTASKS=7\0SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=0\0SLURM_ARRAY_TASK_ID=2\0";
         let stale = stale_variables(inside);

@@ -1,5 +1,5 @@
-//! Why a step cannot be launched, and whether the job or the host is to blame: the one place that
-//! decides it.
+//! The reasons why a step cannot be launched. This is the only place that decides whether the job
+//! or the host is at fault.
 
 use crate::exec::cgroup::CgroupError;
 use crate::model::node::HostFault;
@@ -10,14 +10,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A launch that failed, in words for the user: the job's comment and srun show them.
+/// A failed launch. The text is for users: it appears in the job's comment and in srun's output.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("{tasks} tasks, but {what} for {given}")]
     TaskCount { tasks: u32, what: &'static str, given: usize },
     #[error("the step has no tasks")]
     NoTasks,
-    /// Of the job: which CPU or NUMA node, and what the job has.
+    /// A CPU or NUMA node that is not part of the job's allocation, and those that are.
     #[error(
         "CPU binding outside of job step allocation: {what} {asked}; allocated CPUs are: {there}"
     )]
@@ -28,73 +28,75 @@ pub enum LaunchError {
     GpuOutside { asked: u32, there: usize },
     #[error("there is no command to run")]
     NoCommand,
-    #[error("the command holds a zero byte")]
+    #[error("the command contains a null byte")]
     ZeroByte,
-    #[error("descriptor {0} was not handed over")]
+    #[error("descriptor {0} was not passed")]
     NoDescriptor(usize),
-    #[error("standard output cannot be its own copy")]
+    #[error("standard output cannot be a copy of itself")]
     OwnCopy,
-    #[error("the watcher is gone")]
+    #[error("the watcher has exited")]
     NoWatcher,
-    /// A file of the job: its streams, its working directory.
+    /// A file of the job: one of its streams, or its working directory.
     #[error("could not {action} {}: {}", path.display(), reason(source))]
     File { action: &'static str, path: PathBuf, source: io::Error },
-    /// A file that slotd needs for itself, below its runtime root.
+    /// One of slotd's own files, below the runtime root.
     #[error("could not {action} {}: {}", path.display(), reason(source))]
     OwnFile { action: &'static str, path: PathBuf, source: io::Error },
     #[error("could not {action}: {}", reason(source))]
     System { action: &'static str, source: io::Error },
-    /// It is larger than what can be handed over.
-    #[error("the launch cannot be handed over: {0}")]
+    /// The launch exceeds the maximum message size.
+    #[error("the launch cannot be sent: {0}")]
     TooLarge(io::Error),
-    /// The text names what failed.
+    /// The text names the operation that failed.
     #[error("the launcher could not be reached: {}", reason(.0))]
     Launcher(io::Error),
-    #[error("the launcher died {0} times before it had started anything")]
+    #[error("the launcher died {0} times before it started anything")]
     LauncherDied(u32),
-    /// Found by the daemon before the launch.
+    /// An error that the daemon found before the launch.
     #[error("{0}")]
     Broken(String),
-    /// The text names the CPUs.
+    /// The text names the CPUs or NUMA nodes.
     #[error(transparent)]
     Affinity(io::Error),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
 }
 
-/// Whose fault it is that a launch failed.
+/// The party at fault for a failed launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchFault {
-    /// The host cannot start this job or any other: it is to be tried again.
+    /// The host cannot start this job or any other. Launch it again later.
     Host(HostFault),
-    /// Another try would meet the same: the job has failed.
+    /// Another attempt would fail in the same way. The job has failed.
     Job,
 }
 
 impl LaunchError {
-    /// For `map_err`: what could not be done with this file of the job, such as "open".
+    /// Returns a closure for `map_err` on operations on a file of the job. `action` is a verb, such
+    /// as "open".
     pub(super) fn file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> LaunchError {
         move |source| LaunchError::File { action, path: path.to_owned(), source }
     }
 
-    /// For `map_err`: what could not be done with this file of slotd's own.
+    /// Returns a closure for `map_err` on operations on slotd's own files.
     pub(super) fn own_file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> LaunchError {
         move |source| LaunchError::OwnFile { action, path: path.to_owned(), source }
     }
 
-    /// For `map_err`: what the system refused to do.
+    /// Returns a closure for `map_err` on system calls.
     pub(super) fn system<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> LaunchError {
         move |e| LaunchError::System { action, source: e.into() }
     }
 
-    /// Whose fault it is, of a job with this directory.
+    /// Returns who is at fault, for a job with this directory.
     ///
-    /// A full disk under the job's own files is the host's fault only where it is the disk of the
-    /// runtime root: no job could be launched then. One that writes to another disk would hold up
-    /// all that do not. For the same reason descriptors that a watcher lacks are the job's fault,
-    /// which names that many files, and those that the whole system lacks are not. That a limit on
-    /// a cgroup cannot be set is told to the job that asked for it: nothing is started without its
-    /// limits, and it would not be started later.
+    /// A full disk under the job's own files is the host's fault only if it is the disk of the
+    /// runtime root, because then no job can be launched. If it were the host's fault for every
+    /// disk, a job that writes to another disk would hold up the jobs that do not. For the same
+    /// reason, running out of the watcher's descriptors is the job's fault, since the job names
+    /// that many files, but running out of the system's descriptors is not. A cgroup limit that
+    /// cannot be set is reported to the job that requested it: nothing starts without its limits,
+    /// and a retry would fail again.
     pub fn fault(&self, job_dir: &Path) -> LaunchFault {
         match self {
             LaunchError::TaskCount { .. }
@@ -144,7 +146,7 @@ fn of_host(source: &io::Error) -> LaunchFault {
     host_fault(source).map_or(LaunchFault::Job, LaunchFault::Host)
 }
 
-/// What the host lacks where the system refused something with this error.
+/// Returns the fault of the host that causes this system error, if any.
 pub fn host_fault(error: &io::Error) -> Option<HostFault> {
     Some(match error.raw_os_error()? {
         libc::ENOSPC => HostFault::Space,
@@ -158,15 +160,15 @@ pub fn host_fault(error: &io::Error) -> Option<HostFault> {
     })
 }
 
-/// Whether both lie, or would lie, on the same file system.
+/// Returns whether both paths are on the same file system. They need not exist yet.
 fn is_same_disk(one: &Path, other: &Path) -> bool {
     let disk =
         |path: &Path| path.ancestors().find_map(|dir| dir.metadata().ok()).map(|meta| meta.dev());
     disk(one).is_some_and(|one| disk(other) == Some(one))
 }
 
-/// Whether nothing can be written there. A file system can be read-only at one of the places where
-/// it is mounted.
+/// Returns whether the file system there is read-only. This depends on the mount point: the same
+/// file system can be writable elsewhere.
 fn is_read_only(path: &Path) -> bool {
     let there = path.ancestors().find(|dir| dir.exists());
     there.is_some_and(|dir| access(dir, AccessFlags::W_OK) == Err(Errno::EROFS))
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_the_hosts_fault_where_it_is_that_of_the_root() {
+    fn a_full_disk_is_the_hosts_fault_only_below_the_root() {
         let dir = tempfile::tempdir().unwrap();
         let error = |code| io::Error::from_raw_os_error(code);
         let at = |path: &Path, code| {
@@ -189,8 +191,8 @@ mod tests {
         for (code, on_root, on_another) in [
             (libc::ENOSPC, host(HostFault::Space), LaunchFault::Job),
             (libc::EDQUOT, host(HostFault::Quota), LaunchFault::Job),
-            // Read-only where the file is, and not where slotd's are: a mount of the same file
-            // system.
+            // The file is on a read-only mount, but slotd's files are not: the same file system is
+            // mounted twice.
             (libc::EROFS, LaunchFault::Job, LaunchFault::Job),
             (libc::ENFILE, host(HostFault::Descriptors), host(HostFault::Descriptors)),
             (libc::EMFILE, LaunchFault::Job, LaunchFault::Job),
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slotd_needs_for_itself_is_the_hosts_to_give() {
+    fn failures_of_slotds_own_files_are_the_hosts_fault() {
         let fault = |error: LaunchError| error.fault(Path::new("/"));
         let error = |code| io::Error::from_raw_os_error(code);
         assert_eq!(

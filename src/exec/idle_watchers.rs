@@ -1,7 +1,7 @@
-//! Watchers whose step is over, and that wait for another: a launch that one of them takes needs no
-//! fork.
+//! Watchers that have finished their step and wait for another. A launch that an idle watcher takes
+//! needs no fork.
 //!
-//! Each is a connection. Closing it ends the watcher.
+//! Each is represented by its connection. Closing the connection ends the watcher.
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
@@ -11,22 +11,23 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-/// More than this many need not wait: as many steps seldom end and begin in one moment.
+/// The maximum number of idle watchers to keep. It is rare that more steps end and start at the
+/// same moment.
 const MOST: usize = 16;
 
-/// How long a watcher waits. They are looked after once in that time, so it may be twice as long.
-/// In tests a slow machine must not make a difference.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
+/// The time after which an idle watcher is ended. Expiry is checked once per interval, so it may
+/// take twice as long. In tests it is longer, so that slow machines make no difference.
+const TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 #[derive(Debug, Default)]
 pub struct IdleWatchers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when each waits: the last one waits for the shortest time.
+    /// The idle watchers, each with the time at which it became idle, oldest first.
     lines: Vec<(UnixStream, Instant)>,
-    /// Somebody looks for those that have waited long enough.
-    is_looked_after: bool,
+    /// A task that expires idle watchers is running.
+    expiry_runs: bool,
 }
 
 impl IdleWatchers {
@@ -34,40 +35,40 @@ impl IdleWatchers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection to one that lives.
+    /// Returns the connection to an idle watcher that is still alive.
     pub fn take(&self) -> Option<UnixStream> {
         let lines = &mut self.state().lines;
         std::iter::from_fn(|| lines.pop()).map(|(line, _)| line).find(is_alive)
     }
 
-    /// Keeps a watcher that waits. Needs a tokio runtime.
+    /// Keeps the connection to an idle watcher. Needs a tokio runtime.
     pub fn put(self: &Arc<Self>, line: UnixStream) {
         let mut state = self.state();
         if state.lines.len() >= MOST {
             return;
         }
         state.lines.push((line, Instant::now()));
-        if !std::mem::replace(&mut state.is_looked_after, true) {
-            tokio::spawn(look_after(Arc::downgrade(self)));
+        if !std::mem::replace(&mut state.expiry_runs, true) {
+            tokio::spawn(expire(Arc::downgrade(self)));
         }
     }
 }
 
-/// Ends those that have waited long enough, until none is left.
-async fn look_after(idle: Weak<IdleWatchers>) {
+/// Ends watchers that have been idle for too long, until none is left.
+async fn expire(idle: Weak<IdleWatchers>) {
     loop {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(TIMEOUT).await;
         let Some(idle) = idle.upgrade() else { return };
         let mut state = idle.state();
-        state.lines.retain(|(_, since)| since.elapsed() < PATIENCE);
+        state.lines.retain(|(_, since)| since.elapsed() < TIMEOUT);
         if state.lines.is_empty() {
-            state.is_looked_after = false;
+            state.expiry_runs = false;
             return;
         }
     }
 }
 
-/// Whether the other end is open. One that waits has nothing to say.
+/// Returns whether the other end is open. An idle watcher sends nothing.
 fn is_alive(line: &UnixStream) -> bool {
     recv(line.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)
         == Err(Errno::EAGAIN)
@@ -79,32 +80,33 @@ mod tests {
     use nix::sys::socket::{Shutdown, shutdown};
 
     #[tokio::test(start_paused = true)]
-    async fn a_watcher_waits_for_a_while_and_then_ends() {
+    async fn an_idle_watcher_ends_after_the_timeout() {
         let idle = Arc::new(IdleWatchers::default());
         let (ours, theirs) = UnixStream::pair().unwrap();
         idle.put(ours);
         let line = idle.take().expect("it lives");
         assert!(idle.take().is_none());
         idle.put(line);
-        // Closed after the patience, and not before.
+        // Closed after the timeout, and not before.
         let begun = Instant::now();
         theirs.readable().await.unwrap();
-        assert!((PATIENCE..=PATIENCE * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((TIMEOUT..=TIMEOUT * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         assert_eq!(theirs.try_read(&mut [0]).unwrap(), 0);
         assert!(idle.take().is_none());
     }
 
     #[tokio::test]
-    async fn a_watcher_that_has_died_is_passed_over_and_few_are_kept() {
+    async fn dead_watchers_are_skipped_and_few_are_kept() {
         let idle = Arc::new(IdleWatchers::default());
         let pairs: Vec<_> = (0..MOST + 2).map(|_| UnixStream::pair().unwrap()).collect();
         let (ours, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         ours.into_iter().for_each(|line| idle.put(line));
-        // Closed at last: a process that another test forks may hold our end a moment longer.
+        // The last connection was closed. Wait for it: a process forked by another test may hold
+        // our end a little longer.
         let passed_over = theirs.pop().unwrap();
         passed_over.readable().await.unwrap();
-        assert!(!is_alive(&passed_over), "more than are kept");
-        // Not by drop, for the same reason.
+        assert!(!is_alive(&passed_over), "it exceeds the number of watchers kept");
+        // Use shutdown instead of drop, for the same reason.
         for died in &theirs[2..] {
             shutdown(died.as_raw_fd(), Shutdown::Both).unwrap();
         }

@@ -1,8 +1,8 @@
-//! What the job directories tell by themselves: which numbers were given, and what was launched in
-//! each.
+//! Information that can be recovered from the job directories alone: the job IDs that were
+//! assigned, and the steps that were launched in each.
 //!
-//! The database knows more. This is for a database that was lost, or that is older than what ran
-//! since.
+//! The database holds more. This is for a database that was lost, or that is older than the latest
+//! jobs.
 
 use crate::exec::job_files::{self, JOB, RUNNER, SCRIPT};
 use crate::exec::{LaunchError, launch_spec};
@@ -15,30 +15,31 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the manager of the job's steps listens, as long as there is one.
+/// The socket of the manager of the job's steps, which exists while the manager runs.
 pub const MANAGERS_SOCKET: &str = "sjobmgr.sock";
 
-/// A link to the job's cgroup, while there is one.
+/// A link to the job's cgroup, which exists while the cgroup does.
 const CGROUP: &str = "cgroup";
 
-/// The largest number of a job (`MaxJobId` of slurm.conf, by default): a directory with a larger
-/// name is not a job's.
+/// The largest job ID (the default `MaxJobId` of slurm.conf). A directory with a larger number is
+/// not a job's.
 const MAX_JOB_ID: u32 = 0x03ff_0000;
 
-/// What was found in one job directory.
+/// The contents of a job directory.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The job as it was launched. `None` where nothing was, or by a slotd that did not write it
-    /// down.
+    /// The job as it was launched. `None` if nothing was launched, or if it was launched by a slotd
+    /// version that did not record jobs.
     pub job: Option<Job>,
     /// The steps that were launched.
     pub steps: Vec<Trace>,
 }
 
-/// The numbers that have a job directory, or anything else of that name, in no order.
+/// Returns the job IDs for which a directory, or anything else of that name, exists, in no
+/// particular order.
 ///
 /// # Errors
-/// The directory of job directories cannot be read.
+/// Fails if the directory of job directories cannot be read.
 pub fn numbers(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(jobs_dir)? {
@@ -52,7 +53,8 @@ fn number(name: &str) -> Option<JobId> {
     number.filter(|number| (1..=MAX_JOB_ID).contains(number)).map(JobId)
 }
 
-/// Whether a job directory has such a name, or what [`clear_way`] has put aside: `17`, `17.aside1`.
+/// Returns whether this is the name of a job directory, or of one that [`clear_way`] has moved
+/// aside: `17`, `17.aside1`.
 pub fn is_name(name: &str) -> bool {
     let is_count =
         |count: &str| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
@@ -62,7 +64,7 @@ pub fn is_name(name: &str) -> bool {
     .is_some()
 }
 
-/// The links that have the name of a job directory.
+/// Returns the links with the name of a job directory.
 pub fn links(jobs_dir: &Path) -> Vec<PathBuf> {
     let mut links: Vec<PathBuf> = numbers(jobs_dir)
         .unwrap_or_default()
@@ -73,11 +75,11 @@ pub fn links(jobs_dir: &Path) -> Vec<PathBuf> {
     links
 }
 
-/// Notes where the job's cgroup is going to be: a later daemon may have another base, or none, and
-/// cleans it all the same.
+/// Records where the job's cgroup will be created. A later daemon may have a different base, or
+/// none, and must still clean it up.
 ///
 /// # Errors
-/// The directory or the link in it cannot be made.
+/// Fails if the directory or the link in it cannot be created.
 pub fn note_cgroup(job_dir: &Path, cgroup: &Path) -> Result<(), LaunchError> {
     job_files::make_job_dir(job_dir)?;
     let link = job_dir.join(CGROUP);
@@ -85,27 +87,27 @@ pub fn note_cgroup(job_dir: &Path, cgroup: &Path) -> Result<(), LaunchError> {
         return Ok(());
     }
     forget_cgroup(job_dir);
-    std::os::unix::fs::symlink(cgroup, &link).map_err(LaunchError::own_file("make", &link))
+    std::os::unix::fs::symlink(cgroup, &link).map_err(LaunchError::own_file("create", &link))
 }
 
-/// Where the job's cgroup was made, and may be still.
+/// Returns where the job's cgroup was created. It may still exist.
 pub fn cgroup(job_dir: &Path) -> Option<PathBuf> {
     fs::read_link(job_dir.join(CGROUP)).ok()
 }
 
-/// The job's cgroup is gone.
+/// Deletes the link to the job's cgroup, once the cgroup is removed.
 pub fn forget_cgroup(job_dir: &Path) {
-    // Mostly there is none.
+    // There is usually no link.
     let _ = fs::remove_file(job_dir.join(CGROUP));
 }
 
-/// What was launched in a job directory. What cannot be read there is not known.
+/// Returns the launches recorded in a job directory. Ignores unreadable files.
 pub fn look(job_dir: &Path) -> Found {
     let Ok(entries) = fs::read_dir(job_dir) else { return Found::default() };
     let mut found = Found { job: job_files::read_job(job_dir), steps: Vec::new() };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         if let Some((step, run)) = socket_of(&name) {
-            // Its record is in place before the socket goes.
+            // The record is in place before the socket is removed.
             found.steps.push(Trace { step, run, ended: None });
         } else if let Some(step) = record_of(&name)
             && let Ok(Some(record)) = job_files::read_any_record(job_dir, step)
@@ -124,13 +126,13 @@ pub fn look(job_dir: &Path) -> Found {
     found
 }
 
-/// `batch.0.sock`
+/// Parses `batch.0.sock`.
 pub(super) fn socket_of(name: &str) -> Option<(StepId, u32)> {
     let (step, run) = name.strip_suffix(".sock")?.split_once('.')?;
     Some((step.parse().ok()?, run.parse().ok()?))
 }
 
-/// `exit_status`, `3.exit`
+/// Parses `exit_status` or `3.exit`.
 pub(super) fn record_of(name: &str) -> Option<StepId> {
     if name == "exit_status" {
         Some(StepId::Batch)
@@ -139,8 +141,8 @@ pub(super) fn record_of(name: &str) -> Option<StepId> {
     }
 }
 
-/// What the steps that have ended used over time: those of this run of the job, or of the last one
-/// that has a record. A step that was over before it was looked at is not among them.
+/// Returns the resource usage over time of the steps that ended in this run of the job, or in the
+/// last run with a record. Steps that ended before their first sample are not included.
 pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries> {
     let Ok(entries) = fs::read_dir(job_dir) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -156,22 +158,22 @@ pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries
     all
 }
 
-/// Whether the job was launched, in this run or an earlier one.
+/// Returns whether the job was launched, in this run or an earlier one.
 pub fn was_launched(job_dir: &Path) -> bool {
     job_dir.join(JOB).exists() || launch_spec::exit_path(job_dir, StepId::Batch).exists()
 }
 
-/// The batch script of a job, where it has one.
+/// Returns the batch script of a job, if it has one.
 pub fn script(job_dir: &Path) -> Option<Vec<u8>> {
     files::read(&job_dir.join(SCRIPT), MOST_RECORD).ok()
 }
 
-/// Makes way for the first launch of a job that got this number just now: what lies there under its
-/// name is a stranger's, and is put aside rather than mixed with the job's own files. A directory
-/// with nothing but the script is the job's.
+/// Prepares the directory for the first launch of a job that was just assigned this ID. Existing
+/// files of another job are moved aside, so that they do not mix with the new job's. A directory
+/// that holds only the script belongs to the new job. Returns the new path of the files moved.
 ///
 /// # Errors
-/// It cannot be put aside.
+/// Fails if they cannot be moved.
 pub fn clear_way(job_dir: &Path) -> io::Result<Option<PathBuf>> {
     let is_stranger = match fs::symlink_metadata(job_dir) {
         Err(_) => false,
@@ -191,17 +193,16 @@ pub fn clear_way(job_dir: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
-/// The bytes that the files of a job directory have on the disk.
+/// Returns the disk space used by a job directory, in bytes.
 pub fn size(jobs: &Dir, id: JobId) -> u64 {
     jobs.tree_size(Path::new(&id.to_string()))
 }
 
-/// Deletes the directory of a job with everything in it, and returns the bytes that its files had
-/// on the disk.
+/// Deletes the directory of a job, and returns the disk space that its files used, in bytes.
 ///
 /// # Errors
-/// A link or a file is in its place, something is mounted in it, or it cannot be deleted. The text
-/// names its path below `jobs_dir`, which is that of `jobs`.
+/// Fails if a link or file has replaced the directory, if something is mounted in it, or if it
+/// cannot be deleted. The error names its path below `jobs_dir`, which is the path of `jobs`.
 pub fn remove(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<u64> {
     let name = id.to_string();
     match jobs.remove_tree(Path::new(&name)) {
@@ -211,27 +212,29 @@ pub fn remove(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<u64> {
     }
 }
 
-/// A directory of slotd's own that was not deleted, with the reason.
+/// Returns the error for one of slotd's own directories that could not be deleted, with the reason.
 pub(super) fn not_removed(dir: &Path, e: &io::Error) -> io::Error {
     let why = match e.raw_os_error() {
         _ if dir.is_symlink() => {
-            "it is a link, and only what it leads to would be deleted: remove the link".to_owned()
+            "it is a link, and its target is not deleted: remove the link".to_owned()
         }
-        Some(libc::ENOTDIR | libc::ELOOP) => "it is no directory: remove it".to_owned(),
-        Some(libc::EXDEV | libc::EBUSY) => "something is mounted in it: unmount that".to_owned(),
+        Some(libc::ENOTDIR | libc::ELOOP) => "it is not a directory: remove it".to_owned(),
+        Some(libc::EXDEV | libc::EBUSY) => {
+            "something is mounted in it: unmount it first".to_owned()
+        }
         _ => e.to_string(),
     };
     io::Error::new(e.kind(), format!("{}: {why}", dir.display()))
 }
 
-/// Deletes what holds the environment of a launch.
+/// Deletes the file that holds the environment of the launch.
 ///
 /// # Errors
-/// It cannot be deleted. The text names its path.
+/// Fails if it cannot be deleted. The error names its path.
 pub fn forget_launch(jobs: &Dir, jobs_dir: &Path, id: JobId) -> io::Result<()> {
     let name = format!("{id}/{RUNNER}");
     match jobs.remove_file(Path::new(&name)) {
-        // Neither is it behind a link.
+        // Behind a link, the file counts as absent.
         Err(e) if is_absent(&e) => Ok(()),
         other => other.map_err(|e| {
             io::Error::new(e.kind(), format!("{}: {e}", jobs_dir.join(name).display()))
@@ -247,7 +250,7 @@ mod tests {
     use crate::model::{ExitCode, ExitRecord, Timestamp};
 
     #[test]
-    fn numbers_are_those_that_a_job_can_have() {
+    fn only_valid_job_ids_are_found() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["7", "12", "007", "0", "4294967295", "x", "7.aside1"] {
             fs::create_dir(dir.path().join(name)).unwrap();
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_tells_its_job_and_how_each_step_stands() {
+    fn a_job_directory_contains_its_job_and_the_state_of_each_step() {
         let dir = tempfile::tempdir().unwrap();
         let job = Job { id: JobId(3), ..Job::default() };
         let record = ExitRecord { run: 1, exit: ExitCode::status(4), ..ExitRecord::default() };
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_was_over_at_once_is_known_by_its_exit_record_and_the_last_run_counts() {
+    fn the_job_of_the_last_run_is_found_even_if_only_in_an_exit_record() {
         let dir = tempfile::tempdir().unwrap();
         let run = |restarts| {
             let mut job = Job { id: JobId(3), ..Job::default() };
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steps_used_over_time_is_told_of_one_run_alone() {
+    fn usage_over_time_covers_a_single_run() {
         let dir = tempfile::tempdir().unwrap();
         let series = |cpu_us| {
             let mut series = Series::default();
@@ -325,7 +328,7 @@ mod tests {
         write(StepId::Num(1), 1, &series(9));
         write(StepId::Num(2), 1, &Series::default());
         fs::write(dir.path().join("4.exit"), "no record").unwrap();
-        let told = |run| -> Vec<(StepId, i64, u64)> {
+        let used = |run| -> Vec<(StepId, i64, u64)> {
             let all = over_time(dir.path(), JobId(3), run);
             all.iter()
                 .map(|one| (one.step.step, one.start.as_secs(), one.series.spans()[0].cpu_us))
@@ -333,14 +336,14 @@ mod tests {
         };
         let mut last = [(StepId::Batch, 100, 7), (StepId::Num(1), 100, 9)];
         last.sort();
-        assert_eq!(told(None), last);
-        assert_eq!(told(Some(1)), last);
-        assert_eq!(told(Some(0)), [(StepId::Num(0), 0, 8)]);
+        assert_eq!(used(None), last);
+        assert_eq!(used(Some(1)), last);
+        assert_eq!(used(Some(0)), [(StepId::Num(0), 0, 8)]);
         assert_eq!(over_time(&dir.path().join("none"), JobId(3), None), []);
     }
 
     #[test]
-    fn what_is_a_strangers_is_put_aside_and_the_jobs_own_script_stays() {
+    fn files_of_another_job_are_moved_aside_but_a_script_stays() {
         let dir = tempfile::tempdir().unwrap();
         let job_dir = dir.path().join("5");
         assert_eq!(clear_way(&job_dir).unwrap(), None);
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_real_directory_of_a_job_is_deleted() {
+    fn only_real_job_directories_are_deleted() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("jobs/1/inner")).unwrap();
@@ -379,7 +382,7 @@ mod tests {
         assert!(size(&jobs, JobId(1)) > 0);
         assert!(remove(&jobs, &dir, JobId(1)).unwrap() > 0);
         for (id, why) in
-            [(2, "it is a link, "), (3, "it is no directory"), (4, "it is no directory")]
+            [(2, "it is a link, "), (3, "it is not a directory"), (4, "it is not a directory")]
         {
             let refused = remove(&jobs, &dir, JobId(id)).unwrap_err().to_string();
             assert!(

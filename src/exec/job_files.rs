@@ -1,4 +1,4 @@
-//! The files of a launch: the script, the exit record, and the tasks' output files.
+//! The files of a launch: the script, the exit record, and the output files of the tasks.
 
 use crate::exec::LaunchError;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
@@ -16,31 +16,31 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The batch script in the directory of its job.
+/// The batch script, in the job's directory.
 pub(super) const SCRIPT: &str = "script.sh";
 
-/// The job as it was launched (JSON), in its directory, unless it was over at once: `exit_status`
-/// tells it then. For its user alone: it has the command line.
+/// The job as it was launched (JSON), in its directory. If the job ended right away, it is part of
+/// `exit_status` instead. Readable only by its user, since it contains the command line.
 pub(super) const JOB: &str = "job.json";
 
-/// The launch as a script, with the environment of the job.
+/// The launch as a shell script, including the environment of the job.
 pub(super) const RUNNER: &str = "runner.sh";
 
-/// The mode of a file that only the user may read and run.
+/// The mode of a file that only the user may read and execute.
 const PROGRAM: u32 = 0o700;
 
-/// Writes a file of the job directory that only the user may read and run.
+/// Writes a file in the job directory that only the user may read and execute.
 pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
-    // The script is mostly there since its submission.
+    // The script is usually there since the submission.
     if is_program(path, text) {
         return Ok(());
     }
-    // Always a new file in the place of the old one, which a process of an earlier run may have
-    // open for execution.
+    // Always replace the file with a new one: a process of an earlier run may still be executing
+    // the old one.
     replace(path, text, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
-/// Whether this is just such a file, with this text.
+/// Returns whether the file exists with the right mode and this content.
 fn is_program(path: &Path, text: &[u8]) -> bool {
     let Ok(mut file) =
         OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
@@ -57,14 +57,14 @@ fn is_program(path: &Path, text: &[u8]) -> bool {
     is_like_it && file.read_exact(&mut there).is_ok() && there == text
 }
 
-/// Writes a file of the job directory in the place of what is there.
+/// Writes a file in the job directory, replacing any existing one.
 fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let mut fresh = Fresh::new(path, mode)?;
     fresh.file.write_all(text)?;
     fresh.replace()
 }
 
-/// Writes a file of the job directory unless it is there.
+/// Writes a file in the job directory, unless it exists.
 fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let mut fresh = Fresh::new(path, mode)?;
     fresh.file.write_all(text)?;
@@ -74,13 +74,13 @@ fn put(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     }
 }
 
-/// Writes down the job of this launch, so that it is known without the database.
+/// Records the job of this launch, so that it is known without the database.
 pub(super) fn write_job(spec: &LaunchSpec) -> io::Result<()> {
     let Some(job) = &spec.job else { return Ok(()) };
     replace(&spec.job_dir.join(JOB), &serde_json::to_vec(job)?, 0o600)
 }
 
-/// Takes that back.
+/// Deletes the record that [`write_job`] wrote.
 pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
     match fs::remove_file(spec.job_dir.join(JOB)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -88,35 +88,34 @@ pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
     }
 }
 
-/// Puts the script of a job that was submitted into its directory, unless the job's start was
-/// quicker.
+/// Stores the script of a submitted job in its directory, unless the job has started in the
+/// meantime.
 ///
 /// # Errors
-/// What could not be made.
+/// Fails if the directory or the file cannot be created.
 pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
     put(path, script, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
-/// Puts another script of a job that waits in the place of the one that [`store_script`] has put
-/// there.
+/// Replaces the script of a pending job, stored by [`store_script`].
 ///
 /// # Errors
-/// What could not be made.
+/// Fails if the directory or the file cannot be created.
 pub fn replace_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
     replace(path, script, PROGRAM).map_err(LaunchError::own_file("write", path))
 }
 
-/// For `map_err`: a step cannot start in its working directory.
+/// Returns a closure for `map_err` on a working directory that cannot be entered.
 pub(super) fn no_work_dir(dir: &Path) -> impl Fn(io::Error) -> LaunchError {
     LaunchError::file("enter the working directory", dir)
 }
 
-/// Looks whether the working directory can be entered. Where not, the reason goes to the standard
-/// error of the tasks as well.
+/// Checks that the working directory can be entered. If not, the reason is also written to the
+/// standard error of the tasks.
 pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), LaunchError> {
     let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK)
         .map_err(io::Error::from);
@@ -125,23 +124,23 @@ pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<()
     });
     let Err(e) = found else { return Ok(()) };
     let why = no_work_dir(&spec.work_dir)(e);
-    say_why(spec, handed, &why);
+    report_failure(spec, handed, &why);
     Err(why)
 }
 
-/// Tells the standard error of all tasks why they are not started, as far as it can be opened
-/// without making directories.
-pub(super) fn say_why(spec: &LaunchSpec, handed: &[OwnedFd], why: &LaunchError) {
-    let mut told: Vec<&Stream> = Vec::new();
+/// Writes the reason why the tasks are not started to their standard error, unless that requires
+/// creating directories.
+pub(super) fn report_failure(spec: &LaunchSpec, handed: &[OwnedFd], why: &LaunchError) {
+    let mut sinks: Vec<&Stream> = Vec::new();
     for task in &spec.tasks {
         let sink = if task.stderr == Stream::SameAsStdout { &task.stdout } else { &task.stderr };
-        if !told.contains(&sink) {
-            told.push(sink);
+        if !sinks.contains(&sink) {
+            sinks.push(sink);
         }
     }
     let line = format!("slurmstepd: error: {why}\n");
-    for sink in told {
-        // Where it cannot be told, the job's comment still has it.
+    for sink in sinks {
+        // If it cannot be written, the job's comment still has the reason.
         let _ = match sink {
             Stream::File { path, append } => {
                 let mut options = OpenOptions::new();
@@ -170,34 +169,33 @@ fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
-/// Makes the directory of a job. One that is there must be the user's own, and no link to another
-/// place.
+/// Creates the directory of a job. An existing one must belong to the user and must not be a link.
 pub(super) fn make_job_dir(path: &Path) -> Result<(), LaunchError> {
-    make_dir(path, 0o700).map_err(LaunchError::own_file("make the directory", path))?;
+    make_dir(path, 0o700).map_err(LaunchError::own_file("create the directory", path))?;
     ownership::check_own_dir(path).map_err(LaunchError::own_file("use the directory", path))
 }
 
-/// The file of an exit record. Of a batch script that was over at once it tells the job as well:
-/// one file costs less than two.
+/// The contents of an exit record. For a batch script that ended right away it includes the job,
+/// since one file is cheaper than two.
 #[derive(Serialize)]
 struct RecordFile<'a> {
     #[serde(flatten)]
     record: &'a ExitRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<&'a Job>,
-    /// What the step used over time.
+    /// The resource usage of the step over time.
     #[serde(skip_serializing_if = "Series::is_empty")]
     over_time: &'a Series,
 }
 
-/// The job that such a file tells of.
+/// The job in an exit record.
 #[derive(Deserialize)]
 struct JobOfRecord {
     #[serde(default)]
     job: Option<Job>,
 }
 
-/// Puts the exit record in its place, whole or not at all.
+/// Writes the exit record atomically.
 pub(super) fn write_record(
     spec: &LaunchSpec,
     record: &ExitRecord,
@@ -207,7 +205,7 @@ pub(super) fn write_record(
     replace(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600)
 }
 
-/// The job as its directory has it: as the last run tells it.
+/// Returns the job from its directory, as of its last run.
 pub(super) fn read_job(job_dir: &Path) -> Option<Job> {
     let read = |path: &Path| files::read(path, MOST_RECORD).ok();
     let noted = read(&job_dir.join(JOB)).and_then(|text| serde_json::from_slice(&text).ok());
@@ -216,7 +214,7 @@ pub(super) fn read_job(job_dir: &Path) -> Option<Job> {
     [noted, of_record].into_iter().flatten().max_by_key(|job: &Job| job.run.restarts)
 }
 
-/// Of an exit record, what the step used over time.
+/// The usage over time in an exit record.
 #[derive(Deserialize)]
 struct SeriesOfRecord {
     run: u32,
@@ -225,18 +223,18 @@ struct SeriesOfRecord {
     over_time: Series,
 }
 
-/// The run of the last record of a step, the start of the step, and what it used over time. `None`
-/// where there is no record.
+/// Returns the run and start time in the last record of a step, with its usage over time. `None` if
+/// there is no record.
 pub(super) fn read_series(job_dir: &Path, step: StepId) -> Option<(u32, Timestamp, Series)> {
     let text = files::read(&exit_path(job_dir, step), MOST_RECORD).ok()?;
     let SeriesOfRecord { run, started, over_time } = serde_json::from_slice(&text).ok()?;
     Some((run, started, over_time))
 }
 
-/// The exit record of this run, where there is one.
+/// Returns the exit record of this run, if there is one.
 ///
 /// # Errors
-/// It cannot be read, or is no record.
+/// Fails if it cannot be read or is not a record.
 pub(super) fn read_record(
     job_dir: &Path,
     step: StepId,
@@ -245,7 +243,7 @@ pub(super) fn read_record(
     Ok(read_any_record(job_dir, step)?.filter(|record| record.run == run))
 }
 
-/// The exit record of the last run that has one.
+/// Returns the exit record of the last run that has one.
 pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option<ExitRecord>> {
     let path = exit_path(job_dir, step);
     let text = match files::read(&path, MOST_RECORD) {
@@ -263,27 +261,28 @@ pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option
     let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} is no exit record: {e}", path.display()),
+            format!("{} is not an exit record: {e}", path.display()),
         )
     })?;
     Ok(Some(record))
 }
 
-/// Makes an exit record that is in its place outlast a loss of power. `dir` is the job directory.
+/// Syncs an exit record that is in its place, so that it survives a power failure. `dir` is the job
+/// directory.
 ///
 /// # Errors
-/// The disk does not take it.
+/// Fails if the disk does not accept it.
 pub(super) fn sync_record(spec: &LaunchSpec, dir: &File) -> io::Result<()> {
     File::open(exit_path(&spec.job_dir, spec.step.step))?.sync_all()?;
     dir.sync_all()
 }
 
-/// Where one of a task's first three descriptors comes from.
+/// The source of one of a task's first three descriptors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Opened {
     /// A descriptor of the watcher.
     Raw(RawFd),
-    /// A named pipe. Opening one may wait for its other end for ever, so the task does it itself.
+    /// A named pipe. Opening it may block forever, so the task opens it itself.
     Fifo { path: PathBuf, write: bool },
 }
 
@@ -297,11 +296,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens what the task reads and writes. A file that another task or stream has opened is
-    /// shared with it: one description, one position.
+    /// Opens the streams of a task. A file that another task or stream has opened is shared with
+    /// it, including its position.
     ///
     /// # Errors
-    /// A file that cannot be opened, or a descriptor that is not there.
+    /// Fails if a file cannot be opened or a descriptor was not passed.
     pub(super) fn streams(
         &mut self,
         task: &TaskSpec,
@@ -336,7 +335,7 @@ impl Files {
         if fs::metadata(path).map_err(&failed)?.file_type().is_fifo() {
             return Ok(Opened::Fifo { path: path.to_owned(), write: false });
         }
-        // Each task reads the file from its beginning, so there is nothing to share.
+        // Each task reads the file from its start, so there is nothing to share.
         Ok(self.keep(PathBuf::new(), File::open(path).map_err(failed)?))
     }
 
@@ -354,7 +353,7 @@ impl Files {
             self.opened.push((path.to_owned(), stream.clone(), None));
             return Ok(stream);
         }
-        // Always at the end, as Slurm does: two jobs may write one file.
+        // Always append, as Slurm does: two jobs may write to the same file.
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o666);
         let truncate = if append { 0 } else { libc::O_TRUNC };
@@ -362,7 +361,7 @@ impl Files {
         let file = match options.open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let dir = path.parent().unwrap_or(Path::new("/"));
-                make_dir(dir, 0o777).map_err(LaunchError::file("make the directory", dir))?;
+                make_dir(dir, 0o777).map_err(LaunchError::file("create the directory", dir))?;
                 options.open(path)
             }
             other => other,
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_named_twice_is_opened_once() {
+    fn a_file_that_is_named_twice_is_opened_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/out");
         let task = TaskSpec {
@@ -407,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_opened_is_named_with_the_reason() {
+    fn the_error_names_a_file_that_cannot_be_opened() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let path = dir.path().join("file/out");
@@ -429,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_is_there_as_it_was_submitted_is_not_written_again() {
+    fn an_unchanged_script_is_not_rewritten() {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join(SCRIPT);
         store_script(dir.path(), b"true").unwrap();
@@ -439,7 +438,7 @@ mod tests {
         });
         write_program(&script, b"true").unwrap();
         assert_eq!(inode(), first);
-        // What somebody has changed is written as it was submitted, in another file.
+        // A file that somebody has changed is replaced with the submitted script.
         let changes: [&dyn Fn(); 4] = [
             &|| fs::write(&script, "evil").unwrap(),
             &|| fs::write(&script, "longer").unwrap(),
@@ -459,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pipe_is_left_to_the_task() {
+    fn a_named_pipe_is_opened_by_the_task() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -471,14 +470,14 @@ mod tests {
     }
 
     #[test]
-    fn a_place_without_a_descriptor_is_an_error() {
+    fn a_missing_descriptor_is_an_error() {
         let task = TaskSpec { stdin: Stream::Fd(3), ..TaskSpec::default() };
         let error = Files::default().streams(&task, &[], 2).unwrap_err();
         assert!(matches!(error, LaunchError::NoDescriptor(3)), "{error}");
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_in_the_place_of_a_job_directory() {
+    fn nothing_is_written_through_a_link_that_replaced_a_job_directory() {
         let dir = tempfile::tempdir().unwrap();
         let (elsewhere, job_dir) = (dir.path().join("elsewhere"), dir.path().join("7"));
         fs::create_dir(&elsewhere).unwrap();
@@ -489,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_replaces_the_one_before() {
+    fn a_record_replaces_the_previous_one() {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
         for run in 0..2 {
@@ -508,10 +507,10 @@ mod tests {
         );
     }
 
-    /// Why a record needs no check sum: what the disk has not kept of a file is missing at its end,
-    /// or zeros.
+    /// A record needs no checksum: any part of a file that the disk lost is missing at its end, or
+    /// zeros.
     #[test]
-    fn a_part_of_a_record_is_no_record() {
+    fn an_incomplete_record_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
         let record = ExitRecord { tasks: vec![ExitCode::status(3)], ..ExitRecord::default() };
@@ -528,6 +527,6 @@ mod tests {
             assert_eq!(read(), None, "{kept} bytes of {}, and zeros", whole.len());
         }
         fs::write(&path, [&whole[..], &[0; 512]].concat()).unwrap();
-        assert_eq!(read(), None, "a whole one, and zeros");
+        assert_eq!(read(), None, "a complete record followed by zeros");
     }
 }

@@ -1,4 +1,4 @@
-//! The lock that launchers and idle watchers hold, and the sockets of idle watchers.
+//! The lock held by launchers and idle watchers, and the sockets of idle watchers.
 
 use crate::sys::beneath::Dir;
 use crate::sys::lock;
@@ -7,30 +7,30 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that wait for a launch share it;
-/// a new daemon waits for all of them. The lock ends when the last copy of the descriptor is
-/// closed.
+/// Locks `<root>/run/launcher.lock`. Launchers and idle watchers share it; a new daemon waits for
+/// all of them. The lock is released when the last copy of the descriptor is closed.
 pub(super) fn take(root: &Path, kind: lock::Kind) -> io::Result<File> {
     let dir = root.join("run");
-    fs::create_dir_all(&dir)
-        .map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
+    fs::create_dir_all(&dir).map_err(|e| {
+        io::Error::new(e.kind(), format!("could not create {}: {e}", dir.display()))
+    })?;
     lock::take(&path(root), kind)
 }
 
-/// The path of the launch lock.
+/// Returns the path of the launch lock.
 pub(super) fn path(root: &Path) -> PathBuf {
     root.join("run/launcher.lock")
 }
 
-/// What the names of the sockets of idle watchers begin with.
+/// The prefix of the socket names of idle watchers.
 const IDLE: &str = "idle.";
 
-/// `<root>/run/idle.<pid>.sock`, the socket of a watcher that waits for a launch.
+/// Returns `<root>/run/idle.<pid>.sock`, the socket of an idle watcher.
 pub(super) fn idle_socket(root: &Path, pid: u32) -> PathBuf {
     root.join(format!("run/{IDLE}{pid}.sock"))
 }
 
-/// Deletes those that killed watchers have left. None may be waiting.
+/// Deletes the sockets left by killed watchers. No idle watcher may be running.
 pub(super) fn forget_idle(root: &Path) {
     let Ok(dir) = Dir::open(&root.join("run")) else { return };
     let is_idle = |name: &OsString| {
@@ -38,7 +38,7 @@ pub(super) fn forget_idle(root: &Path) {
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
     for name in dir.names().unwrap_or_default().into_iter().filter(is_idle) {
-        // One that cannot be deleted is in nobody's way.
+        // A leftover socket does no harm.
         let _ = dir.remove_file(Path::new(&name));
     }
 }

@@ -1,10 +1,10 @@
-//! Which step is being launched at this moment: what a daemon that dies tells the next one.
+//! Records which step is being launched, so that the next daemon knows if this one dies.
 //!
-//! A step that takes the daemon down with its launch (out of memory, say) would do so again at
-//! every start. Its job and number stand in `<root>/run/launching` while its launch is made, and
-//! nothing while none is: a few bytes written in place, which outlive the process and cost a launch
-//! two microseconds. They need no sync: after a power cut nothing is known of a launch, and nothing
-//! is counted against the step.
+//! If launching a step kills the daemon (out of memory, say), it would do so again at every start.
+//! While a launch is in progress, its job and step are recorded in `<root>/run/launching`. These
+//! few bytes are written in place, survive the process, and cost each launch two microseconds. They
+//! are not synced: after a power failure nothing is known about a launch, and nothing is counted
+//! against the step.
 
 use crate::model::node::LaunchAtDeath;
 use crate::model::{JobId, StepId, StepKey};
@@ -14,22 +14,22 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Of job, step and deaths of daemons, four bytes each.
+/// Job, step and number of deaths, four bytes each.
 const LENGTH: usize = 12;
 
-/// The numbers of the steps that have none.
+/// Placeholders for the steps without a number.
 const BATCH: u32 = u32::MAX;
 const INTERACTIVE: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
 pub struct LaunchMark {
-    /// `None` where it cannot be made: then a death is not counted against any step.
+    /// `None` if it cannot be created. Then a death is not counted against any step.
     file: Option<File>,
-    /// What the last daemon died of.
+    /// The launch during which the last daemon died.
     before: Option<LaunchAtDeath>,
 }
 
-/// While it lives, a launch is under way.
+/// A launch in progress; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Underway<'a>(&'a LaunchMark);
@@ -69,13 +69,13 @@ fn open(root: &Path) -> io::Result<File> {
 }
 
 impl LaunchMark {
-    /// The mark of this root.
+    /// Opens the mark of this root, and resets it.
     pub fn open(root: &Path) -> LaunchMark {
         let file = match open(root) {
             Ok(file) => file,
             Err(e) => {
                 log::warn!(
-                    "{}: launches cannot be marked: {e}",
+                    "{}: cannot record which step is being launched: {e}",
                     root.join("run/launching").display()
                 );
                 return LaunchMark { file: None, before: None };
@@ -87,17 +87,17 @@ impl LaunchMark {
         let before =
             found.map(|(step, deaths)| LaunchAtDeath { step, deaths: deaths.saturating_add(1) });
         let mark = LaunchMark { file: Some(file), before };
-        // Now rather than at the first launch, so that a disk that is full by then has room for it.
+        // Write now instead of at the first launch: the disk may be full by then.
         mark.write([0; LENGTH]);
         mark
     }
 
-    /// What was being launched when an earlier daemon died.
+    /// Returns the step that was being launched when an earlier daemon died.
     pub fn before(&self) -> Option<LaunchAtDeath> {
         self.before
     }
 
-    /// The launch of this step begins. One at a time.
+    /// Records that the launch of this step starts. There may be only one at a time.
     pub fn begin(&self, step: StepKey) -> Underway<'_> {
         let deaths =
             self.before.filter(|before| before.step == step).map_or(0, |before| before.deaths);
@@ -106,10 +106,9 @@ impl LaunchMark {
     }
 
     fn write(&self, bytes: [u8; LENGTH]) {
-        // Without it a death of the daemon is not counted against the step: no reason not to launch
-        // it.
+        // Launch the step anyway: at worst, a death of the daemon is not counted against it.
         if let Some(Err(e)) = self.file.as_ref().map(|file| file.write_all_at(&bytes, 0)) {
-            log::debug!("the mark of a launch could not be written: {e}");
+            log::debug!("could not record the step being launched: {e}");
         }
     }
 }
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_that_was_not_ended_is_found_once() {
+    fn an_unfinished_launch_is_found_once() {
         let dir = tempfile::tempdir().unwrap();
         let found = || LaunchMark::open(dir.path()).before();
         let mark = LaunchMark::open(dir.path());
@@ -138,7 +137,7 @@ mod tests {
         drop(mark.begin(key(6, StepId::Batch)));
         assert_eq!(found(), None);
         for step in [StepId::Batch, StepId::Interactive, StepId::Num(3)] {
-            // As a process leaves it that is killed.
+            // The state that a killed process leaves behind.
             mark.write(encode(key(7, step), 0));
             assert_eq!(found(), Some(LaunchAtDeath { step: key(7, step), deaths: 1 }));
             assert_eq!(found(), None);
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deaths_of_one_step_are_counted_from_daemon_to_daemon() {
+    fn deaths_of_a_step_are_counted_across_daemons() {
         let dir = tempfile::tempdir().unwrap();
         let step = key(7, StepId::Num(0));
         let mut before = None;
@@ -154,7 +153,7 @@ mod tests {
             let mark = LaunchMark::open(dir.path());
             assert_eq!(mark.before(), before);
             drop(mark.begin(key(8, StepId::Batch)));
-            // As a process leaves it that is killed.
+            // The state that a killed process leaves behind.
             let _ = ManuallyDrop::new(mark.begin(step));
             before = Some(LaunchAtDeath { step, deaths: deaths + 1 });
         }

@@ -1,7 +1,6 @@
-//! What the daemon and a step's watcher tell each other: the launch, its events, the commands, the
-//! exit record.
+//! The messages between the daemon and a step's watcher: the launch, its events and commands.
 //!
-//! Data only. How it travels is `wire`; who sends what is told in `launcher` and `watcher`.
+//! Data only. `wire` encodes them; `launcher` and `watcher` describe who sends them.
 
 use crate::model::rlimits::Rlimits;
 use crate::model::series::Series;
@@ -12,69 +11,70 @@ use crate::protocol::request::Stream;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Everything that is needed to launch one step. All paths are absolute and free of patterns.
+/// Everything that is needed to launch a step. All paths are absolute and contain no patterns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LaunchSpec {
     pub step: StepKey,
-    /// How often the job was requeued before: the same step of another run is another launch.
+    /// The number of times the job was requeued. The same step in another run is another launch.
     pub run: u32,
-    /// `<root>/lib/jobs/<id>`; made where it is missing.
+    /// `<root>/lib/jobs/<id>`. Created if it is missing.
     pub job_dir: PathBuf,
-    /// The batch script. It is written to `<job_dir>/script.sh` and run with `argv` as its
-    /// arguments. Travels beside the JSON, since it may be large and need not be UTF-8.
+    /// The batch script. It is written to `<job_dir>/script.sh` and run with the arguments `argv`.
+    /// Sent separately from the JSON, since it may be large and need not be UTF-8.
     #[serde(skip)]
     pub script: Option<Vec<u8>>,
-    /// The environment before `set_env`: `KEY=VALUE` entries, each ended by a zero byte. Travels
-    /// beside the JSON.
+    /// The environment before `set_env`: `KEY=VALUE` entries, each terminated by a null byte. Sent
+    /// separately from the JSON.
     #[serde(skip)]
     pub env: Vec<u8>,
-    /// Variables for names that `env` does not hold (`TMPDIR`).
+    /// Variables that are set only if `env` does not contain them (`TMPDIR`).
     pub default_env: Vec<(String, String)>,
-    /// Variables on top of `env`; a later one replaces an earlier one.
+    /// Variables on top of `env`. Later ones replace earlier ones.
     pub set_env: Vec<(String, String)>,
-    /// Names that are taken out of `env` before `set_env` is applied.
+    /// Variables to remove from `env` before `set_env` is applied.
     pub unset_env: Vec<String>,
-    /// With a script its arguments, otherwise the command and its arguments.
+    /// The arguments of the script, or without a script, the command and its arguments.
     pub argv: Vec<String>,
-    /// Where it cannot be entered, nothing is launched.
+    /// If it cannot be entered, the launch fails.
     pub work_dir: PathBuf,
     pub umask: Option<u32>,
     pub rlimits: Rlimits,
-    /// At least one, by rank.
+    /// The tasks by rank. There is at least one.
     pub tasks: Vec<TaskSpec>,
-    /// Task 0 leads a session of its own and its standard input becomes its controlling terminal.
+    /// Task 0 leads its own session, and its standard input becomes its controlling terminal.
     pub pty: bool,
-    /// The step's cgroup v2 directory, which the tasks join. A failure is a failure of the launch.
-    /// The watcher removes it.
+    /// The step's cgroup v2 directory. The tasks join it, and the launch fails if they cannot. The
+    /// watcher removes it.
     pub cgroup: Option<PathBuf>,
-    /// `oom_score_adj` of the tasks, where that is more than the watcher's: the host's own lack of
-    /// memory ends them first.
+    /// `oom_score_adj` of the tasks, if higher than the watcher's. If the host runs out of memory,
+    /// they are killed first.
     pub oom_score_adj: u32,
-    /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
+    /// End the whole step when a task exits with anything but 0 (`srun --kill-on-bad-exit`).
     pub kill_on_bad_exit: bool,
-    /// The tasks are ranks of an MPI program, which the watcher introduces to each other.
+    /// The tasks are ranks of an MPI program, and the watcher connects them to each other.
     pub mpi: Mpi,
-    /// The step's own time limit, seconds from its start, suspension not counted (`srun --time`
-    /// inside a job). That of the job is the daemon's business; this one holds whether a daemon
-    /// runs or not.
+    /// The step's own time limit in seconds from its start, not counting suspension (`srun --time`
+    /// inside a job). The watcher enforces it even while the daemon is down. The job's time limit
+    /// is left to the daemon.
     pub time_limit_secs: Option<u64>,
-    /// What a watcher needs to know to end its step by itself.
+    /// The settings for a watcher that ends its step on its own.
     pub own_end: OwnEnd,
-    /// The job of the first launch in its directory, for `<job_dir>/job.json` or the exit record:
-    /// what is known of it without the database.
+    /// The job, for the first launch in its directory. It is written to `<job_dir>/job.json` or to
+    /// the exit record, so that it is known without the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<Job>>,
-    /// Why it cannot be launched, as the daemon found: the watcher tells it in the step's output.
+    /// Why the daemon found that the step cannot be launched. The watcher writes it to the step's
+    /// output.
     pub broken: Option<String>,
-    /// A line for the standard error of task 0 before the tasks start, if that is a regular file; a
+    /// A line for the standard error of task 0 before the tasks start, if that is a regular file. A
     /// newline is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_line: Option<String>,
-    /// Write `<job_dir>/runner.sh`, which reproduces this launch by hand.
+    /// Write `<job_dir>/runner.sh`, a script that repeats this launch by hand.
     pub write_runner: bool,
-    /// Index of a handed-over socket, the line to the step's client (`exec::client_line`): at its end the
-    /// step is ended.
+    /// The index of a passed socket: the connection to the step's client (`exec::client_line`).
+    /// When it closes, the step is ended.
     pub tie_fd: Option<usize>,
 }
 
@@ -110,20 +110,21 @@ impl Default for LaunchSpec {
     }
 }
 
-/// How a watcher ends its step by itself, at the step's time limit, after a task that failed or
-/// when the client is gone: with Slurm's line in its output, SIGTERM, and SIGKILL after the grace.
+/// How a watcher ends its step on its own: at the step's time limit, after a task failed, or when
+/// the client has exited. It writes Slurm's line to the output, sends SIGTERM, and after the grace
+/// period SIGKILL.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnEnd {
-    /// Between SIGTERM and SIGKILL (Slurm's `KillWait`), milliseconds.
+    /// The time between SIGTERM and SIGKILL (Slurm's `KillWait`), in milliseconds.
     pub grace_ms: u64,
-    /// The host's name, for the line.
+    /// The name of the host, for the line.
     pub node: String,
-    /// Local time against UTC, seconds, for the line.
+    /// The offset of local time from UTC in seconds, for the line.
     pub utc_offset_secs: i32,
 }
 
-/// One process with a rank.
+/// A task: one process with a rank.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskSpec {
@@ -131,54 +132,54 @@ pub struct TaskSpec {
     pub stdin: Stream,
     pub stdout: Stream,
     pub stderr: Stream,
-    /// Variables of this task alone, on top of the step's. `SLURM_TASK_PID` comes by itself.
+    /// Variables of this task only, on top of the step's. `SLURM_TASK_PID` is added automatically.
     pub env: Vec<(String, String)>,
-    /// Logical CPUs that the task may use. Empty: all.
+    /// The logical CPUs that the task may use; empty means all.
     pub cpus: Vec<u32>,
-    /// They were asked for: where the task cannot be bound to them, nothing is launched.
+    /// The CPUs were requested explicitly: fail the launch if the task cannot be bound to them.
     pub must_bind: bool,
-    /// The NUMA nodes that the task has its memory from.
+    /// The NUMA nodes from which the task's memory is allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryNodes>,
-    /// Another command than the step's (`srun --multi-prog`).
+    /// A command that replaces the step's (`srun --multi-prog`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
-    /// Before the command starts, a line on standard error that tells the CPUs it may use
-    /// (`srun --cpu-bind=verbose`): what stands before the process id.
+    /// Print a line with the task's CPUs to standard error before the command starts
+    /// (`srun --cpu-bind=verbose`). This is its text before the process ID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_binding: Option<String>,
 }
 
-/// From which NUMA nodes a task has its memory.
+/// The NUMA nodes from which the memory of a task is allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryNodes {
     /// Never empty.
     pub nodes: Vec<u32>,
-    /// Other memory is taken where theirs is full.
+    /// Allocate from other nodes when these are full.
     pub prefers: bool,
-    /// What stands before the process id in the line that tells the binding, if it is to be told.
+    /// The text before the process ID in the line that reports the binding, if it is to be printed.
     pub report: Option<String>,
 }
 
-/// What a step reports.
+/// A report from the watcher of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepEvent {
-    /// All tasks run. Told again, with what is known by then, to each daemon that connects.
+    /// All tasks are running. Sent again, updated, to each daemon that connects.
     Started {
-        /// The process that watches the step.
+        /// The PID of the watcher.
         pid: i32,
-        /// Its start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`): pid and ticks
-        /// name it for ever.
+        /// Its start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`). PID and start
+        /// time identify the process uniquely.
         start_ticks: u64,
         /// By rank.
         task_pids: Vec<i32>,
         started: Timestamp,
-        /// The same by the monotonic clock, microseconds. A watcher of an earlier slotd does not
-        /// tell.
+        /// The same on the monotonic clock, in microseconds. Not sent by watchers of earlier
+        /// versions.
         #[serde(default)]
         started_us: Option<u64>,
-        /// Its processes stand still, since a daemon has suspended them.
+        /// A daemon has suspended its processes.
         #[serde(default)]
         suspended: bool,
     },
@@ -186,33 +187,33 @@ pub enum StepEvent {
         rank: u32,
         exit: ExitCode,
     },
-    /// The answer to `StepCommand::Usage`.
+    /// The response to `StepCommand::Usage`.
     Usage(StepUsage),
-    /// Comes just before `Ended`: the watcher stays after it, and takes another launch over the
-    /// same line.
+    /// Sent just before `Ended`: the watcher stays, and accepts another launch on the same
+    /// connection.
     Stays,
     /// No process of the step is left. The last event.
     Ended(ExitRecord),
-    /// Nothing was launched: this step of this run was launched before. The last event.
+    /// Nothing was launched, because this step was already launched in this run. The last event.
     Refused(String),
 }
 
-/// What a running step uses at this moment.
+/// The current usage of a running step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepUsage {
-    /// Since its start; its peaks are the largest sums that were seen.
+    /// Usage since the start. The peaks are the largest sums of any sample.
     pub total: Usage,
-    /// Resident memory of all its processes now, KiB.
+    /// The resident memory of all its processes now, in KiB.
     pub rss_kb: u64,
-    /// Its processes now.
+    /// Its current processes.
     pub pids: Vec<i32>,
-    /// From its start up to now.
+    /// From the start until now.
     #[serde(skip_serializing_if = "Series::is_empty")]
     pub over_time: Series,
 }
 
-/// Whom a signal is for.
+/// The recipients of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignalScope {
@@ -220,16 +221,16 @@ pub enum SignalScope {
     Processes,
     /// The process groups of the tasks.
     Tasks,
-    /// The tasks' first processes alone: the batch shell, not its children (`scancel -b`,
+    /// Only the tasks' first processes: the batch shell, but not its children (`scancel -b`,
     /// `--signal=B:`).
     BatchShell,
-    /// Every process that has a handler for this signal, so that nothing dies of a warning.
+    /// Every process with a handler for the signal, so that a warning kills nothing.
     Handlers,
     /// The process group of one task.
     Rank(u32),
 }
 
-/// What the daemon asks of a running step.
+/// Commands to a running step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepCommand {
@@ -237,46 +238,50 @@ pub enum StepCommand {
         signal: i32,
         target: SignalScope,
     },
-    /// The warning before the time limit: a signal that a step gets once, however many daemons send
-    /// it.
+    /// The warning before the time limit. A step gets this signal only once, even if several
+    /// daemons send it.
     Warn {
         signal: i32,
         target: SignalScope,
     },
-    /// A line for the standard error of task 0; a newline is added.
+    /// A line for the standard error of task 0. A newline is added.
     Notice(String),
-    /// The daemon ends the step, `timed_out` because of the job's time limit: the record says so,
-    /// should no daemon be there to say it. Nothing happens to the processes, and a SIGTERM that
-    /// follows is for those that have not had one for another such reason. The notice is a line for
-    /// the standard error of task 0: only the first one, however many daemons end the step.
+    /// The daemon is ending the step (`timed_out`: because of the job's time limit), which the
+    /// watcher enters into the record in case no daemon is there to do so. The processes are not
+    /// signalled yet. If they have already had a SIGTERM for another reason, the SIGTERM that
+    /// follows is skipped. The notice is a line for the standard error of task 0; only the first
+    /// one is written, even if several daemons end the step.
     Ends {
         timed_out: bool,
+        /// The UID of the user who cancelled the job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         notice: Option<String>,
     },
-    /// SIGSTOP to every process.
+    /// Send SIGSTOP to every process.
     Suspend,
-    /// SIGCONT to every process that is stopped.
+    /// Send SIGCONT to every stopped process.
     Resume,
-    /// SIGKILL to every process until none is left.
+    /// Send SIGKILL to every process until none is left.
     KillAll,
-    /// The job has these CPUs now, and had others: no process of the step stays on one that is not
-    /// there any more. Those that may run on all of `from` may run on all of `to`.
+    /// The CPUs of the job have changed. No process of the step may stay on a CPU outside `to`.
+    /// Processes that may run on all of `from` may now run on all of `to`.
     Move {
         from: Vec<u32>,
         to: Vec<u32>,
     },
-    /// What the step uses of its GPUs, as the daemon has read it: how busy they are together,
+    /// The GPU usage of the step as sampled by the daemon: the load of all its GPUs together, in
     /// percent of one, and their memory.
     Gpus {
         busy_percent: u64,
         mem_mb: u64,
     },
-    /// Asks for `StepEvent::Usage`.
+    /// Request a `StepEvent::Usage`.
     Usage,
 }
 
-/// `<job_dir>/exit_status` for the batch step, `<job_dir>/<step>.exit` for the others.
+/// Returns `<job_dir>/exit_status` for the batch step, `<job_dir>/<step>.exit` for the others.
 pub fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
     match step {
         StepId::Batch => job_dir.join("exit_status"),
@@ -284,8 +289,8 @@ pub fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
     }
 }
 
-/// `<job_dir>/<step>.<run>.sock`: it exists from before the first task of the step starts until its
-/// exit record does.
+/// Returns `<step>.<run>.sock`, the name of the step's socket in the job directory. It exists from
+/// before the first task starts until the exit record is in place.
 pub fn socket_name(step: StepId, run: u32) -> String {
     format!("{step}.{run}.sock")
 }

@@ -1,11 +1,11 @@
-//! Real processes through the launcher and the watcher: what is started, told, written down, killed
-//! and found again.
+//! Real processes through the launcher and the watcher: starting, reporting, recording, killing and
+//! adopting them.
 
 use super::adopt::{self, Adoption};
 use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use super::{job_dirs, job_files, launch_lock, launcher};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use crate::protocol::request::Stream;
 use crate::sys::limits;
 use std::fs;
@@ -21,8 +21,8 @@ struct Lab {
     launcher: Launcher,
 }
 
-/// Longer than anything here takes: a test that gets here has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than anything here takes. A test that waits this long has failed.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn lab() -> Lab {
     let dir = tempfile::tempdir().unwrap();
@@ -30,8 +30,8 @@ fn lab() -> Lab {
     Lab { dir, launcher }
 }
 
-/// A program that is a launcher as `slotd __launcher` is one: this test program, told to run
-/// [`launcher_process`].
+/// Installs a program that acts as a launcher, like `slotd __launcher`: this test program, set to
+/// run [`launcher_process`].
 fn launcher_program(dir: &Path) -> PathBuf {
     let program = dir.join("launcher");
     let this = std::env::current_exe().unwrap();
@@ -45,8 +45,8 @@ fn launcher_program(dir: &Path) -> PathBuf {
     program
 }
 
-/// Makes a program. It is written by another process: a fork of some other test must not inherit it
-/// open for writing, or it could not be executed ("text file busy").
+/// Installs a program. Another process writes it, since a fork by another test could inherit a
+/// descriptor that is open for writing, and executing it would fail ("text file busy").
 fn install(program: &Path, text: &str) {
     let mut install = std::process::Command::new("install");
     install.args(["-m", "755", "/dev/stdin"]).arg(program).stdin(std::process::Stdio::piped());
@@ -55,10 +55,10 @@ fn install(program: &Path, text: &str) {
     assert!(child.wait().unwrap().success());
 }
 
-/// The launcher of the other tests. The harness's own thread sleeps meanwhile, so that this one may
-/// fork.
+/// The launcher of the other tests. The harness's own thread sleeps in the meantime, so this one
+/// may fork.
 #[test]
-#[ignore = "started by the other tests as a process of its own"]
+#[ignore = "started by the other tests as a separate process"]
 fn launcher_process() {
     let args = ["LAUNCHER_ROOT", "LAUNCHER_NOFILE"].map(|name| std::env::var(name).unwrap());
     launcher::launcher_main(&args);
@@ -73,7 +73,7 @@ impl Lab {
         self.path("lib/jobs/7")
     }
 
-    /// A batch job with this script, its output in `out`.
+    /// Returns a batch job with this script and its output in `out`.
     fn batch(&self, script: &str) -> LaunchSpec {
         let out = Stream::File { path: self.path("out"), append: false };
         LaunchSpec {
@@ -91,7 +91,7 @@ impl Lab {
         }
     }
 
-    /// A step with this command.
+    /// Returns a step with this command.
     fn step(&self, argv: &[&str]) -> LaunchSpec {
         LaunchSpec {
             step: StepKey { job: JobId(7), step: StepId::Num(0) },
@@ -115,13 +115,13 @@ impl Lab {
 }
 
 async fn next(handle: &mut StepHandle) -> Option<StepEvent> {
-    tokio::time::timeout(PATIENCE, handle.next_event())
+    tokio::time::timeout(TIMEOUT, handle.next_event())
         .await
-        .expect("the step should have told something by now")
+        .expect("the step should have reported something by now")
 }
 
-/// `None`: its watcher died, or was never made.
-async fn end_if_told(handle: &mut StepHandle) -> Option<ExitRecord> {
+/// Returns `None` if its watcher died or was never created.
+async fn end_if_reported(handle: &mut StepHandle) -> Option<ExitRecord> {
     loop {
         match next(handle).await? {
             StepEvent::Ended(record) => return Some(record),
@@ -132,21 +132,21 @@ async fn end_if_told(handle: &mut StepHandle) -> Option<ExitRecord> {
 }
 
 async fn end_of(handle: &mut StepHandle) -> ExitRecord {
-    end_if_told(handle).await.expect("the watcher died")
+    end_if_reported(handle).await.expect("the watcher died")
 }
 
-/// Waits for `Started`; the pids of watcher and tasks.
+/// Waits for `Started`, and returns the PIDs of the watcher and the tasks.
 async fn start_of(handle: &mut StepHandle) -> (i32, Vec<i32>) {
     loop {
         match next(handle).await {
             Some(StepEvent::Started { pid, task_pids, .. }) => return (pid, task_pids),
             Some(StepEvent::TaskEnded { .. } | StepEvent::Usage(_)) => {}
-            other => panic!("no start but {other:?}"),
+            other => panic!("expected a start, got {other:?}"),
         }
     }
 }
 
-/// Waits until the file has a line: a step says so that it has come to some point.
+/// Waits until the file has a line, which a step writes when it has reached a certain point.
 async fn line_in(path: &Path) -> String {
     let look = async {
         loop {
@@ -156,30 +156,30 @@ async fn line_in(path: &Path) -> String {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, look)
+    tokio::time::timeout(TIMEOUT, look)
         .await
         .unwrap_or_else(|_| panic!("nothing in {}", path.display()))
 }
 
-/// Whether anything of a process is left: the first of its threads may be dead while another one
+/// Returns whether anything of a process is left: its first thread may be dead while another one
 /// still holds its files.
 fn is_alive(pid: i32) -> bool {
     let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     crate::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z' || threads() > 1)
 }
 
-/// Waits until this process is gone.
+/// Waits until this process has exited.
 async fn gone(pid: i32) {
     let gone = async {
         while is_alive(pid) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    tokio::time::timeout(TIMEOUT, gone).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
+async fn a_batch_script_runs_and_its_end_is_reported_and_recorded() {
     let lab = lab();
     let mut spec = lab.batch("echo hello $1 $FOO; exit 3");
     spec.argv = vec!["two words".into()];
@@ -210,20 +210,20 @@ async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_open_for_writing_for_a_moment_runs_after_it() {
+async fn a_script_that_is_briefly_open_for_writing_runs_afterwards() {
     let lab = lab();
     let spec = lab.batch("exit 3");
     super::store_script(&lab.job_dir(), spec.script.as_deref().unwrap()).unwrap();
     let script = lab.job_dir().join("script.sh");
     let open = fs::OpenOptions::new().write(true).open(script).unwrap();
     let mut handle = lab.launch(&spec);
-    // The streams of the task are the last thing before it executes.
+    // Opening its streams is the last thing a task does before it executes.
     let begins = async {
         while !lab.path("out").exists() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, begins).await.unwrap();
+    tokio::time::timeout(TIMEOUT, begins).await.unwrap();
     drop(open);
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(3));
 }
@@ -281,14 +281,14 @@ async fn the_runner_script_starts_every_rank() {
 }
 
 #[tokio::test]
-async fn a_task_that_dies_of_a_signal_has_the_signal_in_its_code() {
+async fn a_task_killed_by_a_signal_reports_the_signal() {
     let lab = lab();
     let record = lab.run(&lab.batch("kill -SEGV $$")).await;
     assert_eq!(record.exit, ExitCode::signal(libc::SIGSEGV));
 }
 
 #[tokio::test]
-async fn the_worst_of_the_tasks_is_the_steps_code() {
+async fn the_exit_code_of_a_step_is_that_of_its_worst_task() {
     let lab = lab();
     let mut spec = lab.step(&["sh", "-c", "exit $CODE"]);
     spec.tasks = [3, 9, 0]
@@ -306,7 +306,7 @@ async fn the_worst_of_the_tasks_is_the_steps_code() {
 }
 
 #[tokio::test]
-async fn commands_that_cannot_run_say_so_with_slurms_codes() {
+async fn commands_that_cannot_run_exit_with_slurms_codes() {
     let lab = lab();
     install(&lab.path("plain"), "echo no interpreter\n");
     fs::write(lab.path("noexec"), "x").unwrap();
@@ -328,7 +328,7 @@ async fn commands_that_cannot_run_say_so_with_slurms_codes() {
 }
 
 #[tokio::test]
-async fn a_missing_interpreter_is_named() {
+async fn the_error_names_a_missing_interpreter() {
     let lab = lab();
     let mut spec = lab.batch("");
     spec.script = Some(b"#!/no/such/interp\n".to_vec());
@@ -340,7 +340,7 @@ async fn a_missing_interpreter_is_named() {
 }
 
 #[tokio::test]
-async fn a_missing_working_directory_fails_the_launch_and_is_not_made() {
+async fn a_missing_working_directory_fails_the_launch_and_is_not_created() {
     let lab = lab();
     let mut spec = lab.batch("pwd");
     let missing = lab.path("missing");
@@ -353,7 +353,7 @@ async fn a_missing_working_directory_fails_the_launch_and_is_not_made() {
     );
     assert_eq!(record.launch_error, Some(why.clone()));
     assert_eq!(lab.out(), format!("slurmstepd: error: {why}\n"));
-    // An output below it is not opened: that would make the directory.
+    // An output file below it is not opened, since that would create the directory.
     spec.run = 1;
     spec.tasks[0].stdout = Stream::File { path: missing.join("out"), append: false };
     assert_eq!(lab.run(&spec).await.launch_error, Some(why));
@@ -361,7 +361,7 @@ async fn a_missing_working_directory_fails_the_launch_and_is_not_made() {
 }
 
 #[tokio::test]
-async fn an_output_that_cannot_be_opened_is_a_failed_launch() {
+async fn an_output_file_that_cannot_be_opened_fails_the_launch() {
     let lab = lab();
     fs::write(lab.path("file"), "").unwrap();
     let mut spec = lab.batch("echo started >$PWD/started");
@@ -377,7 +377,7 @@ async fn an_output_that_cannot_be_opened_is_a_failed_launch() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_no_cgroup_is_a_failed_launch() {
+async fn a_directory_that_is_not_a_cgroup_fails_the_launch() {
     let lab = lab();
     let mut spec = lab.batch("echo started");
     spec.cgroup = Some(lab.dir.path().to_owned());
@@ -400,7 +400,7 @@ async fn outputs_are_truncated_or_appended_to() {
 }
 
 #[tokio::test]
-async fn nothing_of_the_daemon_leaks_into_a_task() {
+async fn no_state_of_the_daemon_leaks_into_a_task() {
     let lab = lab();
     let record = lab
         .run(&lab.batch(
@@ -425,8 +425,8 @@ async fn nothing_of_the_daemon_leaks_into_a_task() {
 #[tokio::test]
 async fn stragglers_do_not_outlive_the_step() {
     let lab = lab();
-    // One in the background, one that has left session and parent. That parent is waited for: it
-    // would count too.
+    // One process in the background, and one that has left its session and parent. The parent is
+    // waited for, otherwise it would count too.
     let script = "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & wait $!";
     let record = lab.run(&lab.batch(script)).await;
     assert_eq!((record.exit, record.left_over), (ExitCode::OK, 2));
@@ -438,16 +438,16 @@ async fn stragglers_do_not_outlive_the_step() {
 }
 
 #[tokio::test]
-async fn the_time_of_orphans_counts() {
+async fn the_cpu_time_of_orphans_counts() {
     let lab = lab();
-    // The burner is nobody's child but the watcher's when it ends, before the script does.
+    // The burner is a child of the watcher when it ends, and the script ends after it.
     let script = "(sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo >done' &) ; while [ ! -e done ]; do sleep 0.01; done";
     let record = lab.run(&lab.batch(script)).await;
     assert!(record.usage.user_us + record.usage.system_us > 20_000, "{:?}", record.usage);
 }
 
-/// A shell and a child of it have handlers for SIGUSR1, a sleep has none. When the shell has had
-/// the signal and `until` exists, it does `last` and leaves; `$s` is the sleep.
+/// A shell and its child have handlers for SIGUSR1; a sleep has none. When the shell has received
+/// the signal and `until` exists, it runs `last` and exits. `$s` is the sleep.
 fn three_processes(lab: &Lab, until: &str, last: &str) -> LaunchSpec {
     let child = "trap 'echo got >child' USR1; echo >ready_child; while :; do sleep 0.01; done";
     fs::write(lab.path("child.sh"), child).unwrap();
@@ -461,24 +461,24 @@ fn three_processes(lab: &Lab, until: &str, last: &str) -> LaunchSpec {
 }
 
 #[tokio::test]
-async fn a_warning_reaches_all_that_handle_it_and_kills_nothing() {
+async fn a_warning_reaches_all_handlers_and_kills_nothing() {
     let lab = lab();
     let mut handle = lab.launch(&three_processes(&lab, "child", "kill -9 $s; wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
     handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalScope::Handlers });
-    // The sleep died of the shell's signal and of no other.
+    // The sleep was killed by the shell and not by SIGUSR1.
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGKILL));
 }
 
 #[tokio::test]
-async fn a_signal_for_the_batch_shell_reaches_the_shell_alone() {
+async fn a_signal_for_the_batch_shell_reaches_only_the_shell() {
     let lab = lab();
     let mut handle = lab.launch(&three_processes(&lab, "ready", "kill -9 $s; wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
     handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalScope::BatchShell });
-    // The sleep died of the shell's signal and of no other.
+    // The sleep was killed by the shell and not by SIGUSR1.
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGKILL));
     assert!(!lab.path("child").exists());
 }
@@ -494,7 +494,7 @@ async fn a_signal_for_the_tasks_reaches_their_groups() {
 }
 
 #[tokio::test]
-async fn kill_all_ends_a_step_that_ignores_everything() {
+async fn kill_all_ends_a_step_that_ignores_all_signals() {
     let lab = lab();
     let mut handle =
         lab.launch(&lab.batch(
@@ -507,15 +507,15 @@ async fn kill_all_ends_a_step_that_ignores_everything() {
 }
 
 #[tokio::test]
-async fn a_suspended_step_stands_still_until_it_is_resumed() {
+async fn a_suspended_step_is_stopped_until_it_is_resumed() {
     let lab = lab();
-    // One process that waits in the kernel: a shell in the middle of a vfork could not be seen to
-    // stop.
+    // Use a single process that waits in the kernel: a shell in the middle of a vfork would not be
+    // seen to stop.
     let mut handle = lab.launch(&lab.batch("mkfifo go; echo >ready; read x <go"));
     let (_, tasks) = start_of(&mut handle).await;
     line_in(&lab.path("ready")).await;
     handle.send(StepCommand::Suspend);
-    // The answer comes after the signals were sent.
+    // The response is sent after the signals.
     handle.send(StepCommand::Usage);
     let Some(StepEvent::Usage(usage)) = next(&mut handle).await else { panic!("no usage") };
     assert!(usage.pids.contains(&tasks[0]) && usage.rss_kb > 0);
@@ -524,7 +524,7 @@ async fn a_suspended_step_stands_still_until_it_is_resumed() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, stopped).await.unwrap();
+    tokio::time::timeout(TIMEOUT, stopped).await.unwrap();
     handle.send(StepCommand::Resume);
     let go = lab.path("go");
     tokio::task::spawn_blocking(move || fs::write(go, "x\n")).await.unwrap().unwrap();
@@ -532,7 +532,7 @@ async fn a_suspended_step_stands_still_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_notice_is_a_line_in_the_jobs_standard_error() {
+async fn a_notice_is_written_to_the_jobs_standard_error() {
     let lab = lab();
     let mut handle = lab.launch(&lab.batch("echo >ready; while [ ! -s out ]; do sleep 0.01; done"));
     line_in(&lab.path("ready")).await;
@@ -542,7 +542,7 @@ async fn a_notice_is_a_line_in_the_jobs_standard_error() {
 }
 
 #[tokio::test]
-async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
+async fn kill_on_bad_exit_ends_the_step_when_a_task_fails() {
     let lab = lab();
     let mut spec = lab.step(&["sh", "-c", "[ $R = 1 ] && exit 5; exec sleep 600"]);
     spec.kill_on_bad_exit = true;
@@ -559,7 +559,7 @@ async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn handed_over_descriptors_are_the_tasks_streams() {
+async fn passed_descriptors_become_the_tasks_streams() {
     let lab = lab();
     let mut spec = lab.step(&["cat"]);
     spec.tasks =
@@ -579,7 +579,7 @@ async fn handed_over_descriptors_are_the_tasks_streams() {
 }
 
 #[tokio::test]
-async fn a_step_ends_with_the_client_that_it_is_tied_to() {
+async fn a_step_ends_with_its_client() {
     let lab = lab();
     let mut spec =
         lab.step(&["sh", "-c", "trap '' TERM HUP; echo >ready; while :; do sleep 600; done"]);
@@ -592,7 +592,7 @@ async fn a_step_ends_with_the_client_that_it_is_tied_to() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_the_tasks_controlling_terminal() {
+async fn a_terminal_becomes_the_tasks_controlling_terminal() {
     let lab = lab();
     let mut spec = lab.step(&[
         "sh",
@@ -615,7 +615,7 @@ async fn a_terminal_is_the_tasks_controlling_terminal() {
 }
 
 #[tokio::test]
-async fn a_running_step_is_adopted_after_its_daemon_is_gone() {
+async fn a_running_step_is_adopted_after_its_daemon_has_exited() {
     let lab = lab();
     let spec = lab.batch("echo >ready; while [ ! -e go ]; do sleep 0.01; done; exit 6");
     let mut handle = lab.launch(&spec);
@@ -629,7 +629,7 @@ async fn a_running_step_is_adopted_after_its_daemon_is_gone() {
     assert_eq!(start_of(&mut handle).await, (pid, tasks));
     fs::write(lab.path("go"), "").unwrap();
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(6));
-    // And once more after its end.
+    // Inspect it once more after its end.
     let Adoption::Ended(record) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap() else {
         panic!("it ended")
     };
@@ -637,7 +637,7 @@ async fn a_running_step_is_adopted_after_its_daemon_is_gone() {
 }
 
 #[tokio::test]
-async fn what_ended_without_a_daemon_has_its_true_code() {
+async fn a_step_that_ends_without_a_daemon_keeps_its_exit_code() {
     let Lab { dir, launcher } = lab();
     let job_dir = dir.path().join("lib/jobs/7");
     let lab = Lab { dir, launcher };
@@ -646,7 +646,7 @@ async fn what_ended_without_a_daemon_has_its_true_code() {
     start_of(&mut handle).await;
     line_in(&lab.path("ready")).await;
     drop(handle);
-    // The daemon's side goes, and the launcher with it.
+    // The daemon's side exits, and the launcher with it.
     let Lab { dir, launcher } = lab;
     drop(launcher);
     fs::write(dir.path().join("go"), "").unwrap();
@@ -654,7 +654,7 @@ async fn what_ended_without_a_daemon_has_its_true_code() {
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
     let record = match adopt::inspect(&job_dir, StepId::Batch, 0).unwrap() {
         Adoption::Ended(record) => *record,
-        // It had not noticed yet that it may go on.
+        // It had not yet noticed the file `go`.
         Adoption::Running(mut handle) => end_of(&mut handle).await,
         other => panic!("{other:?}"),
     };
@@ -675,24 +675,31 @@ async fn nothing_is_launched_twice() {
     let mut third = lab.launch(&spec);
     assert!(matches!(next(&mut third).await, Some(StepEvent::Refused(_))));
     assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "once\n");
-    // Another run is another launch.
+    // The step in another run is another launch.
     let mut again = lab.launch(&LaunchSpec { run: 1, ..spec });
     end_of(&mut again).await;
     assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "once\nonce\n");
 }
 
 #[tokio::test]
-async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
+async fn a_step_that_was_never_launched_is_distinguished_from_a_lost_one() {
     let lab = lab();
     let job_dir = lab.job_dir();
     assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::NeverLaunched));
-    // What is left has executed its program when it says so: meanwhile it would have no environment.
     let left = "setsid sh -c 'echo $$ >left; while :; do sleep 1; done' & wait";
     let mut spec = lab.batch(left);
-    spec.set_env = vec![
-        ("SLURM_JOB_ID".into(), "7".into()),
-        ("SLOTD_ROOT".into(), lab.dir.path().display().to_string()),
+    let named_by_hand = vec![
+        ("SLURM_JOB_ID".to_owned(), "7".to_owned()),
+        ("SLOTD_ROOT".to_owned(), lab.dir.path().display().to_string()),
     ];
+    spec.set_env = named_by_hand.clone();
+    spec.set_env.push(("SLURM_JOB_START_TIME".to_owned(), "20".to_owned()));
+    // A process of the user that uses the job, and one of an earlier run of it.
+    let mut user = std::process::Command::new("sleep");
+    let mut user = user.arg("1000").envs(named_by_hand).spawn().unwrap();
+    let mut earlier = std::process::Command::new("sleep");
+    earlier.envs(spec.set_env.clone()).env("SLURM_JOB_START_TIME", "19");
+    let mut earlier = earlier.arg("1000").spawn().unwrap();
     let mut handle = lab.launch(&spec);
     let (watcher, _) = start_of(&mut handle).await;
     let left: i32 = line_in(&lab.path("left")).await.trim().parse().unwrap();
@@ -701,12 +708,24 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
         assert!(!matches!(event, StepEvent::Ended(_)), "{event:?}");
     }
     assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::Lost));
-    assert!(adopt::kill_leftovers(lab.dir.path(), spec.step) >= 1);
+    // The next daemon may reach the same root through a link. Another root is not its own.
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(lab.dir.path(), place.path().join("link")).unwrap();
+    let start = Timestamp::from_secs(20);
+    assert_eq!(adopt::kill_leftovers(place.path(), spec.step, start).killed, 0);
+    let found = adopt::kill_leftovers(&place.path().join("link"), spec.step, start);
+    assert!(found.killed >= 1 && !found.is_incomplete, "{found:?}");
     gone(left).await;
+    for other in [&mut user, &mut earlier] {
+        let ended = other.try_wait().unwrap();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(ended, None);
+    }
 }
 
 #[tokio::test]
-async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
+async fn a_killed_launcher_is_replaced_and_its_steps_keep_running() {
     let lab = lab();
     let spec =
         lab.batch("echo >ready; while [ -e ready ] && [ ! -e go ]; do sleep 0.01; done; exit 2");
@@ -723,10 +742,10 @@ async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
         (&mut after, StepId::Num(1), ExitCode::OK),
         (&mut before, StepId::Batch, ExitCode::status(2)),
     ] {
-        let told = end_if_told(handle).await;
-        // Which of them was lost, and whether it ran.
+        let record = end_if_reported(handle).await;
+        // If one was lost, show which, and whether it ran.
         let found = || adopt::inspect(&lab.job_dir(), step, 0);
-        assert_eq!(told.map(|record| record.exit), Some(exit), "{step:?}: {:?}", found());
+        assert_eq!(record.map(|record| record.exit), Some(exit), "{step:?}: {:?}", found());
         assert_ne!(lab.launcher.pid(), old);
         fs::write(lab.path("go"), "").unwrap();
     }
@@ -735,7 +754,7 @@ async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
 #[tokio::test]
 async fn hundreds_of_launches_at_once_all_end() {
     let lab = lab();
-    // Those of the other tests count too.
+    // The descriptors of the other tests count too.
     let _ = limits::raise_descriptors();
     let mut handles: Vec<StepHandle> = (0..300)
         .map(|n| {
@@ -768,43 +787,43 @@ async fn tasks_begin_all_or_none() {
         .collect();
     spec.tasks[39].argv = word("a zero byte: \0");
     let record = lab.run(&spec).await;
-    assert_eq!(record.launch_error.as_deref(), Some("the command holds a zero byte"));
-    assert_eq!(lab.out(), "", "a task ran before it was known that all can be made");
+    assert_eq!(record.launch_error.as_deref(), Some("the command contains a null byte"));
+    assert_eq!(lab.out(), "", "a task ran before all were known to start");
 }
 
 #[tokio::test]
-async fn a_step_that_is_ended_while_its_tasks_are_made_makes_no_more() {
+async fn a_step_that_is_ended_while_starting_starts_no_more_tasks() {
     let lab = lab();
     let mut spec = lab.step(&["sleep", "100"]);
     spec.tasks = (0..512).map(|rank| TaskSpec { rank, ..TaskSpec::default() }).collect();
     let mut handle = lab.launch(&spec);
     handle.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
     let made = start_of(&mut handle).await.1.len();
-    assert!(made < 512, "all were made");
+    assert!(made < 512, "all were started");
     let record = end_of(&mut handle).await;
     assert_eq!((record.exit, record.tasks.len()), (ExitCode::signal(libc::SIGTERM), 512));
 }
 
 #[tokio::test]
-async fn what_the_daemon_found_wrong_stands_in_the_output() {
+async fn an_error_found_by_the_daemon_appears_in_the_output() {
     let lab = lab();
     let spec =
-        LaunchSpec { broken: Some("cgroup /x: is none".to_owned()), ..lab.batch("echo ran") };
+        LaunchSpec { broken: Some("cgroup /x: is a file".to_owned()), ..lab.batch("echo ran") };
     let record = lab.run(&spec).await;
     assert_eq!(
         (record.launch_error.as_deref(), record.host_fault),
-        (Some("cgroup /x: is none"), None)
+        (Some("cgroup /x: is a file"), None)
     );
-    assert_eq!(lab.out(), "slurmstepd: error: cgroup /x: is none\n");
-    assert!(lab.job_dir().join("script.sh").exists(), "what was to run can be read all the same");
+    assert_eq!(lab.out(), "slurmstepd: error: cgroup /x: is a file\n");
+    assert!(lab.job_dir().join("script.sh").exists(), "the script is stored all the same");
 }
 
-/// A step of its own with this number.
+/// Returns a step with this number.
 fn numbered(lab: &Lab, number: u32, argv: &[&str]) -> LaunchSpec {
     LaunchSpec { step: StepKey { job: JobId(7), step: StepId::Num(number) }, ..lab.step(argv) }
 }
 
-/// Runs a step; its watcher, and how it ended.
+/// Runs a step, and returns its watcher's PID and its exit record.
 async fn watched(lab: &Lab, spec: &LaunchSpec) -> (i32, ExitRecord) {
     let mut handle = lab.launch(spec);
     let (watcher, _) = start_of(&mut handle).await;
@@ -812,14 +831,14 @@ async fn watched(lab: &Lab, spec: &LaunchSpec) -> (i32, ExitRecord) {
 }
 
 #[tokio::test]
-async fn a_watcher_takes_one_step_after_the_other_and_counts_each_for_itself() {
+async fn a_watcher_runs_several_steps_and_counts_each_separately() {
     let lab = lab();
     let burn = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; head -c 3000000 /dev/zero | cat >/dev/null; exit 3";
     let (watcher, first) = watched(&lab, &numbered(&lab, 0, &["sh", "-c", burn])).await;
     let (same, second) = watched(&lab, &numbered(&lab, 1, &["true"])).await;
     assert_eq!(same, watcher);
     assert_eq!((first.exit, second.exit), (ExitCode::status(3), ExitCode::OK));
-    // What it is told of the second's memory is not the watcher's own, nor the first one's.
+    // The memory of the second step must not include the watcher's or the first step's.
     let large = numbered(&lab, 4, &["sh", "-c", "x=$(head -c 60000000 /dev/zero | tr '\\0' x)"]);
     assert!(watched(&lab, &large).await.1.usage.max_rss_kb > 50_000);
     let small = watched(&lab, &numbered(&lab, 5, &["true"])).await.1.usage.max_rss_kb;
@@ -828,15 +847,15 @@ async fn a_watcher_takes_one_step_after_the_other_and_counts_each_for_itself() {
     assert!(cpu(&second) < cpu(&first), "{second:?}");
     let read = |record: &ExitRecord| record.usage.tasks.read.max;
     assert!(read(&first) >= 3_000_000 && read(&second) < 1_000_000, "{first:?} {second:?}");
-    // What one step has set is not the next one's.
+    // The settings of one step must not affect the next.
     let spec = LaunchSpec { umask: Some(0o77), ..numbered(&lab, 2, &["true"]) };
     assert_eq!(watched(&lab, &spec).await.0, watcher);
     let spec = numbered(&lab, 3, &["sh", "-c", "umask; ulimit -n; pwd; exec sleep 600"]);
-    // What it has open while a step runs, and what the step has said.
+    // Compare the open descriptors while a step runs, and the output of the step.
     let reused = while_it_runs(&lab, &spec).await;
     assert!(reused.2.starts_with("0022\n"), "{reused:?}");
     assert_eq!(reused.0, watcher);
-    // It is the same with a new watcher.
+    // A new watcher must give the same result.
     assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
     gone(watcher).await;
     let new = while_it_runs(&lab, &LaunchSpec { run: 1, ..spec }).await;
@@ -844,8 +863,8 @@ async fn a_watcher_takes_one_step_after_the_other_and_counts_each_for_itself() {
     assert_eq!((new.1, new.2), (reused.1, reused.2));
 }
 
-/// How many descriptors a process has while it sleeps: a watcher opens others for a moment when it
-/// looks at its step.
+/// Returns the number of descriptors that a process has while it sleeps. A watcher opens others
+/// briefly when it samples its step.
 async fn open_while_asleep(pid: i32) -> usize {
     let sleep = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -856,35 +875,35 @@ async fn open_while_asleep(pid: i32) -> usize {
         loop {
             let before = sleep();
             let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-            // The same sleep: it has not run in between.
+            // It is still the same sleep: it has not run in between.
             if before.is_some() && sleep() == before {
                 return open;
             }
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, counted).await.unwrap()
+    tokio::time::timeout(TIMEOUT, counted).await.unwrap()
 }
 
-/// The watcher, how many descriptors it has, and three lines of output of a step that is ended
-/// then.
+/// Runs a step until it has printed three lines, and then ends it. Returns the watcher's PID, the
+/// number of its descriptors, and the output.
 async fn while_it_runs(lab: &Lab, spec: &LaunchSpec) -> (i32, usize, String) {
     let mut handle = lab.launch(spec);
     let (watcher, _) = start_of(&mut handle).await;
     let open = open_while_asleep(watcher).await;
-    let said = async {
+    let printed = async {
         while lab.out().lines().count() < 3 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, said).await.unwrap();
+    tokio::time::timeout(TIMEOUT, printed).await.unwrap();
     handle.send(StepCommand::KillAll);
     end_of(&mut handle).await;
     (watcher, open, lab.out())
 }
 
 #[tokio::test]
-async fn a_watcher_of_a_large_launch_or_a_killed_one_takes_no_other_step() {
+async fn a_watcher_of_a_large_launch_and_a_killed_one_run_no_other_step() {
     let lab = lab();
     let large = LaunchSpec {
         env: [b"A=", &vec![b'x'; 100_000][..], b"\0"].concat().repeat(200),
@@ -902,7 +921,7 @@ async fn a_watcher_of_a_large_launch_or_a_killed_one_takes_no_other_step() {
 }
 
 #[tokio::test]
-async fn a_job_that_goes_on_is_written_down_and_one_that_is_over_at_once_is_in_its_exit_record() {
+async fn short_jobs_are_recorded_in_the_exit_record_and_others_while_they_run() {
     let lab = lab();
     let job = Job { id: JobId(7), ..Job::default() };
     let spec = |script: &str| LaunchSpec { job: Some(Box::new(job.clone())), ..lab.batch(script) };
@@ -916,14 +935,14 @@ async fn a_job_that_goes_on_is_written_down_and_one_that_is_over_at_once_is_in_i
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, written).await.expect("the job is written down while it runs");
+    tokio::time::timeout(TIMEOUT, written).await.expect("the job is recorded while it runs");
     handle.send(StepCommand::KillAll);
     end_of(&mut handle).await;
     assert!(!fs::read_to_string(lab.job_dir().join("exit_status")).unwrap().contains("\"job\""));
 }
 
 #[tokio::test]
-async fn watchers_that_wait_end_with_their_daemon_and_hold_up_the_next_until_then() {
+async fn idle_watchers_end_with_their_daemon_and_the_next_one_waits_for_them() {
     let lab = lab();
     let (watcher, _) = watched(&lab, &numbered(&lab, 0, &["true"])).await;
     let root = lab.dir.path().to_owned();
@@ -937,7 +956,7 @@ async fn watchers_that_wait_end_with_their_daemon_and_hold_up_the_next_until_the
 }
 
 #[tokio::test]
-async fn the_socket_of_a_watcher_goes_from_step_to_step_and_what_a_dead_one_leaves_is_removed() {
+async fn a_watchers_socket_is_reused_and_that_of_a_dead_one_is_deleted() {
     let lab = lab();
     let idle = || {
         let names = fs::read_dir(lab.path("run")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -949,14 +968,14 @@ async fn the_socket_of_a_watcher_goes_from_step_to_step_and_what_a_dead_one_leav
         let (watcher, _) = start_of(&mut handle).await;
         let socket = lab.job_dir().join(format!("{number}.0.sock"));
         seen.push((watcher, fs::metadata(&socket).unwrap().ino()));
-        // Its name while no step has it is there from the end of the first one on.
+        // From the end of the first step on, the socket also has its idle name.
         assert_eq!(idle(), number as usize);
         handle.send(StepCommand::KillAll);
         end_of(&mut handle).await;
         assert_eq!((socket.exists(), idle()), (false, 1));
     }
     assert_eq!(seen[0], seen[1]);
-    // It was there before.
+    // This step was launched before.
     let mut again = lab.launch(&numbered(&lab, 0, &["true"]));
     assert!(matches!(next(&mut again).await, Some(StepEvent::Refused(_))));
     gone(seen[0].0).await;

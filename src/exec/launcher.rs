@@ -1,33 +1,33 @@
-//! The launcher: a tiny process that makes a watcher for each step, and the daemon's side of it.
+//! The launcher, a tiny process that creates a watcher for each step, and the daemon's side of it.
 //!
-//! The daemon does not fork: a fork costs milliseconds once a process has grown, and a re-executed
-//! runner for each job costs an exec and a dynamic link. So the daemon starts `slotd __launcher`
-//! once, while both are small, and hands it the far end of a socket pair for each step. The
-//! launcher forks a watcher around it (`watcher`), with no exec, and forgets it. It keeps no state:
-//! where it dies another one is started, and no job notices. A watcher whose step is over waits a
-//! second for another launch of the same daemon (`idle_watchers`), so that one short job after the
-//! other costs no fork but its own, and that one without a copy of any memory (`sys::fork`).
+//! The daemon does not fork: forking a process that has grown costs milliseconds, and re-executing
+//! a runner for each job costs an exec and dynamic linking. Instead the daemon starts
+//! `slotd __launcher` once, while both are small, and sends it one end of a socket pair for each
+//! step. The launcher forks a watcher for it (`watcher`), without an exec, and keeps no state:
+//! if it dies, another one is started, and jobs are not affected. After its step, a watcher stays
+//! idle for a second in case the same daemon has another launch (`idle_watchers`). So a series of
+//! short jobs costs one fork per job, and that fork copies no memory (`sys::fork`).
 //!
-//! Measured with small programs side by side (2 cores, one job after the other, from the call to
-//! the end of the job in the daemon, against the bare script by posix_spawn at 0.8 ms;
-//! `cargo bench --bench launch` measures whole jobs):
+//! Measured side by side with small programs: 2 cores, one job after the other, from the call until
+//! the daemon sees the end of the job, relative to running the bare script through posix_spawn at
+//! 0.8 ms. `cargo bench --bench launch` measures whole jobs.
 //!
-//! | way | best of four runs | others, busy machine | |
+//! | approach | best of four runs | other runs, busy machine | |
 //! |---|---|---|---|
-//! | a runner for each job, executed anew | 2.6 x | 6 to 7 x | exec, dynamic link and start of the runtime for each job |
-//! | launcher and forked watcher: this one, for the first steps | 2.0 x | 4 to 6 x | two forks, one exec |
-//! | one launcher that forks the task itself | 1.4 x | 3 to 5 x | one fork, one exec |
+//! | a runner executed for each job | 2.6 x | 6 to 7 x | exec, dynamic linking and runtime startup for each job |
+//! | launcher and forked watcher: this design, without an idle watcher | 2.0 x | 4 to 6 x | two forks, one exec |
+//! | a single launcher that forks the tasks itself | 1.4 x | 3 to 5 x | one fork, one exec |
 //!
-//! The last was not taken: its launcher would be the parent of every task, so that one process
-//! holds the exit codes, the orphans and the output of all jobs, and its death loses them all. A
-//! watcher for each step costs half a millisecond and about 130 KiB of private memory, and confines
-//! every mishap to its step. Three hundred launches at once took 0.8 ms each: no more than the
-//! scripts alone, one after the other.
+//! The last approach was rejected: the launcher would be the parent of every task, so a single
+//! process would hold the exit codes, orphans and output of all jobs, and its death would lose them
+//! all. A watcher per step costs half a millisecond and about 130 KiB of private memory, and
+//! confines every failure to its step. Three hundred simultaneous launches took 0.8 ms each, no
+//! more than the scripts alone in sequence.
 
 use crate::exec::error::{LaunchError, LaunchFault};
 use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{LaunchSpec, StepEvent};
-use crate::exec::peer::{Peer, flush, tell};
+use crate::exec::peer::{Peer, flush, queue_event};
 use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
 use crate::exec::{launch_lock, stopped, watcher, wire};
 use crate::model::ExitRecord;
@@ -54,30 +54,32 @@ pub const LAUNCHER_ARG: &str = "__launcher";
 pub struct Launcher {
     program: PathBuf,
     root: PathBuf,
-    /// The soft limit on descriptors that this process began with: every launcher has it, and so
-    /// has every job, however far the daemon raised its own since.
+    /// The soft limit on descriptors with which this process started. Every launcher and every job
+    /// gets it, even if the daemon has raised its own since.
     nofile: u64,
     process: Mutex<Process>,
     idle: Arc<IdleWatchers>,
-    /// When stopped processes were last looked for.
+    /// The time of the last search for stopped processes.
     searched: Mutex<Option<Instant>>,
 }
 
-/// All runners together look for stopped processes this often at most.
+/// The shortest interval between searches for stopped processes, shared by all runners.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 struct Process {
-    /// SOCK_SEQPACKET: one datagram is one launch. Its far end is the launcher's standard input.
+    /// SOCK_SEQPACKET: each datagram is a launch. The other end is the launcher's standard input.
     socket: OwnedFd,
     child: Child,
 }
 
 impl Launcher {
-    /// Starts a launcher from the program of this process, be it replaced on disk or not.
+    /// Starts a launcher from the program of this process, even if the file has been replaced on
+    /// disk.
     ///
     /// # Errors
-    /// The lock file below `<root>/run` cannot be made, or the process cannot be started.
+    /// Fails if the lock file below `<root>/run` cannot be created or the process cannot be
+    /// started.
     pub fn start(root: &Path) -> io::Result<Launcher> {
         Self::start_program(Path::new("/proc/self/exe"), root)
     }
@@ -107,25 +109,24 @@ impl Launcher {
         let count = stopped::resume(&self.root);
         *searched = Some(Instant::now());
         if count > 0 {
-            log::warn!(
-                "{count} stopped processes of slotd were sent SIGCONT, so that jobs can end"
-            );
+            log::warn!("sent SIGCONT to {count} stopped processes of slotd, so that jobs can end");
         }
     }
 
-    /// The process id of the launcher.
+    /// Returns the PID of the launcher.
     #[cfg(test)]
     pub fn pid(&self) -> u32 {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).child.id()
     }
 
-    /// Launches a step. Returns at once; how it goes is told by the handle's events. `fds` are what
-    /// the spec's `Fd` places mean. Needs a tokio runtime.
+    /// Launches a step. Returns immediately; the handle's events report the progress. `fds` are the
+    /// descriptors to which the spec's `Fd` indices refer. Needs a tokio runtime.
     ///
-    /// A launcher that has died is replaced and the launch tried once more.
+    /// If the launcher has died, it is replaced and the launch is retried once.
     ///
     /// # Errors
-    /// No launcher can be started, or the spec is too large to send. Nothing was launched then.
+    /// Fails if no launcher can be started or the spec is too large to send. Nothing was launched
+    /// then.
     pub fn launch(&self, spec: &LaunchSpec, fds: Vec<OwnedFd>) -> Result<StepHandle, LaunchError> {
         let bytes = wire::encode_launch(spec).map_err(LaunchError::TooLarge)?;
         self.hand_over(spec, bytes, fds).map_err(LaunchError::Launcher)
@@ -165,7 +166,8 @@ impl Launcher {
 
 impl Process {
     fn start(program: &Path, root: &Path, nofile: u64) -> io::Result<Process> {
-        // Made here so that a failure is the daemon's error and not a line in the launcher's.
+        // Create it here, so that a failure is the daemon's error instead of a line from the
+        // launcher.
         launch_lock::take(root, lock::Kind::Shared)?;
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
@@ -190,8 +192,9 @@ impl Process {
     }
 
     fn hand_over(&mut self, step_socket: &OwnedFd) -> io::Result<()> {
-        // Where it has ended somebody may still hold its end of the line, though nobody reads there:
-        // a watcher that it has just forked, or a process that this one forked when it made the line.
+        // An exited launcher's end of the socket may still be open without anybody reading it: in a
+        // watcher that it just forked, or in a process that this one forked while creating the
+        // socket pair.
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -201,7 +204,7 @@ impl Process {
     fn replace(&mut self, program: &Path, root: &Path, nofile: u64) -> io::Result<()> {
         let fresh = Process::start(program, root, nofile)?;
         let mut old = std::mem::replace(self, fresh);
-        // It is dead already, or does not read: in either case it must not be left as a zombie.
+        // It is dead or not reading. In either case do not leave a zombie.
         let _ = old.child.kill();
         let _ = old.child.wait();
         Ok(())
@@ -209,35 +212,33 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Closing the socket ends the launcher; it is not waited for, since the daemon is leaving
-    /// itself.
+    /// Closing the socket ends the launcher. It is not waited for, since the daemon is exiting.
     fn drop(&mut self) {
         let _ = self.child.try_wait();
     }
 }
 
-/// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as
-/// standard input. Never returns to the caller: in each forked watcher the process ends with the
-/// step.
+/// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, with its socket as
+/// standard input. Never returns: each forked watcher exits when it is done.
 pub fn launcher_main(args: &[String]) -> ! {
     let code = match args {
         [root, nofile] => match serve(Path::new(root), nofile.parse().ok()) {
             Ok(()) => 0,
             Err(e) => {
-                say(format_args!("launcher: {e}"));
+                report(format_args!("launcher: {e}"));
                 1
             }
         },
         _ => {
-            say(format_args!("{LAUNCHER_ARG} is for the daemon alone"));
+            report(format_args!("{LAUNCHER_ARG} is for the daemon only"));
             2
         }
     };
     std::process::exit(code)
 }
 
-/// A line in the daemon's log. A disk without room for it is no reason to end.
-fn say(what: std::fmt::Arguments<'_>) {
+/// Prints a line to the daemon's log. Ignores errors, since the launcher must survive a full disk.
+fn report(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "slotd: {what}");
 }
 
@@ -246,11 +247,11 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard);
     }
     let lock = launch_lock::take(root, lock::Kind::Shared)?;
-    // A leader of its own session, so that Ctrl-C in the daemon's terminal is the daemon's alone.
+    // Lead a session, so that Ctrl-C in the daemon's terminal reaches only the daemon.
     let _ = nix::unistd::setsid();
     let _ = nix::unistd::chdir("/");
     let _ = nix::sys::prctl::set_name(c"slotd-launcher");
-    // Ignored children are reaped by the kernel.
+    // The kernel reaps children if SIGCHLD is ignored.
     // SAFETY: no handler is set.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn)? };
     let control_socket = io::stdin().as_fd().try_clone_to_owned()?;
@@ -263,7 +264,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         let Some(control) = fds.pop() else { continue };
         fds.clear();
         break_point::reach("launcher told");
-        // SAFETY: this process has one thread, so the child may do whatever it could do.
+        // SAFETY: this process has a single thread, so the child may do anything.
         match unsafe { fork() } {
             Ok(ForkResult::Child) => {
                 drop(control_socket);
@@ -275,8 +276,8 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
     }
 }
 
-/// Tells the daemon that nothing was launched, and why. Never waits, and never writes elsewhere: a
-/// log that cannot be written must not keep the launcher from ending.
+/// Reports to the daemon that nothing was launched, and why. Never blocks, and writes nothing else:
+/// if the log cannot be written, the launcher must still be able to exit.
 fn could_not_fork(control: OwnedFd, error: nix::errno::Errno) {
     let error = LaunchError::system("fork")(error);
     let fault = match error.fault(Path::new("/")) {
@@ -285,6 +286,6 @@ fn could_not_fork(control: OwnedFd, error: nix::errno::Errno) {
     };
     let record = ExitRecord::launch_failed(error.to_string(), clock::now()).by_host(Some(fault));
     let mut peer = Peer::new(UnixStream::from(control), wire::decoder()).ok();
-    tell(&mut peer, &StepEvent::Ended(record));
+    queue_event(&mut peer, &StepEvent::Ended(record));
     flush(&mut peer);
 }

@@ -1,30 +1,30 @@
-//! What the daemon and its messengers say to each other. A messenger is a process of this program
-//! that sends mail or posts events: the daemon has no more memory and no other threads for it, and
-//! no slow host holds it up.
+//! The messages between the daemon and its messengers. A messenger is a process of this program
+//! that sends mail or posts events. This saves the daemon memory and threads, and a slow host does
+//! not delay it.
 
 use crate::model::notice::Notice;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The first argument of one that posts events, in the order in which it gets them, until its
-/// standard input ends. It reads a [`PostTo`] and then [`Post`]s, and writes a [`Posted`] for each,
-/// one a line.
+/// The first argument of a messenger that posts events, in the order in which it receives them,
+/// until its standard input ends. It reads a [`PostTo`] followed by [`Post`]s, and writes a
+/// [`Posted`] for each, one per line.
 pub const POST_ARG: &str = "__post";
 
-/// The first argument of one that sends a [`Mail`], which it reads as a line of JSON. What goes
-/// wrong it says on standard error.
+/// The first argument of a messenger that sends a [`Mail`], which it reads as a line of JSON. It
+/// prints errors to standard error.
 pub const MAIL_ARG: &str = "__mail";
 
-/// What a hook or a mail has left when the daemon ends: time for one that works, and not for one
-/// that hangs.
+/// The time that hooks and mails get when the daemon exits: enough for one that works, but not
+/// for one that hangs.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// Where to post to.
+/// The destination of posts.
 #[derive(Serialize, Deserialize)]
 pub struct PostTo {
     pub url: String,
-    /// For one try, seconds.
+    /// The timeout of each attempt, in seconds.
     pub timeout_secs: u64,
 }
 
@@ -38,9 +38,9 @@ pub struct Post {
 #[serde(rename_all = "snake_case")]
 pub enum Posted {
     Given,
-    /// The first of the tries has failed, so.
+    /// The first attempt failed, with this error.
     Failing(String),
-    /// All have.
+    /// All attempts failed.
     GivenUp(String),
 }
 

@@ -1,15 +1,14 @@
-//! What the processes of a step use, as its watcher sees it: each task with everything that
-//! descends from it.
+//! Measures the resource usage of a step's processes, as seen by its watcher: each task with all
+//! its descendants.
 //!
-//! CPU time, faults, reads and writes of what ended are known exactly, since it was waited for.
-//! What nobody waited for is known as of the last look (`unwaited`).
+//! CPU time, page faults, reads and writes of ended processes are exact, because they were waited
+//! for. For processes that nobody waited for, the last sample counts (`unwaited`).
 //!
-//! Memory is what is resident: anonymous and shared memory and the parts of files that are mapped,
-//! each page once, however many processes of the step share it. What only lies in the page cache
-//! does not count. It is known as often as it is looked at (`pace`), and of single processes also
-//! by the peak that the kernel remembers of each that was waited for. The kernel is asked for the
-//! memory of the cgroup where there is one. Where there is none, and the sum over several processes
-//! would be a new peak, it is asked how much of each is shared.
+//! Memory is resident memory: anonymous and shared memory and the mapped parts of files. Each page
+//! counts once, even if several processes of the step share it. The rest of the page cache does not
+//! count. Memory is sampled (`pace`); for single processes that were waited for, the kernel also
+//! remembers the peak. The value is that of the cgroup, if there is one. Otherwise, if the sum over
+//! several processes would be a new peak, the kernel is asked how much of each process is shared.
 
 mod over_time;
 mod pace;
@@ -27,45 +26,46 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use std::collections::HashMap;
 use unwaited::{Seen, Unwaited};
 
-/// More memory than before by so many per cent is growth: less is not worth a closer look.
+/// The increase over the peak, in percent, that counts as growth. A smaller increase is not worth
+/// an exact measurement.
 const GROWTH_PERCENT: u64 = 3;
 
-/// The use of one step.
+/// The resource usage of a step.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     peak_rss_kb: u64,
     tasks: Vec<Task>,
-    /// To which task a process was seen to belong, by its place in `tasks`.
+    /// The task that each process belonged to in the last sample, as an index into `tasks`.
     owners: HashMap<i32, usize>,
-    /// What those used that have ended, as far as somebody waited for them.
+    /// The usage of ended processes, as far as they were waited for.
     dead: Usage,
     dead_io: DeadChildrenIo,
     unwaited: Unwaited,
-    /// What the processes had done at the last look.
+    /// The work done by the processes as of the last sample.
     work: Work,
     shared: Option<Shared>,
 }
 
-/// What processes have done, to tell whether they slept.
+/// The work done by processes, to determine whether they slept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Work {
     processes: usize,
     used: CpuTime,
     faults: u64,
-    /// One of them runs, or waits for a CPU or a disk.
+    /// A process is running, or waiting for a CPU or a disk.
     is_awake: bool,
 }
 
-/// The memory of several processes, each page once.
+/// The memory of several processes, each page counted once.
 #[derive(Debug, Clone, Copy)]
 struct Shared {
     kb: u64,
-    /// By then: without new ones nothing has become resident.
+    /// The page faults at that time. Without new faults, nothing has become resident.
     faults: u64,
 }
 
-/// What a look at the processes has shown.
-pub(super) struct Look {
+/// A sample of the processes.
+pub(super) struct Sample {
     pub usage: StepUsage,
     pub activity: Activity,
 }
@@ -76,8 +76,8 @@ struct Task {
     pid: i32,
     peak_vm_kb: u64,
     dead: Amounts,
-    /// With what lived when it was looked at: the most ever, for a process may end without being
-    /// waited for.
+    /// The maximum, over all samples, of `dead` plus the living processes. A process may end
+    /// without being waited for.
     seen: Amounts,
 }
 
@@ -102,12 +102,13 @@ impl Amounts {
 }
 
 impl Meter {
-    /// `dead_io`: of this process, looked at after the steps before.
+    /// Creates a meter. `dead_io` belongs to this process and was last read after its previous
+    /// step.
     pub(super) fn new(dead_io: DeadChildrenIo) -> Meter {
         Meter { dead_io, ..Meter::default() }
     }
 
-    /// The same, for the meter of the next step.
+    /// Returns `dead_io`, for the meter of the next step.
     pub(super) fn take_dead_io(&mut self) -> DeadChildrenIo {
         std::mem::take(&mut self.dead_io)
     }
@@ -116,9 +117,9 @@ impl Meter {
         self.tasks.push(Task { rank, pid, ..Task::default() });
     }
 
-    /// Looks at all processes of the step, which are all below this one. `memory_kb` is what their
-    /// cgroup tells.
-    pub(super) fn look(&mut self, memory_kb: Option<u64>) -> Look {
+    /// Samples all processes of the step, which are the descendants of this one. `memory_kb` is the
+    /// memory of their cgroup.
+    pub(super) fn sample(&mut self, memory_kb: Option<u64>) -> Sample {
         let processes = self.processes();
         let mut usage = StepUsage { total: self.dead, ..StepUsage::default() };
         let mut owners = HashMap::new();
@@ -136,7 +137,7 @@ impl Meter {
                 continue;
             }
             usage.pids.push(*pid);
-            if self.is_launchers(*pid, stat) {
+            if self.has_watcher_memory(*pid, stat) {
                 is_starting = true;
                 continue;
             }
@@ -161,16 +162,16 @@ impl Meter {
         self.work = work;
         self.peak_rss_kb = self.peak_rss_kb.max(usage.rss_kb);
         self.add_peaks(&mut usage.total);
-        Look { usage, activity }
+        Sample { usage, activity }
     }
 
-    /// The processes of the step, parents before their children.
+    /// Returns the processes of the step, parents before children.
     fn processes(&self) -> Vec<(i32, Stat)> {
         let mut found: Vec<(i32, Stat)> = proc::descendants(std::process::id().cast_signed())
             .into_iter()
             .filter_map(|pid| Some((pid, proc::stat(pid)?)))
             .collect();
-        // One that lost its parents while they were listed may have been missed.
+        // A process that lost its parent during the listing may have been missed.
         for (pid, start) in self.unwaited.seen() {
             if !found.iter().any(|(known, _)| *known == pid)
                 && let Some(stat) = proc::stat(pid).filter(|stat| stat.start_ticks == start)
@@ -187,13 +188,14 @@ impl Meter {
             (*pid, Seen { start_ticks, parent, used, by_children })
         };
         let reaped = CpuTime { user_us: dead.user_us, system_us: dead.system_us };
-        self.unwaited.look(processes.iter().map(seen).collect(), reaped, |pid| {
+        self.unwaited.sample(processes.iter().map(seen).collect(), reaped, |pid| {
             Some(proc::stat(pid)?.by_children)
         });
     }
 
-    /// The resident memory of these processes, each with its own, KiB. Of several the kernel is
-    /// asked what they share only where their sum would be a new peak: that is costly.
+    /// Returns the resident memory of these processes in KiB, given each process with its own. If
+    /// there are several, the kernel is asked how much they share only if their sum would be a new
+    /// peak, because that is expensive.
     fn resident_kb(&mut self, processes: &[(i32, u64)], faults: u64) -> u64 {
         let sum: u64 = processes.iter().map(|(_, kb)| kb).sum();
         if processes.len() < 2 {
@@ -205,13 +207,14 @@ impl Meter {
         if let Some(shared) = self.shared.filter(|shared| shared.faults == faults) {
             return shared.kb.min(sum);
         }
-        // The small ones matter little.
+        // Small processes hardly matter.
         let part = |(pid, kb): &(i32, u64)| {
             let shares = if *kb * 64 < sum { Some(*kb) } else { proc::pss_kb(*pid) };
             (*pid, shares.unwrap_or(*kb))
         };
         let parts: Vec<(i32, u64)> = processes.iter().map(part).collect();
-        // When one ends, the parts of the others grow: with its own one the sum would be too large.
+        // When a process ends, the shares of the others grow. Adding its own share would make the
+        // sum too large.
         let is_left = |pid: i32| proc::stat(pid).is_some_and(|stat| stat.rss_pages > 0);
         let kb = parts.iter().filter(|(pid, _)| is_left(*pid)).map(|(_, kb)| kb).sum();
         self.shared = Some(Shared { kb, faults });
@@ -228,7 +231,7 @@ impl Meter {
         }
     }
 
-    /// This child of the watcher was waited for: a task, or what has lost its parents.
+    /// Counts a child of the watcher that was waited for: a task or an orphan.
     pub(super) fn reaped(&mut self, pid: i32, used: &libc::rusage) {
         let micros = |time: libc::timeval| {
             u64::try_from(TimeVal::from(time).num_microseconds()).unwrap_or(0)
@@ -245,8 +248,8 @@ impl Meter {
         }
     }
 
-    /// What all of it used, when no process is left.
-    pub(super) fn of_the_dead(&mut self) -> Usage {
+    /// Returns the total usage, once no process is left.
+    pub(super) fn final_usage(&mut self) -> Usage {
         let mut usage = self.dead;
         self.count_unwaited(&[], &usage);
         usage.user_us += self.unwaited.lost().user_us;
@@ -256,9 +259,9 @@ impl Meter {
     }
 
     fn add_peaks(&self, usage: &mut Usage) {
-        // A task begins with the watcher's memory, and the kernel remembers that as its peak. Where
-        // nothing was seen either, nothing is known, as in Slurm of a step that is over before the
-        // first look.
+        // A task starts with the watcher's memory, which the kernel then remembers as the task's
+        // peak. If no sample shows more, the peak is unknown, as in Slurm for a step that ends
+        // before the first sample.
         let is_own = usage.max_rss_kb <= own_peak_kb();
         usage.max_rss_kb =
             if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
@@ -273,17 +276,17 @@ impl Meter {
         };
     }
 
-    /// The task that a process descends from. What lost its parents is known from earlier, or by
-    /// its process group; else it counts for the first task. `owners` holds the parents: they were
-    /// looked at before. Whether the memory of a process is that of this one, which has forked it
-    /// to become a task. A process that the task forked and left behind is known by its second
-    /// look.
-    fn is_launchers(&self, pid: i32, stat: &Stat) -> bool {
+    /// Returns whether the memory of a process is still the watcher's, which forked it to become a
+    /// task. A process that a task forked and left behind has an owner from its second sample on.
+    fn has_watcher_memory(&self, pid: i32, stat: &Stat) -> bool {
         let is_new =
             || stat.ppid == std::process::id().cast_signed() && !self.owners.contains_key(&pid);
         stat.is_copy && (self.tasks.iter().any(|task| task.pid == pid) || is_new())
     }
 
+    /// Returns the task that a process descends from. `owners` contains its parents, which were
+    /// sampled before it. For an orphan, the previous sample or its process group decides. Any
+    /// other process counts towards the first task.
     fn owner(&self, pid: i32, stat: &Stat, owners: &HashMap<i32, usize>) -> usize {
         let task = |pid: i32| self.tasks.iter().position(|task| task.pid == pid);
         task(pid)
@@ -299,7 +302,7 @@ fn is_growth(peak_kb: u64, now_kb: u64) -> bool {
     now_kb.saturating_mul(100) > peak_kb.saturating_mul(100 + GROWTH_PERCENT)
 }
 
-/// The most memory that was ever resident of this process.
+/// Returns the peak resident memory of this process, in KiB.
 pub(super) fn own_peak_kb() -> u64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |used| u64::try_from(used.max_rss()).unwrap_or(0))
 }
@@ -315,6 +318,8 @@ mod tests {
             pgid,
             session: 1,
             is_copy: false,
+            is_in_exec: false,
+            is_exiting: false,
             minor_faults: 0,
             major_faults: 0,
             used: CpuTime::default(),
@@ -326,16 +331,18 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_what_has_not_begun_its_program_is_the_launchers() {
+    fn a_task_has_the_watchers_memory_until_it_executes_its_program() {
         let mut meter = Meter::default();
         meter.add_task(0, 10);
         let own = std::process::id().cast_signed();
         let copy = |ppid| Stat { is_copy: true, ..stat(ppid, ppid) };
-        assert!(meter.is_launchers(10, &copy(own)) && meter.is_launchers(11, &copy(own)));
-        assert!(!meter.is_launchers(10, &stat(own, own)), "it has executed its program");
-        assert!(!meter.is_launchers(12, &copy(10)), "the task forked it");
+        assert!(
+            meter.has_watcher_memory(10, &copy(own)) && meter.has_watcher_memory(11, &copy(own))
+        );
+        assert!(!meter.has_watcher_memory(10, &stat(own, own)), "it has executed its program");
+        assert!(!meter.has_watcher_memory(12, &copy(10)), "the task forked it");
         meter.owners.insert(11, 0);
-        assert!(!meter.is_launchers(11, &copy(own)), "the task left it behind");
+        assert!(!meter.has_watcher_memory(11, &copy(own)), "the task left it behind");
     }
 
     #[test]
@@ -348,13 +355,13 @@ mod tests {
         assert_eq!(owner(&meter, 20, 5, 20), 1, "the task itself");
         assert_eq!(owner(&meter, 22, 21, 99), 1, "its parent's");
         assert_eq!(owner(&meter, 23, 5, 20), 1, "an orphan of its process group");
-        assert_eq!(owner(&meter, 24, 5, 24), 0, "an orphan that nothing is known of");
+        assert_eq!(owner(&meter, 24, 5, 24), 0, "an unknown orphan");
         meter.owners.insert(24, 1);
-        assert_eq!(owner(&meter, 24, 5, 24), 1, "an orphan that was seen with its parents");
+        assert_eq!(owner(&meter, 24, 5, 24), 1, "an orphan that was sampled with its parents");
     }
 
     #[test]
-    fn each_task_counts_for_itself_and_the_dead_are_not_lost() {
+    fn usage_is_counted_per_task_and_includes_ended_processes() {
         let mut meter = Meter::default();
         meter.add_task(3, 10);
         meter.add_task(4, 20);
@@ -363,7 +370,7 @@ mod tests {
         meter.tasks[1].peak_vm_kb = 300;
         meter.tasks[0].dead = Amounts { pages: 7, io: io(50) };
         meter.tasks[0].seen = Amounts { pages: 2, io: io(80) };
-        let tasks = meter.of_the_dead().tasks;
+        let tasks = meter.final_usage().tasks;
         assert_eq!(tasks.vm_kb, Spread { max: 300, task: 4, total: 400 });
         assert_eq!(tasks.pages, Spread { max: 7, task: 3, total: 7 });
         assert_eq!((tasks.read.max, tasks.written.max), (80, 40));

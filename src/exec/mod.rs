@@ -1,8 +1,8 @@
-//! Starting, watching and stopping processes.
+//! Starts, watches and stops processes.
 //!
-//! One small `launcher` process serves the daemon; it forks a `watcher` for a step, which starts
-//! the tasks, outlives the daemon and writes down how they ended. A new daemon finds them by
-//! `adopt`. Nothing here decides when something runs, and nothing here knows the database.
+//! A small `launcher` process serves the daemon. For each step it forks a `watcher`, which starts
+//! the tasks, outlives the daemon and records how the tasks ended. A new daemon finds the watchers
+//! through `adopt`. This module does not decide when something runs and does not use the database.
 
 pub mod adopt;
 pub mod affinity;

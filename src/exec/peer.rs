@@ -1,5 +1,5 @@
-//! The other end of a watcher's line, daemon or client: a socket that may go away at any time, and
-//! must never be waited for. A client's own end is one, too.
+//! A peer on a watcher's socket, daemon or client. It may disappear at any time, and the watcher
+//! must never wait for it. The client uses this type for its own end, too.
 
 use crate::exec::launch_spec::StepEvent;
 use crate::exec::wire;
@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// One that listens.
+/// A connected peer.
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
     pub(super) incoming: Decoder,
@@ -21,35 +21,35 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// `incoming` holds what was read from the socket already.
+    /// `incoming` holds data that was already read from the socket.
     pub(super) fn new(socket: UnixStream, incoming: Decoder) -> io::Result<Peer> {
         socket.set_nonblocking(true)?;
         Ok(Peer { socket, incoming, outgoing: Vec::new() })
     }
 
-    /// Sends what it can of what is queued. An error means that the other end is gone.
+    /// Sends as much of the queue as possible. An error means that the peer has disconnected.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         socket::flush(&self.socket, &mut self.outgoing)
     }
 
-    /// Queues a message, to be flushed.
+    /// Queues a message. Call [`Self::flush`] to send it.
     pub(super) fn queue(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.outgoing.extend_from_slice(&wire::encode(message)?);
         Ok(())
     }
 
-    /// Queues a message, and sends what it can. An error means that the other end is gone.
+    /// Queues a message and flushes the queue. An error means that the peer has disconnected.
     pub(super) fn push(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.queue(message)?;
         self.flush()
     }
 
-    /// Everything that has come. An error beside it means that the other end is gone.
+    /// Returns all messages received. An additional error means that the peer has disconnected.
     pub(super) fn receive<T: DeserializeOwned>(&mut self) -> (Vec<T>, io::Result<()>) {
         let mut buf = [0u8; 8192];
         let mut messages = Vec::new();
         loop {
-            // Descriptors have no place after the launch: they are closed at once.
+            // No descriptors are expected after the launch. They are closed immediately.
             let end = match socket::receive(&self.socket, &mut buf, &mut Vec::new()) {
                 Ok(n @ 1..) => {
                     self.incoming.push(&buf[..n]);
@@ -73,24 +73,24 @@ impl Peer {
     }
 }
 
-/// Queues an event for who listens, if there is one. It leaves with the next flush: what belongs
-/// together wakes the other side once.
-pub(super) fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
+/// Queues an event for the peer, if there is one. It is sent with the next flush, so that several
+/// events wake the peer only once.
+pub(super) fn queue_event(peer: &mut Option<Peer>, event: &StepEvent) {
     if peer.as_mut().is_some_and(|connected| connected.queue(event).is_err()) {
         *peer = None;
     }
 }
 
-/// Sends what it can of what is queued.
+/// Sends as much of the queue as possible.
 pub(super) fn flush(peer: &mut Option<Peer>) {
     if peer.as_mut().is_some_and(|connected| connected.flush().is_err()) {
         *peer = None;
     }
 }
 
-/// Tells the last event and waits until it has left; true where it has.
-pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
-    tell(peer, event);
+/// Sends the last event and waits until it has been written. Returns whether it was.
+pub(super) fn send_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
+    queue_event(peer, event);
     flush(peer);
     let deadline = Instant::now() + Duration::from_secs(5);
     while let Some(connected) = peer {
@@ -104,10 +104,10 @@ pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
     false
 }
 
-/// Waits until something happens, or for so long. `None`: for ever. After an error nothing is
-/// ready, and the caller looks again.
+/// Waits for an event, at most `wait`; `None` means forever. After an error nothing is ready, and
+/// the caller polls again.
 pub(super) fn poll(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
-    // Rounded up, so that a deadline has passed when the wait ends.
+    // Round up, so that a deadline has passed when the wait ends.
     let rounded =
         |wait: Duration| PollTimeout::try_from(wait.as_millis() + 1).unwrap_or(PollTimeout::MAX);
     let _ = nix::poll::poll(fds, wait.map_or(PollTimeout::NONE, rounded));

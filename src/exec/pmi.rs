@@ -1,8 +1,8 @@
-//! The process management interface (PMI-1 and PMI-2): how the ranks of an MPI program that were
-//! started by srun find each other. Each rank has a socket to the watcher of its step, and its
-//! number in `PMI_FD`.
+//! The process management interface (PMI-1 and PMI-2), through which the ranks of an MPI program
+//! started by srun find each other. Each rank has a socket to the watcher of its step; `PMI_FD`
+//! holds its descriptor number.
 //!
-//! What is said over it is [`table`]'s; this is the sockets.
+//! This module handles the sockets, and [`table`] handles the protocol.
 
 mod table;
 
@@ -13,18 +13,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use table::{Outcome, Table};
 
-/// A rank that says more than this without an end of it is not listened to any more.
+/// The longest incomplete request. A rank that sends more is disconnected.
 const MAX_REQUEST: usize = 1 << 20;
 
-/// Bytes before each message of PMI-2 that tell its length.
+/// The length of the prefix of PMI-2 messages, which holds their length.
 const LENGTH: usize = 6;
 
-/// The watcher's end of the line to one rank.
+/// The watcher's end of the connection to a rank.
 struct Line {
     socket: UnixStream,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
-    /// The rank has asked for PMI-2, whose messages have their length before them.
+    /// The rank has requested PMI-2, whose messages are prefixed with their length.
     framed: bool,
 }
 
@@ -39,7 +39,7 @@ impl Line {
         self.outgoing.extend_from_slice(framed.as_bytes());
     }
 
-    /// Reads what has come. An error: the rank has hung up, or talks nonsense.
+    /// Reads the available data. Fails if the rank has hung up or sends invalid data.
     fn receive(&mut self) -> io::Result<()> {
         let mut buf = [0u8; 8192];
         loop {
@@ -55,7 +55,7 @@ impl Line {
         }
     }
 
-    /// The next request that has come as a whole, and whether it is one of PMI-2.
+    /// Returns the next complete request, and whether it is a PMI-2 request.
     fn next(&mut self) -> io::Result<Option<(String, bool)>> {
         let (from, to, after) = if self.framed {
             let Some(length) = self.incoming.get(..LENGTH) else { return Ok(None) };
@@ -76,15 +76,15 @@ impl Line {
     }
 }
 
-/// What the ranks of one step ask, answered.
+/// Answers the requests of the ranks of a step.
 pub(super) struct Server {
     table: Table,
-    /// By rank; `None` where it has hung up.
+    /// By rank; `None` for a rank that has hung up.
     lines: Vec<Option<Line>>,
 }
 
 impl Server {
-    /// With the ranks' ends of the lines, by rank.
+    /// Creates the sockets, and returns the ranks' ends by rank.
     pub(super) fn new(spec: &LaunchSpec) -> io::Result<(Server, Vec<OwnedFd>)> {
         let mut lines = Vec::with_capacity(spec.tasks.len());
         let mut ends = Vec::with_capacity(spec.tasks.len());
@@ -102,7 +102,7 @@ impl Server {
         Ok((Server { table: Table::new(spec.step, spec.tasks.len() as u32), lines }, ends))
     }
 
-    /// The lines that are there: the socket, whether something waits to be sent, and the rank.
+    /// Returns the open connections: the socket, whether data is waiting to be sent, and the rank.
     pub(super) fn lines(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool, u32)> {
         let there = (0u32..)
             .zip(&self.lines)
@@ -110,7 +110,7 @@ impl Server {
         there.map(|(rank, line)| (line.socket.as_fd(), !line.outgoing.is_empty(), rank))
     }
 
-    /// Answers what has come from this rank. True where the step is to be ended.
+    /// Answers the pending requests of this rank. Returns true if the step is to be ended.
     pub(super) fn serve(&mut self, rank: u32) -> bool {
         let Some(Some(line)) = self.lines.get_mut(rank as usize) else { return false };
         let mut end = line.flush().and_then(|()| line.receive());
@@ -142,7 +142,7 @@ impl Server {
         aborts
     }
 
-    /// From its next request on this rank speaks PMI-2.
+    /// Switches this rank to PMI-2 from its next request on.
     fn frame(&mut self, rank: u32) -> bool {
         if let Some(Some(line)) = self.lines.get_mut(rank as usize) {
             line.framed = true;
@@ -155,7 +155,7 @@ impl Server {
             let Outcome::Answer { rank, text } = outcome else { continue };
             let Some(Some(line)) = self.lines.get_mut(rank as usize) else { continue };
             line.push(&text);
-            // That it has hung up shows when it is read from.
+            // If the rank has hung up, the next read reports it.
             let _ = line.flush();
         }
     }

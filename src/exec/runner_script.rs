@@ -1,14 +1,14 @@
-//! The text of `runner.sh`: a launch as a shell script, so that a person can repeat it by hand.
+//! Generates `runner.sh`: a launch as a shell script, so that it can be repeated by hand.
 //!
-//! Pure. Nothing in slotd runs this file: the watcher starts tasks itself, and the two agree by the
-//! tests.
+//! Does no I/O. slotd never runs this file: the watcher starts the tasks itself, and tests check
+//! that both do the same.
 
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
 use crate::exec::task;
 use crate::protocol::request::Stream;
 use std::path::Path;
 
-/// The script. Descriptors that a client handed over become the script's own.
+/// Returns the script. Descriptors passed by a client become the script's own.
 pub(super) fn runner_script(spec: &LaunchSpec) -> Vec<u8> {
     let mut out = Vec::with_capacity(2048 + spec.env.len() * 5 / 4);
     let mut line = |text: &[u8]| {
@@ -18,14 +18,14 @@ pub(super) fn runner_script(spec: &LaunchSpec) -> Vec<u8> {
     line(b"#!/bin/sh");
     line(
         format!(
-            "# The launch of step {} by slotd, to be repeated by hand: sh {}/runner.sh",
+            "# Repeats the launch of step {} by hand: sh {}/runner.sh",
             spec.step,
-            // A comment ends with its line, whatever a path has in it.
+            // Control characters in the path must not end the comment.
             spec.job_dir.display().to_string().replace(char::is_control, "?")
         )
         .as_bytes(),
     );
-    line(b"# slotd itself does not run this file. Limits of cgroups are not part of it.");
+    line(b"# slotd itself does not run this file. Cgroup limits are not included.");
     line(format!("umask {:04o}", spec.umask.unwrap_or(0o022) & 0o777).as_bytes());
     let dir = quote(spec.work_dir.as_os_str().as_encoded_bytes());
     line(&[b"cd ", dir.as_slice(), b" || exit 1"].concat());
@@ -54,13 +54,13 @@ pub(super) fn runner_script(spec: &LaunchSpec) -> Vec<u8> {
     out
 }
 
-/// One word of a shell. A zero byte cannot be in one; it is left out.
+/// Quotes a shell word. Null bytes, which it cannot contain, are removed.
 fn quote(bytes: &[u8]) -> Vec<u8> {
     let clean: Vec<u8> = bytes.iter().copied().filter(|b| *b != 0).collect();
     shlex::bytes::try_quote(&clean).map(|word| word.into_owned()).unwrap_or_default()
 }
 
-/// `env -i NAME=value … sh -c '…' command arguments <in >>out 2>>err`, over several lines.
+/// Returns `env -i NAME=value … sh -c '…' command arguments <in >>out 2>>err`, over several lines.
 fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
     let mut out = Vec::new();
     if !task.cpus.is_empty() {
@@ -69,7 +69,7 @@ fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
     }
     out.extend_from_slice(b"env -i");
     for (name, value) in task::environment(spec, task) {
-        // `env` would take it for an option.
+        // `env` would parse it as an option.
         if !name.starts_with(b"-") {
             out.extend_from_slice(b" \\\n  ");
             out.extend(quote(&[name.as_slice(), b"=", &value].concat()));
@@ -85,7 +85,7 @@ fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
     match &task.stdin {
         Stream::Null | Stream::SameAsStdout => out.extend_from_slice(b" </dev/null"),
         Stream::File { path, .. } => redirect(&mut out, b" <", path),
-        // A command in the background would get /dev/null instead of the script's input.
+        // A background command would get /dev/null instead of the script's input.
         Stream::Fd(_) => out.extend_from_slice(b" <&0"),
     }
     match &task.stdout {
@@ -108,7 +108,7 @@ fn redirect(out: &mut Vec<u8>, operator: &[u8], path: &Path) {
     out.extend(quote(path.as_os_str().as_encoded_bytes()));
 }
 
-/// Output files with their modes, each once.
+/// Returns the output files, each once, and whether they are appended to.
 fn outputs(spec: &LaunchSpec) -> Vec<(&Path, bool)> {
     let mut found: Vec<(&Path, bool)> = Vec::new();
     for sink in spec.tasks.iter().flat_map(|task| [&task.stdout, &task.stderr]) {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_task_takes_the_scripts_place() {
+    fn a_single_task_replaces_the_script() {
         let spec = LaunchSpec {
             step: StepKey { job: JobId(7), step: StepId::Batch },
             job_dir: "/j".into(),
@@ -178,11 +178,11 @@ mod tests {
                  </dev/null >>/o/out 2>&1",
             ]
         );
-        assert!(text.starts_with("#!/bin/sh\n# The launch of step 7.batch"));
+        assert!(text.starts_with("#!/bin/sh\n# Repeats the launch of step 7.batch"));
     }
 
     #[test]
-    fn a_file_that_is_appended_to_is_not_emptied() {
+    fn files_opened_for_appending_are_not_truncated() {
         let task = TaskSpec {
             stdout: file("/o/a", true),
             stderr: file("/o/b", false),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_affinity_is_kept() {
+    fn the_cpu_affinity_is_kept() {
         let task = TaskSpec { cpus: vec![0, 2], ..TaskSpec::default() };
         let spec =
             LaunchSpec { tasks: vec![task], argv: vec!["x".into()], ..LaunchSpec::default() };
@@ -208,7 +208,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_one_word_for_a_shell(bytes in proptest::collection::vec(1u8.., 0..40)) {
+        fn any_bytes_are_quoted_as_a_single_word(bytes in proptest::collection::vec(1u8.., 0..40)) {
             let quoted = quote(&bytes);
             let words: Vec<Vec<u8>> = shlex::bytes::Shlex::new(&quoted).collect();
             proptest::prop_assert_eq!(words, vec![bytes]);

@@ -1,13 +1,13 @@
 //! Copies of work trees that jobs run in (`sbatch --snapshot`), below the runtime root.
 //!
-//! The client makes one before it submits. While it works it holds a lock on the directory of the
-//! copy, and so does the daemon for it: when the client has gone and no job names the copy, the
-//! daemon deletes it. What no job names and nobody holds was left by a daemon that died, or by jobs
-//! that were removed, and is removed in its turn.
+//! The client makes a copy before it submits. Meanwhile, both the client and the daemon, on its
+//! behalf, hold a lock on the directory of the copy. After the client has disconnected, the daemon
+//! deletes the copy unless a job uses it. A copy that no job uses and nobody has locked was left by
+//! a daemon that died or by deleted jobs, and is deleted too.
 //!
-//! The work tree may change meanwhile, and others may be able to write there. Everything is opened
-//! beneath its top directory and created beneath that of the copy, through no link: a name behind a
-//! link is skipped, the link itself is copied.
+//! The work tree may change in the meantime, and other users may be able to write to it. So
+//! everything is opened beneath its top directory and created beneath that of the copy, without
+//! following links: a name behind a link is skipped, and the link itself is copied.
 
 use crate::exec::job_dirs;
 use crate::model::source::{Snapshot, Source, Taken, WorkTree};
@@ -30,33 +30,33 @@ use std::time::Duration;
 /// The copied files, in the directory of the copy.
 const TREE: &str = "tree";
 
-/// How they differed from the commit, and the text of that.
+/// The differences from the commit, and their text.
 const RECORD: &str = "source.json";
 const DIFF: &str = "source.diff";
 
-/// A longer record is not read, bytes. It names no more than a thousand files.
+/// The longest record to read, in bytes. It names at most a thousand files.
 const MOST_RECORD: u64 = 16 << 20;
 
-/// What is on its way out.
+/// The prefix of copies that are being deleted.
 const GONE: &str = "gone.";
 
-/// The permissions of a file that its copy has: it belongs to who makes it, and runs as nobody
-/// else.
+/// The permission bits that are copied. A copied file belongs to whoever makes the copy, and must
+/// not run as another user (setuid).
 const PERMISSIONS: u32 = 0o777;
 
-/// How long git may take, all in all: somebody waits for the job's number.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The time limit for all git commands together: the user is waiting for the job ID.
+const GIT_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    /// The directory of the copies is not this user's own.
+    /// The directory of the copies does not belong to this user alone.
     #[error(transparent)]
     Place(#[from] io::Error),
     #[error(
-        "{}: the files in it would be missing from the copy: the index has it as a submodule, and its .git is missing, broken, \
-         or not of this user: mend or move it, or submit without --snapshot",
+        "{}: the files in it would be missing from the copy: the index lists it as a submodule, but its .git is missing, broken, \
+         or owned by another user: repair or move it, or submit without --snapshot",
         .0.display()
     )]
     NoSubmodule(PathBuf),
@@ -69,11 +69,11 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
     move |error| SnapshotError::File { path, error }
 }
 
-/// A copy that its maker holds: nobody removes it until this is dropped.
+/// A copy that its maker has locked. It is not deleted until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     pub name: String,
-    /// What was copied, and how it differed from its commit.
+    /// The copied work tree, and how it differed from its commit.
     pub tree: WorkTree,
     path: PathBuf,
     all: Dir,
@@ -81,7 +81,7 @@ pub struct Held {
     own: Dir,
 }
 
-/// The descriptor that holds the lock: whoever has one like it holds the copy too.
+/// The descriptor that holds the lock. A process with a duplicate of it holds the lock too.
 impl AsFd for Held {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.own.as_fd()
@@ -89,15 +89,15 @@ impl AsFd for Held {
 }
 
 impl Held {
-    /// Where the copied files are.
+    /// Returns the directory of the copied files.
     pub fn files(&self) -> PathBuf {
         self.path.join(TREE)
     }
 
-    /// Makes a directory among the copied files, which may be there, and those that it is in.
+    /// Creates a directory among the copied files, including its parents. It may exist already.
     ///
     /// # Errors
-    /// It cannot be made, or something else is there.
+    /// Fails if it cannot be created, or if a file exists in its place.
     pub fn make_dir(&self, name: &Path) -> io::Result<()> {
         let mut dir = self.own.dir(Path::new(TREE))?;
         for part in name.iter().map(Path::new) {
@@ -109,24 +109,25 @@ impl Held {
         Ok(())
     }
 
-    /// Removes it: no job is going to run in it.
+    /// Deletes the copy. Call this if no job is going to run in it.
     pub fn discard(self) {
         if let Err(why) = self.all.remove_tree(Path::new(&self.name)) {
             log::warn!("{}: {why}", self.path.display());
         }
     }
 
-    /// Copies the files of the work tree that git knows or does not ignore, those of its submodules
-    /// too, with their permissions and times, and notes how they differ from the commit. All of it
-    /// is on the disk then. What lies in `root` is left out.
+    /// Copies the files of the work tree that git tracks or does not ignore, including those of
+    /// submodules, with their permissions and times. Then records how they differ from the commit,
+    /// and syncs everything to disk. Files in `root` are not copied.
     ///
     /// # Errors
-    /// git does not answer, or a file cannot be read or written. What was copied is there.
+    /// Fails if git does not respond, or if a file cannot be read or written. Files copied so far
+    /// remain.
     pub fn fill(&mut self, root: &Path) -> Result<(), SnapshotError> {
         let (top, files) = (PathBuf::from(&self.tree.root), self.files());
         let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
         let to = self.own.make_dir(Path::new(TREE), PERMISSIONS).map_err(at(&files))?;
-        let asking = Asking::new(&self.path, PATIENCE)?;
+        let asking = Asking::new(&self.path, GIT_TIMEOUT)?;
         let git = asking.at(&top)?;
         let from = Dir::open(&top).map_err(at(&top))?;
         let copying =
@@ -141,8 +142,8 @@ impl Held {
         for (name, accessed, modified) in copying.without_times.take() {
             to.set_times(&name, accessed, modified).map_err(at(&files.join(&name)))?;
         }
-        // Only the files count, and they are in the copy: that HEAD may have moved meanwhile does
-        // no harm.
+        // Only the files count, and they have been copied. It does not matter if HEAD has moved in
+        // the meantime.
         self.tree.commit = source.commit.clone().or(self.tree.commit.take());
         if source.branch.is_some() {
             self.tree.branch.clone_from(&source.branch);
@@ -152,7 +153,7 @@ impl Held {
         let record = serde_json::to_vec(&taken).map_err(io::Error::from).map_err(at(&path))?;
         let mut file = self.own.create(Path::new(RECORD), 0o600).map_err(at(&path))?;
         file.write_all(&record).map_err(at(&path))?;
-        // SAFETY: a system call with a descriptor that is open.
+        // SAFETY: a system call on an open descriptor.
         match unsafe { libc::syncfs(self.own.as_fd().as_raw_fd()) } {
             0 => Ok(()),
             _ => Err(SnapshotError::File {
@@ -163,18 +164,18 @@ impl Held {
     }
 }
 
-/// The top directory of the files of a copy.
+/// Returns the top directory of the files of a copy.
 pub fn tree_of(snapshots: &Path, snapshot: &Snapshot) -> PathBuf {
     snapshots.join(&snapshot.name).join(TREE)
 }
 
-/// Makes the directory of a copy of this work tree, and holds it. The copies are in a directory of
-/// this user that nobody else can replace: what is written and deleted there is found by its path,
-/// too.
+/// Creates the directory for a copy of this work tree, and locks it. The directory of all copies
+/// belongs to this user and nobody else can replace it, so files in it can be written and deleted
+/// by path.
 ///
 /// # Errors
-/// It cannot be made, or the directory of the copies is a link, a file, or another user's. Nothing
-/// is left.
+/// Fails if the directory cannot be created, or if the directory of all copies is a link, a file,
+/// or another user's. Nothing is left behind.
 pub fn begin(paths: &Paths, tree: &WorkTree) -> Result<Held, SnapshotError> {
     let snapshots = paths.snapshots_dir();
     if root_dirs::open(paths, &snapshots)?.is_none() {
@@ -185,8 +186,8 @@ pub fn begin(paths: &Paths, tree: &WorkTree) -> Result<Held, SnapshotError> {
     let name = format!("{}-{}", clock::now().0, std::process::id());
     let path = snapshots.join(&name);
     let own = {
-        // Between the making of the directory and its lock nobody may take it for one that was
-        // left.
+        // Between the creation of the directory and its lock, nobody may mistake it for an
+        // abandoned copy.
         let lock = all
             .as_file()
             .and_then(|all| all.lock_shared().map(|()| all))
@@ -201,17 +202,18 @@ pub fn begin(paths: &Paths, tree: &WorkTree) -> Result<Held, SnapshotError> {
 
 struct Copying<'a> {
     asking: &'a Asking,
-    /// Nothing of it is copied.
+    /// Excluded from the copy.
     root: &'a Path,
     /// The work tree.
     top: &'a Path,
-    /// Files that may have changed since git wrote its index, with their times. git takes a file for
-    /// unchanged whose size and time it knows: it is asked before the copies get these times.
+    /// Files that may have changed since git wrote its index, with their times. git assumes that a
+    /// file with the size and time in its index is unchanged, so it must compare the copies before
+    /// they get these times.
     without_times: RefCell<Vec<(PathBuf, TimeSpec, TimeSpec)>>,
 }
 
 impl Copying<'_> {
-    /// `path`: of the work tree, for git and for messages.
+    /// Copies the files of the work tree `from`. Its `path` is used for git and in messages.
     fn tree(
         &self,
         git: &Git<'_>,
@@ -224,6 +226,7 @@ impl Copying<'_> {
             return Err(GitError::Nested.into());
         }
         let mut made = BTreeSet::new();
+        let mut indexed = None;
         let written = git.index_time();
         for name in git.files()? {
             let source = path.join(&name);
@@ -232,8 +235,8 @@ impl Copying<'_> {
             }
             let found = match from.metadata(&name) {
                 Ok(found) => found,
-                // git knows it, and it was deleted, or a link has taken the place of a directory
-                // above it.
+                // git tracks the file, but it was deleted, or a link has replaced a directory above
+                // it.
                 Err(error) if beneath::is_absent(&error) => continue,
                 Err(error) => return Err(at(&source)(error)),
             };
@@ -249,11 +252,15 @@ impl Copying<'_> {
                     (from.dir(&name).map_err(at(&source))?, to.dir(&name).map_err(at(&source))?);
                 if Repository::of(&source).is_some() {
                     self.tree(&self.asking.at(&source)?, &source, &inside.0, &inside.1, depth + 1)?;
-                } else if !inside.0.names().map_err(at(&source))?.is_empty()
-                    && !git.has_file(&name)?
-                {
-                    // A submodule that was not fetched is empty. Where a file has become a
-                    // directory, git lists the files in it too.
+                    continue;
+                }
+                // A submodule that was not fetched is empty. git also lists the files in a
+                // directory that has replaced a tracked file.
+                let is_empty = inside.0.names().map_err(at(&source))?.is_empty();
+                if !is_empty && indexed.is_none() {
+                    indexed = Some(git.indexed_files()?);
+                }
+                if !is_empty && indexed.as_ref().is_some_and(|files| !files.contains(&name)) {
                     return Err(SnapshotError::NoSubmodule(source));
                 }
             } else {
@@ -280,9 +287,9 @@ impl Copying<'_> {
     }
 }
 
-/// Makes directories like those in the work tree. Their owner may write them: they have to be
-/// filled, and removed. False: a file or a link has the name of one, in the copy or by now in the
-/// work tree.
+/// Creates directories like those in the work tree, but writable by their owner, since they must be
+/// filled and deleted. Returns false if a file or link has the name of a directory, in the copy or
+/// by now in the work tree.
 fn make_dirs(from: &Dir, to: &Dir, name: &Path, made: &mut BTreeSet<PathBuf>) -> io::Result<bool> {
     let missing: Vec<&Path> = name.ancestors().take_while(|dir| !made.contains(*dir)).collect();
     for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -304,8 +311,8 @@ fn make_dirs(from: &Dir, to: &Dir, name: &Path, made: &mut BTreeSet<PathBuf>) ->
     Ok(true)
 }
 
-/// Copies a file or a link. What is neither is left out, and so is what vanishes, or what is in the
-/// copy already.
+/// Copies a file or link. Skips anything else, files that have vanished, and files that exist in
+/// the copy.
 fn copy(from: &Dir, to: &Dir, name: &Path, found: &Metadata) -> io::Result<()> {
     // Something else may have the name by now.
     let is_gone = |error: &io::Error| {
@@ -350,11 +357,11 @@ fn times(found: &Metadata) -> (TimeSpec, TimeSpec) {
     )
 }
 
-/// Copies the first `length` bytes of a file: by reference where the file system can, else all but
-/// its holes. A file that grows meanwhile has no more bytes in the copy, and one that shrinks has
-/// those that were left.
+/// Copies the first `length` bytes of a file: by reference if the file system supports it,
+/// otherwise without its holes. If the file grows in the meantime, only the first `length` bytes
+/// are copied; if it shrinks, the remaining ones.
 fn copy_content(from: &File, to: &File, length: u64) -> io::Result<()> {
-    // SAFETY: a system call with descriptors that are open.
+    // SAFETY: a system call on open descriptors.
     if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } == 0 {
         return Ok(());
     }
@@ -371,20 +378,20 @@ fn copy_content(from: &File, to: &File, length: u64) -> io::Result<()> {
         }
         end = extent.end;
     }
-    // It may have lost a hole at its end.
+    // The file may have lost a hole at its end.
     copied = copied.min(from.metadata()?.len().max(end));
     to.set_len(copied)
 }
 
-/// How what was copied differed from its commit, and the text of that; `None` where the copy is
-/// gone.
+/// Returns how a copy differed from its commit, and the text of the difference; `None` if the copy
+/// no longer exists.
 pub fn source(snapshots: &Path, snapshot: &Snapshot) -> Option<(Taken, Option<Vec<u8>>)> {
     let dir = Dir::open(snapshots).ok()?.dir(Path::new(&snapshot.name)).ok()?;
     let unreadable = |why: String| Taken {
         at: clock::now(),
         source: Source { commit: None, branch: None, changes: Err(why) },
     };
-    // Jobs run beside these files, and can put anything there.
+    // Jobs run next to these files and can write anything to them.
     let taken = match dir.read(Path::new(RECORD), MOST_RECORD) {
         Ok(record) => {
             serde_json::from_slice(&record).unwrap_or_else(|why| unreadable(why.to_string()))
@@ -395,10 +402,10 @@ pub fn source(snapshots: &Path, snapshot: &Snapshot) -> Option<(Taken, Option<Ve
     Some((taken, dir.read(Path::new(DIFF), MOST_DIFF as u64).ok()))
 }
 
-/// Removes a copy that no job runs in, if it is there.
+/// Deletes a copy that no job runs in, if it exists.
 ///
 /// # Errors
-/// It cannot be removed.
+/// Fails if it cannot be deleted.
 pub fn remove(snapshots: &Path, name: &str) -> io::Result<()> {
     match Dir::open(snapshots).and_then(|all| all.remove_tree(Path::new(name))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -406,8 +413,8 @@ pub fn remove(snapshots: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Whether a copy has such a name, as [`make`] gives it: `<microseconds>-<process>`, and `gone.`
-/// before it while it is deleted.
+/// Returns whether this is the name of a copy, as assigned by [`begin`]:
+/// `<microseconds>-<process>`, with the prefix `gone.` while it is being deleted.
 pub fn is_name(name: &str) -> bool {
     is_copy(name.strip_prefix(GONE).unwrap_or(name))
 }
@@ -417,18 +424,19 @@ fn is_copy(name: &str) -> bool {
     name.split_once('-').is_some_and(|(at, process)| is_number(at) && is_number(process))
 }
 
-/// Deletes the copies that are none of these and that nobody is making. Returns the bytes that
-/// their files had on the disk. `all` is the directory of the copies, `path` its path. What has no
-/// name of a copy stays.
+/// Deletes the copies that are not in use and that nobody is making. Returns the disk space that
+/// their files used, in bytes. `all` is the directory of all copies, `path` its path. Entries that
+/// do not have the name of a copy stay.
 ///
 /// # Errors
-/// One cannot be deleted, or a link or a file has the name of a copy. The others are gone.
+/// Fails if a copy cannot be deleted, or if a link or file has the name of a copy. The other copies
+/// are deleted all the same.
 pub fn remove_others(all: &Dir, path: &Path, in_use: &BTreeSet<String>) -> io::Result<u64> {
     let (mut gone, mut failure) = (Vec::new(), None);
     let mut fail =
         |name: &str, e: &io::Error| failure = Some(job_dirs::not_removed(&path.join(name), e));
     {
-        // Those who make one wait for no longer than the renaming takes.
+        // Processes that make a copy wait only until the renaming is done.
         let lock = File::from(all.as_fd().try_clone_to_owned()?);
         lock.lock()?;
         for name in all.names()?.into_iter().filter_map(|name| name.into_string().ok()) {
@@ -461,7 +469,7 @@ pub fn remove_others(all: &Dir, path: &Path, in_use: &BTreeSet<String>) -> io::R
     failure.map_or(Ok(bytes), Err)
 }
 
-/// The bytes that the files of this copy have on the disk.
+/// Returns the disk space that the files of this copy use, in bytes.
 pub fn size(all: &Dir, name: &str) -> u64 {
     if is_copy(name) { all.tree_size(Path::new(name)) } else { 0 }
 }
@@ -472,7 +480,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_what_has_the_name_of_a_copy_and_is_a_directory_is_deleted() {
+    fn only_directories_with_the_name_of_a_copy_are_deleted() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         for dir in ["1-2", "3-4", "gone.5-6", "gone.mine", "results", "2024-run", "../scratch"] {
@@ -495,7 +503,8 @@ mod tests {
         };
         let stays = ["2024-run", "3-4", "7-8", "8-8", "gone.9-9", "gone.mine", "results"];
         assert_eq!(left(), stays);
-        // Not by drop: a process that another test forks may hold the descriptor a moment longer.
+        // Unlock explicitly: a process forked by another test may hold the descriptor a little
+        // longer.
         held.unlock().unwrap();
         remove_others(&dir, &at("all"), &BTreeSet::from(["3-4".to_owned()])).unwrap_err();
         assert_eq!(left(), stays);
@@ -509,7 +518,7 @@ mod tests {
         assert_eq!(fs::read_to_string(at("scratch/file")).unwrap(), "text");
     }
 
-    /// A directory with `from`, `to` and `out`, and the first two of them open.
+    /// Creates a directory with `from`, `to` and `out`, and opens the first two.
     fn place() -> (tempfile::TempDir, Dir, Dir) {
         let place = tempfile::tempdir().unwrap();
         for name in ["from", "to", "out"] {
@@ -521,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_copy_already_is_never_written_to() {
+    fn existing_files_in_the_copy_are_never_written_to() {
         let (place, from, to) = place();
         let at = |name: &str| place.path().join(name);
         fs::write(at("from/file"), "new").unwrap();
@@ -532,7 +541,7 @@ mod tests {
             fs::remove_file(at("to/file")).unwrap();
         }
         assert_eq!(fs::read_to_string(at("from/file")).unwrap(), "new");
-        // A directory that became a link, on either side, between the list and the copy.
+        // A directory was replaced by a link, on either side, between listing and copying.
         fs::create_dir(at("from/dir")).unwrap();
         symlink(at("out"), at("to/dir")).unwrap();
         assert!(!make_dirs(&from, &to, Path::new("dir"), &mut BTreeSet::new()).unwrap());
@@ -542,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_or_vanishes_between_the_list_and_the_copy_does_no_harm() {
+    fn files_that_change_or_vanish_while_copying_are_skipped() {
         let (place, from, to) = place();
         let at = |name: &str| place.path().join(name);
         for name in ["gone", "fifo", "link", "was-link"] {
@@ -565,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_or_shrinks_is_copied_as_far_as_it_was_and_is() {
+    fn a_file_that_grows_or_shrinks_while_copying_is_copied_partly() {
         let (place, ..) = place();
         let at = |name: &str| place.path().join(name);
         fs::write(at("from/file"), "1234567890").unwrap();

@@ -1,7 +1,8 @@
-//! The daemon's end of a connection to a running step: a stream of events and a sink of commands.
+//! The daemon's end of the connection to a running step: a stream of events and a sink for
+//! commands.
 //!
-//! Dropping both halves closes the connection and nothing else: the step goes on, and
-//! `adopt::inspect` finds it again.
+//! Dropping both halves only closes the connection. The step keeps running, and `adopt::inspect`
+//! finds it again.
 
 use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{StepCommand, StepEvent};
@@ -17,14 +18,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-/// A connection to a step. `split` it where events and commands belong to different owners.
+/// A connection to a step. Use `split` if events and commands have different owners.
 #[derive(Debug)]
 pub struct StepHandle {
     commands: StepCommands,
     events: StepEvents,
 }
 
-/// The sink of commands.
+/// The sink for commands.
 #[derive(Debug, Clone)]
 pub struct StepCommands(mpsc::UnboundedSender<StepCommand>);
 
@@ -33,17 +34,16 @@ pub struct StepCommands(mpsc::UnboundedSender<StepCommand>);
 pub struct StepEvents(mpsc::UnboundedReceiver<StepEvent>);
 
 impl StepCommands {
-    /// Queues a command. False where the step is gone: its last event tells, or has told, how it
-    /// ended.
+    /// Queues a command. Returns false if the step has ended: its last event reports how.
     pub fn send(&self, command: StepCommand) -> bool {
         self.0.send(command).is_ok()
     }
 }
 
 impl StepEvents {
-    /// The next event. `None` after the last one; `None` without `Ended` or `Refused` before it
-    /// means that the watcher died, or was never made because the launcher died: `adopt::inspect`
-    /// tells which.
+    /// Returns the next event, or `None` after the last one. If neither `Ended` nor `Refused`
+    /// preceded `None`, the watcher died, or was never created because the launcher died.
+    /// `adopt::inspect` determines which.
     pub async fn next_event(&mut self) -> Option<StepEvent> {
         self.0.recv().await
     }
@@ -67,10 +67,10 @@ impl StepHandle {
         (self.commands, self.events)
     }
 
-    /// Takes a connection over. `identity` says where the exit record of this step would be.
+    /// Takes over a connection. `identity` locates the exit record of the step.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub(super) fn serve(socket: UnixStream, identity: Identity, opening: Opening) -> StepHandle {
         let (command_in, commands) = mpsc::unbounded_channel();
         let (events, event_out) = mpsc::unbounded_channel();
@@ -79,19 +79,19 @@ impl StepHandle {
     }
 }
 
-/// A socket of the event loop.
+/// Registers a socket with the event loop.
 ///
 /// # Errors
-/// It cannot be made asynchronous.
+/// Fails if it cannot be made asynchronous.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub(super) fn asynchronous(socket: std::os::unix::net::UnixStream) -> io::Result<UnixStream> {
     socket.set_nonblocking(true)?;
     UnixStream::from_std(socket)
 }
 
-/// Which launch a connection belongs to.
+/// The launch that a connection belongs to.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     pub job_dir: PathBuf,
@@ -99,15 +99,15 @@ pub(super) struct Identity {
     pub run: u32,
 }
 
-/// What has to be sent before anything else.
+/// Data to send before anything else.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     pub bytes: Vec<u8>,
     pub fds: Vec<OwnedFd>,
-    /// The watcher's end of the connection, still to be handed to a launcher that was too busy to
-    /// take it.
+    /// The watcher's end of the connection, if it is yet to be sent to a launcher that was too busy
+    /// to receive it.
     pub for_launcher: Option<(OwnedFd, OwnedFd)>,
-    /// Where the connection goes if the watcher stays for another step.
+    /// Receives the connection if the watcher stays for another step.
     pub idle: Option<Arc<IdleWatchers>>,
 }
 
@@ -119,28 +119,28 @@ struct Connection {
     events: mpsc::UnboundedSender<StepEvent>,
 }
 
-/// How a connection ends.
-enum Parting {
-    /// The last event was passed on, or nobody listens any more.
-    Over,
-    /// The last event was passed on, and the watcher waits for another step.
+/// Why a connection ends.
+enum CloseReason {
+    /// The last event was forwarded, or nobody is listening.
+    Done,
+    /// The last event was forwarded, and the watcher waits for another step.
     Stays,
-    /// The peer is gone, without a last event.
+    /// The peer disconnected without a last event.
     Lost,
 }
 
 impl Connection {
     async fn run(mut self) {
-        match self.exchange().await.unwrap_or(Parting::Lost) {
-            Parting::Over => {}
-            Parting::Stays => {
+        match self.exchange().await.unwrap_or(CloseReason::Lost) {
+            CloseReason::Done => {}
+            CloseReason::Stays => {
                 if let Some(idle) = self.opening.idle {
                     idle.put(self.socket);
                 }
             }
-            Parting::Lost => {
-                // The watcher writes the record before it says so and leaves: the file may know
-                // more than we were told.
+            CloseReason::Lost => {
+                // The watcher writes the record before it reports the end and exits, so the file
+                // may contain an end that was not reported.
                 let Identity { job_dir, step, run } = &self.identity;
                 if let Ok(Some(record)) = job_files::read_record(job_dir, *step, *run) {
                     let _ = self.events.send(StepEvent::Ended(record));
@@ -149,8 +149,8 @@ impl Connection {
         }
     }
 
-    /// Until the peer is gone or nobody listens any more.
-    async fn exchange(&mut self) -> io::Result<Parting> {
+    /// Runs until the peer disconnects or nobody is listening.
+    async fn exchange(&mut self) -> io::Result<CloseReason> {
         if let Some((launcher, peer)) = self.opening.for_launcher.take() {
             // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is
             // registered.
@@ -164,34 +164,34 @@ impl Connection {
         }
         let raw: Vec<RawFd> = self.opening.fds.iter().map(AsRawFd::as_raw_fd).collect();
         let bytes = std::mem::take(&mut self.opening.bytes);
-        // A launcher that could not fork has closed the other end, and told why before.
+        // A launcher that could not fork has reported the reason and closed the other end.
         let _ = socket::send_all_async(&self.socket, &bytes, &raw).await;
         self.opening.fds.clear();
 
         let mut decoder = wire::decoder();
         let mut buf = [0u8; 8192];
-        let mut parting = Parting::Over;
+        let mut reason = CloseReason::Done;
         loop {
             tokio::select! {
                 ready = self.socket.readable() => {
                     ready?;
                     match self.socket.try_read(&mut buf) {
-                        Ok(0) => return Ok(Parting::Lost),
+                        Ok(0) => return Ok(CloseReason::Lost),
                         Ok(n) => decoder.push(&buf[..n]),
                         Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
                         Err(e) => return Err(e),
                     }
                     while let Some(event) = wire::next_message(&mut decoder)? {
                         if event == StepEvent::Stays {
-                            parting = Parting::Stays;
+                            reason = CloseReason::Stays;
                             continue;
                         }
                         let last = matches!(event, StepEvent::Ended(_) | StepEvent::Refused(_));
-                        let heard = self.events.send(event).is_ok();
+                        let received = self.events.send(event).is_ok();
                         if last {
-                            return Ok(parting);
-                        } else if !heard {
-                            return Ok(Parting::Over);
+                            return Ok(reason);
+                        } else if !received {
+                            return Ok(CloseReason::Done);
                         }
                     }
                 }
@@ -201,7 +201,7 @@ impl Connection {
                         socket::send_all_async(&self.socket, &bytes, &[]).await?;
                     }
                 }
-                () = self.events.closed() => return Ok(Parting::Over),
+                () = self.events.closed() => return Ok(CloseReason::Done),
             }
         }
     }

@@ -1,8 +1,8 @@
-//! What the manager of a job's steps writes down in the job's directory before it tells anybody:
-//! each start, each end. The next manager goes on by it, and the daemon finds in it what the
-//! manager could not tell.
+//! The journal of a job's step manager, in the job's directory. The manager records each start and
+//! end here before reporting it. The next manager resumes from it, and the daemon reads from it
+//! anything that the manager could not report.
 //!
-//! One line an entry, appended and never changed. The last line may be torn, where its writer was
+//! One entry per line, appended and never changed. The last line may be torn if its writer was
 //! killed.
 
 use crate::model::{End, ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// One line.
+/// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Entry {
     /// The first line.
@@ -23,7 +23,7 @@ pub enum Entry {
         job: JobId,
         run: u32,
         file: String,
-        /// It goes on with what the run of this file before it had not done.
+        /// This run continues where the previous run of the file stopped.
         resumed: bool,
     },
     /// An attempt to run a step is about to start.
@@ -33,7 +33,7 @@ pub enum Entry {
     Cancelled {
         name: String,
     },
-    /// A step that is not to run, since what it waited for can never be.
+    /// A step that will not run because its dependencies can never be satisfied.
     Skipped {
         name: String,
     },
@@ -41,18 +41,18 @@ pub enum Entry {
     Left {
         name: String,
     },
-    /// What the journal of an earlier manager said of a step.
+    /// The state of a step according to the journal of an earlier manager.
     Before {
         name: String,
         past: Past,
     },
-    /// The daemon knows all that stands in so many bytes from the beginning.
+    /// The daemon has received everything in the first `bytes` bytes.
     Delivered {
         bytes: u64,
     },
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEnd {
     pub step: u32,
@@ -61,13 +61,13 @@ pub struct StepEnd {
     pub usage: Usage,
     pub start: Timestamp,
     pub end: Timestamp,
-    /// It was ended since its manager or its job ended: it is to be run again.
+    /// It was ended because its manager or job ended, and is to be run again.
     #[serde(default)]
     pub interrupted: bool,
 }
 
 impl StepEnd {
-    /// The record of a step that has ended so.
+    /// Returns the record of a step that has ended in this way.
     pub fn record(&self, started: &Step) -> Step {
         let mut step = Step {
             state: JobState::Ended(self.state),
@@ -81,20 +81,21 @@ impl StepEnd {
     }
 }
 
-/// What became of a step under an earlier manager.
+/// The state of a step under an earlier manager.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Past {
-    /// As the records have it: the same name with another command is another step.
+    /// The command as recorded. The same name with another command is another step.
     pub command: String,
-    /// Attempts that count.
+    /// The number of attempts that count.
     pub attempts: u32,
-    /// How the last of them ended; `None`: it ran when its manager died, or was interrupted.
+    /// How the last attempt ended; `None` if it was interrupted or was running when its manager
+    /// died.
     pub last: Option<(End, ExitCode)>,
-    /// Its manager died while it ran.
+    /// Its manager died while it was running.
     pub lost: bool,
 }
 
-/// The journal of the last run of a job that has one.
+/// Returns the journal of the job's last run that has one.
 pub fn last(job_dir: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(job_dir).ok()?.flatten();
     let run = |file: std::fs::DirEntry| {
@@ -103,7 +104,7 @@ pub fn last(job_dir: &Path) -> Option<PathBuf> {
     files.filter_map(run).max().map(|run: u32| path(job_dir, run))
 }
 
-/// `steps.RUN.journal` in the directory of the job.
+/// Returns `steps.RUN.journal` in the directory of the job.
 pub fn path(job_dir: &Path, run: u32) -> PathBuf {
     job_dir.join(format!("steps.{run}.journal"))
 }
@@ -113,22 +114,23 @@ pub fn path(job_dir: &Path, run: u32) -> PathBuf {
 pub struct Journal {
     file: File,
     buffer: Vec<u8>,
-    /// A step that is about to start is in the buffer.
+    /// The buffer contains a start.
     has_starts: bool,
-    /// Bytes that are written.
+    /// The number of bytes written.
     len: u64,
-    /// The disk has room for so many.
+    /// The number of bytes reserved on disk.
     reserved: u64,
 }
 
-/// What the ends of the steps that run need at most, but for jobs with very many CPUs.
-const ROOM: u64 = 64 << 10;
+/// The disk space, in bytes, that suffices for the ends of the running steps, except in jobs with
+/// very many CPUs.
+const END_RESERVE: u64 = 64 << 10;
 
 impl Journal {
-    /// Opens the journal of a run of a job, or makes it, and says what stands in it.
+    /// Opens or creates the journal of a run of a job, and returns its entries.
     ///
     /// # Errors
-    /// It cannot be opened or read.
+    /// Fails if it cannot be opened or read.
     pub fn open(path: &Path) -> io::Result<(Journal, Vec<Entry>)> {
         let file = files::append(path)?;
         let bytes = files::read_open(&file, MOST_RECORD)?;
@@ -140,31 +142,32 @@ impl Journal {
             reserved: 0,
         };
         if bytes.last().is_some_and(|byte| *byte != b'\n') {
-            // A torn line is a line of its own, that nobody can read.
+            // Terminate a torn line. It remains an unreadable line of its own.
             journal.buffer.push(b'\n');
         }
         Ok((journal, entries(&bytes).map(|(_, entry)| entry).collect()))
     }
 
     pub fn push(&mut self, entry: &Entry) {
-        // An entry is plain data: it has a text.
+        // Entries are plain data, so serializing them does not fail.
         if serde_json::to_writer(&mut self.buffer, entry).is_ok() {
             self.buffer.push(b'\n');
             self.has_starts |= matches!(entry, Entry::Start(_));
         }
     }
 
-    /// Writes what was pushed. A process that dies after this has lost nothing of it. What could
-    /// not be written is tried again with what comes next.
+    /// Writes the buffered entries. They survive the death of this process. Entries that could not
+    /// be written are retried with the next ones.
     ///
     /// # Errors
-    /// It could not be written as a whole, or no room is left for the ends of what starts.
+    /// Fails if they could not be written completely, or if there is no space left for the ends of
+    /// the steps that start.
     pub fn write(&mut self) -> io::Result<()> {
         if self.has_starts {
             self.reserve()?;
         }
         if let Err(e) = self.file.write_all(&self.buffer) {
-            // A part of it may be there.
+            // Part of it may have been written.
             self.file.set_len(self.len)?;
             return Err(e);
         }
@@ -174,24 +177,26 @@ impl Journal {
         Ok(())
     }
 
-    /// Room on the disk for the ends of the steps that start, so that a full disk does not make
+    /// Reserves disk space for the ends of the steps that start, so that a full disk does not make
     /// them run twice.
     fn reserve(&mut self) -> io::Result<()> {
         let end = self.len + self.buffer.len() as u64;
-        if end + ROOM <= self.reserved {
+        if end + END_RESERVE <= self.reserved {
             return Ok(());
         }
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let [from, bytes] = [self.len, end - self.len + 2 * ROOM].map(signed);
+        let [from, bytes] = [self.len, end - self.len + 2 * END_RESERVE].map(signed);
         match fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, bytes) {
-            // Not every file system can do that.
-            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => self.reserved = end + 2 * ROOM,
+            // Not every file system supports this.
+            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                self.reserved = end + 2 * END_RESERVE
+            }
             Err(e) => return Err(e.into()),
         }
         Ok(())
     }
 
-    /// The starts that could not be written are not to be.
+    /// Drops the starts that could not be written. These steps must not start.
     pub fn call_off_starts(&mut self) {
         let lines = self.buffer.split_inclusive(|byte| *byte == b'\n');
         self.buffer =
@@ -199,21 +204,21 @@ impl Journal {
         self.has_starts = false;
     }
 
-    /// Bytes that are written.
+    /// Returns the number of bytes written.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Another handle on the file, for whoever brings it to the disk.
+    /// Returns another handle to the file, for syncing it.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Fails if no descriptor is left.
     pub fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 }
 
-/// What can be read of the lines, each with the place behind it.
+/// Parses the readable lines. Returns each entry with the offset of its end.
 fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, Entry)> {
     let mut at = 0u64;
     bytes.split_inclusive(|byte| *byte == b'\n').filter_map(move |line| {
@@ -222,10 +227,10 @@ fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, Entry)> {
     })
 }
 
-/// The entries of a journal; none where there is no journal.
+/// Returns the entries of a journal; empty if there is no journal.
 ///
 /// # Errors
-/// It is there, and cannot be read.
+/// Fails if it exists but cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     match files::read(path, MOST_RECORD) {
         Ok(bytes) => Ok(entries(&bytes).map(|(_, entry)| entry).collect()),
@@ -234,11 +239,12 @@ pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     }
 }
 
-/// The steps of this run that its journal knows and the daemon may not, each as it was last. Those
-/// that ran when it ends are not among them: nobody knows of their ends here.
+/// Returns the steps of this run that have ended according to the journal but that the daemon may
+/// not have received. Steps that were running at the end of the journal are not included: how they
+/// ended is unknown here.
 ///
 /// # Errors
-/// The journal cannot be read.
+/// Fails if the journal cannot be read.
 pub fn undelivered(job_dir: &Path, run: u32) -> io::Result<Vec<Step>> {
     let bytes = files::read(&path(job_dir, run), MOST_RECORD)?;
     let mut known: BTreeMap<u32, Step> = BTreeMap::new();
@@ -267,7 +273,7 @@ pub fn undelivered(job_dir: &Path, run: u32) -> io::Result<Vec<Step>> {
     Ok(ends.into_values().filter(|(at, _)| *at > delivered).map(|(_, step)| step).collect())
 }
 
-/// What became of each step, by name.
+/// Returns the state of each step, by name.
 pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
     let mut pasts: BTreeMap<String, Past> = BTreeMap::new();
     let mut names: BTreeMap<u32, &str> = BTreeMap::new();
@@ -294,7 +300,7 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
                     past.attempts -= u32::from(end.interrupted);
                 }
             }
-            // What was skipped or left is looked at anew by the next manager.
+            // The next manager decides anew about skipped and remaining steps.
             Entry::Head { .. }
             | Entry::Skipped { .. }
             | Entry::Left { .. }
@@ -304,7 +310,7 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
     pasts
 }
 
-/// The steps that ran when the journal ends.
+/// Returns the steps that were running at the end of the journal.
 pub fn unended(entries: &[Entry]) -> Vec<Step> {
     let mut running: BTreeMap<u32, &Step> = BTreeMap::new();
     for entry in entries {
@@ -368,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_costs_no_other_and_what_was_delivered_is_not_told_again() {
+    fn a_torn_line_loses_no_other_and_delivered_steps_are_not_sent_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path(), 2);
         let (mut journal, before) = Journal::open(&path).unwrap();
@@ -393,9 +399,9 @@ mod tests {
         assert_eq!(before.len(), 5);
         journal.push(&end(2, 0, true));
         journal.write().unwrap();
-        let told: Vec<Step> = undelivered(dir.path(), 2).unwrap();
+        let steps: Vec<Step> = undelivered(dir.path(), 2).unwrap();
         assert_eq!(
-            told.iter().map(|step| (step.id, step.exit.status)).collect::<Vec<_>>(),
+            steps.iter().map(|step| (step.id, step.exit.status)).collect::<Vec<_>>(),
             [(StepId::Num(2), 0)]
         );
         let entries = read(&path).unwrap();

@@ -1,9 +1,9 @@
-//! The process that starts the steps of a job's manager, and waits for them.
+//! The process that starts the steps of a job's step manager, and waits for them.
 //!
-//! It is the manager's parent and stays small, so that starting a process is cheap and no step is
-//! measured with the memory of the manager. When the manager is gone, in whatever way, what is left
-//! of its steps is killed. When this process is killed, the kernel kills the first process of each
-//! step.
+//! It is the manager's parent and stays small, so that starting a process is cheap and the memory
+//! of the manager is not counted towards any step. When the manager ends, for whatever reason, its
+//! remaining steps are killed. When this process is killed, the kernel kills the first process of
+//! each step.
 //!
 //! ```text
 //!  sjobmgr ──fork──► manager ──orders──► launcher ──► steps
@@ -32,21 +32,21 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// What the manager asks for.
+/// A request from the manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
-    /// What launches have in common, but for the environment, which is that of this process. Its
-    /// number is how many there were before it.
+    /// The common part of launches, except for the environment, which is that of this process.
+    /// Patterns are numbered in the order received, from 0.
     Pattern(Box<LaunchSpec>),
     Launch(Box<Launch>),
-    /// To all processes of the groups of this step's tasks.
+    /// Send a signal to all processes in the groups of this step's tasks.
     Signal {
         number: u32,
         signal: i32,
     },
 }
 
-/// One step.
+/// A step to launch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Launch {
     pub number: u32,
@@ -56,7 +56,7 @@ pub struct Launch {
     pub tasks: Vec<TaskSpec>,
 }
 
-/// What became of an order.
+/// A report to the manager.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Fact {
     Started {
@@ -64,17 +64,17 @@ pub enum Fact {
         pids: Vec<i32>,
     },
     Ended(Box<Ended>),
-    /// This process got SIGINT from that one; 0: from the terminal.
+    /// This process received SIGINT from `sender`; 0 means from the terminal.
     Interrupted {
         sender: u32,
     },
 }
 
-/// All tasks of a step are gone, and what was left in their process groups.
+/// The end of a step: all its tasks, and the processes left in their groups, have ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub number: u32,
-    /// The worst of its tasks.
+    /// The worst exit code of its tasks.
     pub exit: ExitCode,
     pub usage: Usage,
     pub started: Timestamp,
@@ -84,7 +84,7 @@ pub struct Ended {
     pub error: Option<String>,
 }
 
-/// A step that runs.
+/// A running step.
 struct Running {
     pids: Vec<i32>,
     left: usize,
@@ -94,36 +94,36 @@ struct Running {
 struct StepLauncher {
     manager: i32,
     link: UnixStream,
-    /// `KEY=VALUE` entries, each ended by a zero byte.
+    /// `KEY=VALUE` entries, each terminated by a null byte.
     env: Vec<u8>,
     patterns: Vec<LaunchSpec>,
     running: HashMap<u32, Running>,
-    /// By task.
+    /// The numbers of the steps by the PIDs of their tasks.
     numbers: HashMap<i32, u32>,
     failures: (File, OwnedFd),
     null: File,
-    /// This process's standard output and error, for steps that name none: 0 and 1 of a
-    /// [`TaskSpec`]'s streams.
+    /// This process's standard output and error, for steps that name none. A [`TaskSpec`] refers to
+    /// them as streams 0 and 1.
     handed: [OwnedFd; 2],
     /// How the manager ended.
     over: Option<ExitCode>,
 }
 
-/// The signals that are taken note of and not acted upon.
+/// The signals that are read from a descriptor instead of being handled.
 fn signals() -> SigSet {
     [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect()
 }
 
-/// Serves the manager, which is this process's child, with this environment for its steps
-/// (`KEY=VALUE` entries, each ended by a zero byte), until it is gone and nothing of its steps is
-/// left. How it ended, and the steps that were killed after it with what they used.
+/// Serves the manager, a child of this process, until it has ended and nothing is left of its
+/// steps. `env` is their environment: `KEY=VALUE` entries, each terminated by a null byte. Returns
+/// how the manager ended, and the steps that were killed after it, with their usage.
 ///
 /// # Errors
-/// This process could not do its work: nothing was started.
+/// Fails if this process cannot do its work. Nothing was started then.
 pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCode, Vec<Ended>)> {
     prctl::set_child_subreaper(true)?;
     signals().thread_block()?;
-    // Steps inherit it.
+    // The steps inherit this.
     task::default_signals();
     let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -170,11 +170,11 @@ pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCo
 impl StepLauncher {
     fn read_signals(&mut self, signals: &SignalFd) {
         while let Ok(Some(info)) = signals.read_signal() {
-            // Its manager knows what to do.
+            // Leave the decision to the manager.
             if info.ssi_signo == Signal::SIGTERM as u32 || info.ssi_signo == Signal::SIGHUP as u32 {
                 proc::kill(self.manager, Signal::SIGTERM as i32);
             } else if info.ssi_signo == Signal::SIGINT as u32 {
-                self.tell(&Fact::Interrupted { sender: info.ssi_pid });
+                self.report(&Fact::Interrupted { sender: info.ssi_pid });
             }
         }
         self.reap();
@@ -185,7 +185,7 @@ impl StepLauncher {
         match self.link.read(&mut chunk) {
             Ok(n) if n > 0 => orders.push(&chunk[..n]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
-            // The manager is ending.
+            // The manager is exiting.
             Ok(_) | Err(_) => return self.wait_for_manager(),
         }
         while let Ok(Some(order)) = wire::next_message(orders) {
@@ -207,8 +207,8 @@ impl StepLauncher {
         while self.over.is_none() && self.reap_one(0) {}
     }
 
-    fn tell(&mut self, fact: &Fact) {
-        // A manager that is gone is noticed by its end.
+    fn report(&mut self, fact: &Fact) {
+        // Ignore errors: if the manager has ended, `reap_one` notices it.
         if let Ok(bytes) = wire::encode(fact) {
             let _ = socket::send_all(&self.link, &bytes, &[]);
         }
@@ -227,7 +227,7 @@ impl StepLauncher {
         let Launch { number, pattern, argv, work_dir, tasks } = launch;
         let Some(spec) = self.patterns.get_mut(pattern) else {
             let error = Some(format!("there is no launch pattern {pattern}"));
-            return self.tell(&Fact::Ended(Box::new(Ended {
+            return self.report(&Fact::Ended(Box::new(Ended {
                 exit: ExitCode::LAUNCH_FAILED,
                 error,
                 ..end
@@ -239,7 +239,7 @@ impl StepLauncher {
             for pid in &pids {
                 proc::kill(*pid, libc::SIGKILL);
             }
-            return self.tell(&Fact::Ended(Box::new(Ended {
+            return self.report(&Fact::Ended(Box::new(Ended {
                 exit: ExitCode::LAUNCH_FAILED,
                 error: Some(error),
                 ended: clock::now(),
@@ -248,10 +248,11 @@ impl StepLauncher {
         }
         self.numbers.extend(pids.iter().map(|pid| (*pid, number)));
         self.running.insert(number, Running { left: pids.len(), pids: pids.clone(), end });
-        self.tell(&Fact::Started { number, pids });
+        self.report(&Fact::Started { number, pids });
     }
 
-    /// Starts the tasks of a pattern. With an error none of them is to count.
+    /// Starts the tasks of a pattern. If an error is returned, the tasks started so far do not
+    /// count.
     fn start(&self, pattern: usize) -> (Vec<i32>, Option<String>) {
         let spec = &self.patterns[pattern];
         let (mut pids, mut files) = (Vec::new(), Files::default());
@@ -280,8 +281,8 @@ impl StepLauncher {
                 Err(e) => return (pids, Some(e.to_string())),
             }
         }
-        // A task that could not be made has said why before it ended, and this process stood still
-        // until then.
+        // A task that could not be started wrote the reason before it exited, and this process was
+        // blocked until then.
         let mut text = [0u8; 4096];
         match (&self.failures.0).read(&mut text) {
             Ok(n) if n > 0 => (pids, Some(task::reasons(&String::from_utf8_lossy(&text[..n])).0)),
@@ -293,26 +294,26 @@ impl StepLauncher {
         while self.reap_one(libc::WNOHANG) {}
     }
 
-    /// False: nobody has ended.
+    /// Returns false if no child has ended.
     fn reap_one(&mut self, flags: i32) -> bool {
-        // SAFETY: all zeros is a siginfo.
+        // SAFETY: all zeros is a valid siginfo.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer is to a live siginfo.
         let found = unsafe {
             libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT | flags)
         };
-        // SAFETY: waitid has filled it, or left the zeros.
+        // SAFETY: waitid has filled it or left the zeros.
         let pid = unsafe { info.si_pid() };
         if found != 0 || pid == 0 {
             return false;
         }
         if self.numbers.contains_key(&pid) {
-            // What a task leaves in its process group ends with it. Until the task is reaped, the
-            // number of the group is its own.
+            // Processes that a task leaves in its process group end with it. Until the task is
+            // reaped, the group's number cannot be reused.
             proc::kill_group(pid, libc::SIGKILL);
         }
         let (mut status, mut used) = (0i32, zeroed_usage());
-        // SAFETY: the pointers are to live values; the process has ended and nobody else waits for
+        // SAFETY: the pointers are to live values. The process has ended, and nobody else waits for
         // it.
         if unsafe { libc::wait4(pid, &mut status, 0, &mut used) } == pid {
             self.ended(pid, exit_of(status), &used);
@@ -325,7 +326,7 @@ impl StepLauncher {
             self.over = Some(exit);
             return;
         }
-        // A process that had left its parents is nobody's.
+        // Ignore orphans.
         let Some(number) = self.numbers.remove(&pid) else { return };
         let Some(running) = self.running.get_mut(&number) else { return };
         running.left -= 1;
@@ -336,14 +337,15 @@ impl StepLauncher {
         {
             end.ended = clock::now();
             if self.over.is_none() {
-                self.tell(&Fact::Ended(Box::new(end)));
+                self.report(&Fact::Ended(Box::new(end)));
             } else {
                 self.running.insert(number, Running { pids: Vec::new(), left: 0, end });
             }
         }
     }
 
-    /// Kills everything below this process, and waits for it. The ends of the steps that ran.
+    /// Kills all descendants of this process and waits for them. Returns the ends of the steps that
+    /// were running.
     fn end_all(&mut self) -> Vec<Ended> {
         loop {
             let left = proc::descendants(std::process::id().cast_signed());
@@ -362,7 +364,7 @@ impl StepLauncher {
 }
 
 fn zeroed_usage() -> libc::rusage {
-    // SAFETY: all zeros is an rusage.
+    // SAFETY: all zeros is a valid rusage.
     unsafe { std::mem::zeroed() }
 }
 
@@ -374,8 +376,8 @@ fn exit_of(status: i32) -> ExitCode {
     }
 }
 
-/// A step begins with this process's memory, and the kernel remembers that as its peak: then
-/// nothing is known of its own.
+/// Returns the usage of a task. A task starts with this process's memory, which the kernel then
+/// remembers as the task's peak. If the peak is no higher, the task's own is unknown.
 fn usage_of(used: &libc::rusage) -> Usage {
     let micros = |time: libc::timeval| {
         u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec))

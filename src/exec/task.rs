@@ -1,4 +1,4 @@
-//! Making one task: its environment, and everything between fork and exec.
+//! Starts a task: its environment, and everything between fork and exec.
 
 use crate::exec::affinity;
 use crate::exec::environment::pmi_variables;
@@ -24,15 +24,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// How often, and how long after each other, a script is tried that somebody still has open for
-/// writing.
+/// The number of attempts to execute a script that somebody still has open for writing, and the
+/// pause between them.
 const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Name and value, in the order of their first appearance.
+/// Names and values, in the order of first appearance.
 pub(super) type Environment = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What the processes of a task find in their environment, but for `SLURM_TASK_PID`.
+/// Returns the environment of a task's processes, except `SLURM_TASK_PID`.
 pub(super) fn environment(spec: &LaunchSpec, task: &TaskSpec) -> Environment {
     let mut vars: Environment = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -45,7 +45,7 @@ pub(super) fn environment(spec: &LaunchSpec, task: &TaskSpec) -> Environment {
         }
     };
     for entry in spec.env.split(|b| *b == 0) {
-        // An entry without a name or without `=` cannot be a variable.
+        // An entry without a name or `=` is not a variable.
         let Some(at) = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0) else { continue };
         let (name, value) = (&entry[..at], &entry[at + 1..]);
         if !spec.unset_env.iter().any(|unset| unset.as_bytes() == name) {
@@ -61,7 +61,8 @@ pub(super) fn environment(spec: &LaunchSpec, task: &TaskSpec) -> Environment {
     vars
 }
 
-/// The command of a task: the script with its arguments, or the task's or step's own.
+/// Returns the command of a task: the script with its arguments, the task's own command, or the
+/// step's.
 pub(super) fn command(spec: &LaunchSpec, task: &TaskSpec) -> Vec<Vec<u8>> {
     let argv = task.argv.as_ref().unwrap_or(&spec.argv).iter().map(|arg| arg.as_bytes().to_vec());
     match spec.script {
@@ -72,36 +73,36 @@ pub(super) fn command(spec: &LaunchSpec, task: &TaskSpec) -> Vec<Vec<u8>> {
     }
 }
 
-/// `<job_dir>/script.sh`.
+/// Returns `<job_dir>/script.sh`.
 pub(super) fn script_path(spec: &LaunchSpec) -> PathBuf {
     spec.job_dir.join(job_files::SCRIPT)
 }
 
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
-/// What a fork needs to know beside the spec.
+/// The context of a fork, in addition to the spec.
 pub(super) struct ForkContext<'a> {
     pub spec: &'a LaunchSpec,
     pub task: &'a TaskSpec,
     pub streams: &'a Streams,
-    /// Close-on-exec: a task that cannot be made writes why; all of them having been closed means
-    /// that all run.
+    /// The pipe for failures, close-on-exec. A task that cannot be started writes the reason to it.
+    /// When all copies are closed, all tasks are running.
     pub failures: RawFd,
-    /// Both ends of a pipe: the task begins when the watcher has closed its writing end, so that
-    /// all tasks of a step begin or none. A single one needs none.
+    /// Both ends of a pipe. The task starts when the watcher closes the write end, so that either
+    /// all tasks of a step start or none. A single task needs no gate.
     pub gate: Option<(RawFd, RawFd)>,
-    /// The watcher's own limit on descriptors before it was raised.
+    /// The watcher's limit on descriptors before it was raised.
     pub nofile: Option<Rlimit>,
-    /// Where it is more than the watcher's.
+    /// Set if it is higher than the watcher's.
     pub oom_score_adj: Option<u32>,
     pub watcher: i32,
-    /// Its line to the server of an MPI program's ranks, close-on-exec until it executes.
+    /// Its socket to the server of an MPI program's ranks. Close-on-exec until the task executes.
     pub pmi: Option<RawFd>,
 }
 
 impl ForkContext<'_> {
-    /// What the task has for memory until it executes. Where it waits for others on its way there,
-    /// the watcher must not stand still.
+    /// Returns the memory that the task uses until it executes. A task that waits for others before
+    /// that needs a copy: sharing the memory would block the watcher.
     fn memory(&self) -> Memory {
         let waits = self.gate.is_some()
             || self.streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. }));
@@ -109,14 +110,14 @@ impl ForkContext<'_> {
     }
 }
 
-/// What a task executes. The watcher owns it, for a task that has the watcher's memory frees
-/// nothing when it executes.
+/// The program of a task. Owned by the watcher, because a task that shares the watcher's memory
+/// frees nothing when it executes.
 struct Program {
     argv: Vec<CString>,
     env: Vec<CString>,
     path: Option<Vec<u8>>,
     file: Option<CString>,
-    /// What `execve` takes: `argv`, and `env`.
+    /// The arguments of `execve`: `argv` and `env`.
     pointers: [Vec<*const libc::c_char>; 2],
 }
 
@@ -141,15 +142,15 @@ impl Program {
         for (mut entry, value) in vars {
             entry.push(b'=');
             entry.extend_from_slice(&value);
-            // Values come from a list that is divided by zero bytes, or from text in which one
-            // cannot be meant.
+            // Values come from a list separated by null bytes, or from text that cannot contain
+            // any.
             env.extend(CString::new(entry));
         }
         Ok(Program { argv, env, path, file: None, pointers: [Vec::new(), Vec::new()] })
     }
 
-    /// Executes the command; returns only where that failed: what to name in the message, and why.
-    /// `is_own`: it is a script that slotd has written.
+    /// Executes the command. Returns only if that fails, with the name for the message and the
+    /// error. `is_own` means that slotd wrote the script.
     fn execute(&mut self, is_own: bool) -> (String, Errno) {
         self.env.extend(CString::new(format!("SLURM_TASK_PID={}", std::process::id())));
         let name = self.argv[0].as_bytes();
@@ -162,11 +163,11 @@ impl Program {
         let [argv, env] = &self.pointers;
         let mut tries = if is_own { BUSY_TRIES } else { 0 };
         let error = loop {
-            // SAFETY: the words end with a zero byte, the lists with a null pointer.
+            // SAFETY: the words end with a null byte, the lists with a null pointer.
             unsafe { libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr()) };
             let error = Errno::last();
-            // What was being started while it was written has a copy of all descriptors until it
-            // executes.
+            // A process that was started while the script was being written has copies of all
+            // descriptors until it executes.
             if error != Errno::ETXTBSY || tries == 0 {
                 break error;
             }
@@ -178,7 +179,7 @@ impl Program {
             return (format!("bad interpreter({interpreter})"), error);
         }
         let shown = match (name.contains(&b'/') && name[0] != b'/', std::env::current_dir()) {
-            // `./x` is shown with the directory, as Slurm does.
+            // As in Slurm, show `./x` with the directory.
             (true, Ok(dir)) => format!("{}/{}", dir.display(), String::from_utf8_lossy(name)),
             _ => String::from_utf8_lossy(name).into_owned(),
         };
@@ -186,30 +187,30 @@ impl Program {
     }
 }
 
-/// Forks the task. Returns its pid; the task is in a process group of its own then.
+/// Forks the task and returns its PID. The task is in its own process group then.
 ///
 /// # Errors
-/// A word of the command holds a zero byte, or the fork failed.
+/// Fails if a word of the command contains a null byte or the fork fails.
 pub(super) fn spawn(context: &ForkContext) -> Result<i32, LaunchError> {
     let mut program = Program::new(context)?;
-    // SAFETY: the watcher has one thread.
+    // SAFETY: the watcher has a single thread.
     let child = unsafe { fork_into(context.memory(), &mut || be_task(context, &mut program)) };
     let child = child.map_err(LaunchError::system("fork"))?;
     if !context.spec.pty {
-        // Both sides do it, so that neither has to wait for the other. It fails where the child was
-        // faster.
+        // Both sides do this, so that neither has to wait for the other. It fails if the child has
+        // already executed.
         let _ = setpgid(child, child);
     }
     Ok(child.as_raw())
 }
 
-/// In the child: becomes the task. Returns the exit code where that is not possible.
+/// Becomes the task, in the child. Returns the exit code if that is not possible.
 fn be_task(context: &ForkContext, program: &mut Program) -> i32 {
     if let Some((read, write)) = context.gate {
-        wait_at(read, write);
+        wait_for_gate(read, write);
     }
     if let Err(error) = prepare(context) {
-        // A line in one piece: other tasks write there too.
+        // Write the line in one piece, since other tasks write to the same pipe.
         let _ = nix::unistd::write(
             borrow(context.failures),
             line_of(&error, &context.spec.job_dir).as_bytes(),
@@ -217,20 +218,20 @@ fn be_task(context: &ForkContext, program: &mut Program) -> i32 {
         return 1;
     }
     let (name, error) = program.execute(context.spec.script.is_some());
-    say(&format!("error: execve(): {name}: {}", error.desc()));
-    // As Slurm: 2 for a command that is not found, 13 for one that may not be run.
+    print_line(&format!("error: execve(): {name}: {}", error.desc()));
+    // As in Slurm: 2 for a command that is not found, 13 for one that may not be executed.
     error as i32
 }
 
-/// Returns when the watcher has closed its end of the pipe.
-fn wait_at(read: RawFd, write: RawFd) {
-    // SAFETY: the descriptor is this process's copy, and not used again.
+/// Returns when the watcher closes its end of the pipe.
+fn wait_for_gate(read: RawFd, write: RawFd) {
+    // SAFETY: the descriptor is this process's copy and is not used again.
     unsafe { libc::close(write) };
     while let Err(Errno::EINTR) = nix::unistd::read(borrow(read), &mut [0u8; 1]) {}
 }
 
-/// What a task tells its watcher of its failure: the fault of the host in the order of
-/// [`HostFault::ALL`], or a hyphen, and the text.
+/// Formats a failure for the watcher: the index of the host fault in [`HostFault::ALL`], or a
+/// hyphen, followed by the text.
 fn line_of(error: &LaunchError, job_dir: &Path) -> String {
     let place = match error.fault(job_dir) {
         LaunchFault::Host(fault) => HostFault::ALL.iter().position(|known| *known == fault),
@@ -239,8 +240,8 @@ fn line_of(error: &LaunchError, job_dir: &Path) -> String {
     format!("{}\t{error}\n", place.map_or_else(|| "-".to_owned(), |place| place.to_string()))
 }
 
-/// Why tasks could not be made, of the lines that they wrote about it: what befell several is said
-/// once. With the fault of the host that the last of them names.
+/// Returns the reasons why tasks could not be started, from the lines that they wrote, without
+/// duplicates. Also returns the host fault of the last line, if any.
 pub(super) fn reasons(lines: &str) -> (String, Option<HostFault>) {
     let mut all: Vec<&str> = Vec::new();
     let mut fault = None;
@@ -259,24 +260,24 @@ fn borrow(fd: RawFd) -> std::os::fd::BorrowedFd<'static> {
     unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
 }
 
-/// A line in the task's standard error, where Slurm's users look for it.
-fn say(text: &str) {
+/// Prints a line to the task's standard error, where Slurm's users expect it.
+fn print_line(text: &str) {
     let _ = nix::unistd::write(borrow(2), format!("slurmstepd: {text}\n").as_bytes());
 }
 
-/// Everything but the exec. An error is a failure of the launch, not of the command.
+/// Does everything but the exec. An error is a failure of the launch, not of the command.
 fn prepare(context: &ForkContext) -> Result<(), LaunchError> {
     let ForkContext { spec, task, .. } = context;
-    // A task whose watcher is killed would run on without anybody to tell how it ended, on
-    // resources that are given to others: it is killed too.
-    set_pdeathsig(Signal::SIGKILL).map_err(LaunchError::system("end with the watcher"))?;
+    // Without its watcher, a task would keep running on resources that are allocated to others, and
+    // nobody would report its end. So it is killed too.
+    set_pdeathsig(Signal::SIGKILL).map_err(LaunchError::system("set the parent death signal"))?;
     if nix::unistd::getppid().as_raw() != context.watcher {
         return Err(LaunchError::NoWatcher);
     }
     if spec.pty && task.rank == 0 {
         nix::unistd::setsid().map_err(LaunchError::system("start a session"))?;
     } else {
-        // It cannot fail for a fresh child.
+        // This cannot fail for a new child.
         let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
         discard_keys();
     }
@@ -284,20 +285,20 @@ fn prepare(context: &ForkContext) -> Result<(), LaunchError> {
         join(cgroup)?;
     }
     if let Some(wanted) = context.oom_score_adj {
-        // Where the host's memory is used up, the kernel ends this process and its children before
-        // the watcher and the daemon. Every process may raise its own. A system without the file
-        // has no such order.
+        // If the host runs out of memory, the kernel kills this process and its children before the
+        // watcher and the daemon. Every process may raise its own score. Ignore systems without the
+        // file.
         let _ = fs::write(OOM_SCORE_ADJ, wanted.to_string());
     }
     connect(context.streams)?;
     if spec.pty && task.rank == 0 {
-        // SAFETY: TIOCSCTTY takes a number; 0 means not to steal the terminal of another session.
+        // SAFETY: TIOCSCTTY takes a number. 0 means not to steal the terminal of another session.
         if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } == -1 {
             return Err(LaunchError::system("get a controlling terminal")(Errno::last()));
         }
     }
     match affinity::bind(&task.cpus) {
-        // CPUs may have gone since the daemon has looked: the kernel then finds others.
+        // CPUs may have gone offline since the daemon checked. The kernel then chooses others.
         Err(e) if task.must_bind => return Err(LaunchError::Affinity(e)),
         Ok(()) | Err(_) => {}
     }
@@ -321,33 +322,34 @@ fn prepare(context: &ForkContext) -> Result<(), LaunchError> {
     close_on_exec();
     if let Some(end) = context.pmi {
         let kept = fcntl(borrow(end), FcntlArg::F_SETFD(FdFlag::empty()));
-        kept.map_err(LaunchError::system("pass a socket on"))?;
+        kept.map_err(LaunchError::system("pass on a socket"))?;
     }
     Ok(())
 }
 
 fn join(cgroup: &Path) -> Result<(), LaunchError> {
     let path = cgroup.join("cgroup.procs");
-    // Not created where it is missing: a plain directory must not look like a cgroup.
+    // Do not create a missing file: a plain directory must not look like a cgroup.
     let joined =
         OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
     joined.map_err(LaunchError::file("join the cgroup", cgroup))
 }
 
-/// The `oom_score_adj` of this process.
+/// Returns the `oom_score_adj` of this process.
 pub(super) fn oom_score_adj() -> i64 {
     fs::read_to_string(OOM_SCORE_ADJ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn connect(streams: &Streams) -> Result<(), LaunchError> {
     if streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. })) {
-        // Nobody may ever open the other end: a task that waits for that must end by SIGTERM.
+        // The other end may never be opened, so a task that waits for it must be killable with
+        // SIGTERM.
         unblock_signals();
     }
     for (target, stream) in streams.iter().enumerate() {
         let source = match stream {
             Opened::Raw(fd) => *fd,
-            // Standard error on the same named pipe as standard output is the same description.
+            // If standard error is the same named pipe as standard output, share the description.
             Opened::Fifo { .. } if target == 2 && *stream == streams[1] => 1,
             Opened::Fifo { path, write } => OpenOptions::new()
                 .read(!write)
@@ -357,7 +359,7 @@ fn connect(streams: &Streams) -> Result<(), LaunchError> {
                 .map_err(LaunchError::file("open", path))?
                 .into_raw_fd(),
         };
-        // All sources are above 2, but for the two cases of a copy of an earlier target.
+        // All sources are above 2, except for the two cases that copy an earlier target.
         let connected = match target {
             0 => dup2_stdin(borrow(source)),
             1 => dup2_stdout(borrow(source)),
@@ -374,7 +376,7 @@ fn set_limit(limit: &Rlimit) {
     if unsafe { libc::setrlimit(limit.resource as _, &wanted) } == 0 {
         return;
     }
-    // A hard limit cannot be raised again: the soft one at least, as far as it goes.
+    // A hard limit cannot be raised again. Set at least the soft limit, as far as possible.
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointers are to live rlimits.
     unsafe {
@@ -385,15 +387,16 @@ fn set_limit(limit: &Rlimit) {
     }
 }
 
-/// Whatever the launcher or the Rust runtime ignores or handles is not a task's affair. For a
-/// watcher, which blocks all signals, once: its tasks inherit it.
+/// Resets all signals, so that a task does not inherit those that the launcher or the Rust runtime
+/// ignores or handles. A watcher, which blocks all signals, calls this once: its tasks inherit the
+/// result.
 pub(super) fn default_signals() {
-    // The kernel's own call and not the C library's, which keeps signals 32 and 33 to itself: they
-    // may have been inherited as ignored. All zeros is the default action with no flags; 8 is the
-    // size of a signal set.
+    // Use the kernel's call: the C library reserves signals 32 and 33, which may have been
+    // inherited as ignored. All zeros is the default action without flags; 8 is the size of a
+    // signal set.
     let default = [0u64; 4];
-    // SAFETY: plain system calls on live values; signals that cannot be changed refuse, which is
-    // fine.
+    // SAFETY: plain system calls on live values. They fail for signals that cannot be changed,
+    // which is fine.
     unsafe {
         for signal in 1..=64 {
             let none = std::ptr::null_mut::<u64>();
@@ -402,11 +405,12 @@ pub(super) fn default_signals() {
     }
 }
 
-/// A key of the terminal that was pressed before this process had a group of its own is for the
-/// launcher, which gets it too. What the launcher sends to a task comes after the task executes.
+/// Discards signals of terminal keys that were pressed before this process had its own group. They
+/// were meant for the launcher, which received them too. Signals that the launcher sends to a task
+/// arrive only after it has executed.
 fn discard_keys() {
     for key in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP] {
-        // SAFETY: no handler is set. To ignore a signal drops one that is pending.
+        // SAFETY: no handler is set. Ignoring a signal discards a pending one.
         unsafe {
             let _ = nix::sys::signal::signal(key, SigHandler::SigIgn);
             let _ = nix::sys::signal::signal(key, SigHandler::SigDfl);
@@ -418,8 +422,8 @@ fn unblock_signals() {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
 }
 
-/// The task inherits 0, 1 and 2. Descriptors that came through daemon and launcher from who knows
-/// where end here.
+/// Closes all descriptors but 0, 1 and 2 on exec, including any that came from elsewhere through
+/// the daemon and the launcher.
 fn close_on_exec() {
     // SAFETY: close_range takes numbers.
     let done =
@@ -434,13 +438,13 @@ fn close_on_exec() {
         .filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok())
         .filter(|fd| *fd > 2)
     {
-        // The one that this list was read with is closed already, and refuses.
+        // This fails for the descriptor that read the directory, which is closed already.
         let _ = fcntl(borrow(fd), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     }
 }
 
-/// The first program of this name in `PATH`. Where there is none the name is tried as it is, below
-/// the working directory, as Slurm does.
+/// Returns the first program of this name in `PATH`. If `PATH` has no such program, the caller
+/// tries the name relative to the working directory, as Slurm does.
 fn search(name: &[u8], path: Option<&[u8]>) -> Option<CString> {
     let runnable = |file: &Path| {
         let Ok(meta) = fs::metadata(file) else { return false };
@@ -459,7 +463,7 @@ fn search(name: &[u8], path: Option<&[u8]>) -> Option<CString> {
     None
 }
 
-/// The program after `#!`, where the file exists and begins so.
+/// Returns the program after `#!`, if the file exists and starts with it.
 fn interpreter(file: &Path) -> Option<String> {
     let text = fs::read(file).ok()?;
     let line = text.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
@@ -475,6 +479,30 @@ mod tests {
             .map(|(n, v)| format!("{}={}", String::from_utf8_lossy(n), String::from_utf8_lossy(v)))
             .collect::<Vec<_>>()
             .join(" ")
+    }
+
+    #[test]
+    fn keys_pressed_before_a_task_has_its_own_group_are_discarded() {
+        use nix::sys::signal::raise;
+        let keys = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP];
+        // As in the launcher, which reads signals from a descriptor. Only this thread gets them.
+        thread::spawn(move || {
+            keys.into_iter().collect::<SigSet>().thread_block().unwrap();
+            let pending = || {
+                // SAFETY: all zeros is a valid set, which the call overwrites.
+                let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+                // SAFETY: the pointer is to a live set.
+                assert_eq!(unsafe { libc::sigpending(&mut set) }, 0);
+                // SAFETY: as above.
+                keys.map(|key| unsafe { libc::sigismember(&set, key as i32) })
+            };
+            keys.into_iter().for_each(|key| raise(key).unwrap());
+            assert_eq!(pending(), [1, 1, 1]);
+            discard_keys();
+            assert_eq!(pending(), [0, 0, 0]);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]
@@ -501,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_goes_before_its_arguments_and_a_task_may_have_its_own_command() {
+    fn a_command_is_the_script_the_tasks_own_or_the_steps() {
         let mut spec =
             LaunchSpec { job_dir: "/j".into(), argv: vec!["a".into()], ..LaunchSpec::default() };
         let mut task = TaskSpec::default();

@@ -1,21 +1,21 @@
-//! The watcher: the process that starts the tasks of one step, waits for their end, and writes down
-//! how they ended. What slurmstepd is in Slurm.
+//! The watcher: the process that starts the tasks of a step, waits for them to end, and records how
+//! they ended. It corresponds to Slurm's slurmstepd.
 //!
 //! ```text
 //!   read the launch ─► bind <step>.<run>.sock ─►   release the launcher's lock ─► start the tasks
-//!    ▲   │ daemon gone          │ exists already                                   │ cannot       │
+//!    ▲   │ daemon gone          │ exists already                                   │ fails        │
 //!    │   ▼                      ▼                                                  ▼              ▼
 //!    │  exit                 Refused                                    record ◄─ kill ◄── last task ended
 //!    │                                                                     │
-//!    └── share the lock again, Stays, Ended ◄── take its name away  ◄──────┴─► remove the socket, Ended, exit
+//!    └── share the lock again, Stays, Ended ◄── rename the socket   ◄──────┴─► remove the socket, Ended, exit
 //! ```
 //!
-//! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor
-//! daemon once it has the launch: a new daemon connects to its socket. Where the daemon that sent
-//! the launch is still there at its end, the watcher takes another one from it, which saves a fork.
-//! It never looks at a database and decides about nothing but when the step is over. As a subreaper
-//! it gets every process that leaves its parents, so that nothing of a step outlives it, and the
-//! times of all of them count.
+//! The launcher forks it. It has a single thread and sleeps in `poll`. Once it has received the
+//! launch, it needs neither the launcher nor the daemon: a new daemon connects to its socket. If
+//! the daemon that sent the launch is still connected at the end, the watcher accepts another
+//! launch from it, which saves a fork. It never accesses a database, and decides nothing except
+//! when the step has ended. As a subreaper it becomes the parent of every orphan, so that no
+//! process of a step outlives it, and their CPU times all count.
 
 mod commands;
 mod ending;
@@ -25,7 +25,7 @@ use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
 use crate::exec::meter::{Meter, OverTime, Pace};
-use crate::exec::peer::{Peer, flush, poll, tell, tell_last};
+use crate::exec::peer::{Peer, flush, poll, queue_event, send_last};
 use crate::exec::{LaunchError, LaunchFault, job_dirs, launch_lock, pmi, task, wire};
 use crate::model::node::HostFault;
 use crate::model::rlimits::Rlimit;
@@ -47,41 +47,44 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The name of this process, as `ps -o comm` shows it, while it has a step.
+/// The name of this process while it has a step, as shown by `ps -o comm`.
 const HAS_STEP: &CStr = c"slotd-step";
 
-/// Its name once its step is over, while it tells so and then waits for another launch.
+/// Its name from the end of its step on: while it reports the end, and while it waits for another
+/// launch.
 const WAITS: &CStr = c"slotd-idle";
 
-/// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's
+/// The time to wait for processes that survive SIGKILL (stuck in the kernel), like Slurm's
 /// UnkillableStepTimeout.
 const UNKILLABLE: Duration = Duration::from_secs(60);
 
-/// A watcher with a larger launch ends with its step: the kernel counts what it has had as memory
-/// of its tasks.
+/// A watcher with a larger launch exits after its step, because the kernel would count the memory
+/// that it used towards the next tasks.
 const SMALL_LAUNCH: usize = 256 << 10;
 
-/// What a watcher keeps from one step to the next.
-struct Post {
+/// The state of a watcher process, kept from one step to the next.
+struct ProcessState {
     /// `<root>/run/launcher.lock`
     lock: PathBuf,
-    /// Clock ticks from boot to its start.
+    /// Its start time in clock ticks since boot.
     start_ticks: u64,
     /// The limit on descriptors before it was raised.
     nofile: Option<Rlimit>,
-    /// In which place the host's own lack of memory ends it: a task may have a higher one.
+    /// Its OOM score, which determines the order in which the kernel kills processes. A task may
+    /// have a higher one.
     oom_score_adj: i64,
-    /// What the processes of its steps read and write.
+    /// The reads and writes of its ended children.
     dead_io: DeadChildrenIo,
-    /// Its socket, while it has no step. Each step has a name of it in the directory of its job: a
-    /// name costs far less than another socket.
+    /// Its socket while it has no step. For each step, the socket gets another name in the job's
+    /// directory, which is far cheaper than a new socket.
     idle: Option<UnixListener>,
-    /// Its name from the end of the first step on, as long as the watcher lives.
+    /// The name of the socket between steps. Exists from the end of the first step until the
+    /// watcher exits.
     idle_path: PathBuf,
     has_idle_path: bool,
 }
 
-impl Drop for Post {
+impl Drop for ProcessState {
     fn drop(&mut self) {
         if self.has_idle_path {
             let _ = std::fs::remove_file(&self.idle_path);
@@ -89,34 +92,33 @@ impl Drop for Post {
     }
 }
 
-/// What a watcher gets its launches by.
-struct Line {
+/// A connection on which a watcher receives launches.
+struct Connection {
     control: UnixStream,
     incoming: Decoder,
     /// Shared while it waits for a launch.
     lock: File,
 }
 
-/// Becomes the watcher of the step that comes over `control`, and then of others. `lock` is the
+/// Becomes the watcher of the step that arrives over `control`, and then of others. `lock` is the
 /// launcher's.
 pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
-    // A watcher has nobody to tell of its own mishaps but the daemon, which sees the connection
-    // end.
-    let _ = serve(Line { control: control.into(), incoming: wire::decoder(), lock }, root);
-    // SAFETY: the process ends here, without the launcher's exit handlers.
+    // There is no need to report the watcher's own errors: the daemon sees the connection close.
+    let _ = serve(Connection { control: control.into(), incoming: wire::decoder(), lock }, root);
+    // SAFETY: the process ends here, without running the launcher's exit handlers.
     unsafe { libc::_exit(0) }
 }
 
-/// Whether the process is a watcher whose step runs, or is about to.
+/// Returns whether the process is a watcher whose step is running or about to.
 pub fn has_step(pid: i32) -> bool {
     proc::read(&format!("/proc/{pid}/comm"))
         .is_ok_and(|name| name.trim_ascii_end() == HAS_STEP.to_bytes())
 }
 
-fn serve(line: Line, root: &Path) -> io::Result<()> {
+fn serve(connection: Connection, root: &Path) -> io::Result<()> {
     become_watcher()?;
     break_point::reach("watcher begins");
-    let mut post = Post {
+    let mut process = ProcessState {
         lock: launch_lock::path(root),
         start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
         nofile: limits::raise_descriptors(),
@@ -126,34 +128,34 @@ fn serve(line: Line, root: &Path) -> io::Result<()> {
         idle_path: launch_lock::idle_socket(root, std::process::id()),
         has_idle_path: false,
     };
-    let mut next = Some(line);
-    while let Some(line) = next {
-        next = run(line, &mut post)?;
+    let mut next = Some(connection);
+    while let Some(connection) = next {
+        next = run(connection, &mut process)?;
     }
     Ok(())
 }
 
-/// Watches one step. The line to the next one, where it stays.
-fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
-    let Some((spec, handed, line)) = read_launch(line)? else { return Ok(None) };
+/// Watches one step. Returns the connection for the next one, if the watcher stays.
+fn run(connection: Connection, process: &mut ProcessState) -> io::Result<Option<Connection>> {
+    let Some((spec, handed, connection)) = read_launch(connection)? else { return Ok(None) };
     let _ = set_name(HAS_STEP);
     break_point::reach("launch read");
-    let mut peer = Some(Peer::new(line.control, line.incoming)?);
+    let mut peer = Some(Peer::new(connection.control, connection.incoming)?);
     let started = now();
-    let (dir, listener) = match claim(&spec, post) {
+    let (dir, listener) = match claim(&spec, process) {
         Ok(claimed) => claimed,
         Err(NotClaimed::LaunchedBefore(why)) => {
-            tell_last(&mut peer, &StepEvent::Refused(why));
+            send_last(&mut peer, &StepEvent::Refused(why));
             return Ok(None);
         }
         Err(NotClaimed::Failed(why)) => {
-            tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
+            send_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
             return Ok(None);
         }
     };
     break_point::reach("step claimed");
-    // From here on a new daemon can see that this step was launched.
-    drop(line.lock);
+    // From here on, a new daemon can see that this step was launched.
+    drop(connection.lock);
 
     let name = socket_name(spec.step.step, spec.run);
     let (signals, client) =
@@ -161,31 +163,32 @@ fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
             Ok(sources) => sources,
             Err(why) => {
                 let _ = std::fs::remove_file(socket::short_path(&dir, &name));
-                tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
+                send_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
                 return Ok(None);
             }
         };
-    let mut watcher = Watcher::new(spec, peer, listener, signals, client, post);
+    let mut watcher = Watcher::new(spec, peer, listener, signals, client, process);
     watcher.started = started;
-    if let Err(error) = watcher.start(handed, post) {
-        // The tasks that were made stand at the gate: nothing of the user's has run.
+    if let Err(error) = watcher.start(handed, process) {
+        // The tasks started so far are waiting at the gate, so no user code has run.
         watcher.launch_failed(error.to_string(), host_fault_of(&error, &watcher.spec));
     }
     for command in std::mem::take(&mut watcher.early) {
         watcher.carry_out(command);
     }
     break_point::reach("tasks started");
-    // Commands that came together with the launch make no further noise.
+    // Commands that arrived together with the launch cause no further wakeup.
     watcher.read_commands();
     let record = watcher.run_to_end();
     break_point::reach("step over");
-    // Before anybody hears of the end: who has heard of it finds no step that runs.
+    // Rename the process before reporting the end, so that nobody who knows of the end finds a
+    // running step.
     let _ = set_name(WAITS);
-    post.dead_io = watcher.meter.take_dead_io();
-    Ok(watcher.finish(&record, &dir, &name, post))
+    process.dead_io = watcher.meter.take_dead_io();
+    Ok(watcher.finish(&record, &dir, &name, process))
 }
 
-/// Of a step of which nothing was started.
+/// Returns the record of a step that could not be started.
 fn failed_record(spec: &LaunchSpec, why: &LaunchError, started: Timestamp) -> ExitRecord {
     let record =
         ExitRecord::launch_failed(why.to_string(), now()).by_host(host_fault_of(why, spec));
@@ -199,7 +202,7 @@ fn host_fault_of(error: &LaunchError, spec: &LaunchSpec) -> Option<HostFault> {
     }
 }
 
-/// The deaths of children, and the line of the client where there is one.
+/// Opens the descriptor for deaths of children, and the connection to the client, if there is one.
 fn sources(spec: &LaunchSpec, handed: &[OwnedFd]) -> io::Result<(SignalFd, Option<Peer>)> {
     let mut chld = SigSet::empty();
     chld.add(Signal::SIGCHLD);
@@ -219,9 +222,12 @@ enum NotClaimed {
     Failed(LaunchError),
 }
 
-/// Makes the mark of the running step, its socket in the job directory, which no other launch of it
-/// may make.
-fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), NotClaimed> {
+/// Marks the step as running by creating its socket in the job directory. No other launch of the
+/// step can do the same.
+fn claim(
+    spec: &LaunchSpec,
+    process: &mut ProcessState,
+) -> Result<(File, UnixListener), NotClaimed> {
     let dir = job_files::make_job_dir(&spec.job_dir)
         .and_then(|()| {
             File::open(&spec.job_dir)
@@ -230,40 +236,41 @@ fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), Not
         .map_err(NotClaimed::Failed)?;
     let name = socket_name(spec.step.step, spec.run);
     let path = socket::short_path(&dir, &name);
-    let listener = listen(&path, post).map_err(|e| match e.kind() {
+    let listener = listen(&path, process).map_err(|e| match e.kind() {
         io::ErrorKind::AddrInUse => {
             NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step))
         }
         _ => NotClaimed::Failed(LaunchError::own_file("make", &spec.job_dir.join(&name))(e)),
     })?;
     if matches!(job_files::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
-        // It ended, and its watcher had just removed the socket.
+        // The step has ended, and its watcher has just removed the socket.
         let _ = std::fs::remove_file(&path);
         return Err(NotClaimed::LaunchedBefore(format!("step {} has ended already", spec.step)));
     }
     Ok((dir, listener))
 }
 
-/// Listens at a path where nothing is, with the socket of the step before or with a new one.
-fn listen(path: &Path, post: &mut Post) -> io::Result<UnixListener> {
-    if let Some(listener) = post.idle.take() {
-        match std::fs::hard_link(&post.idle_path, path) {
+/// Listens at a path that does not exist yet, with the socket of the previous step or a new one.
+fn listen(path: &Path, process: &mut ProcessState) -> io::Result<UnixListener> {
+    if let Some(listener) = process.idle.take() {
+        match std::fs::hard_link(&process.idle_path, path) {
             Ok(()) => return Ok(listener),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
-            // Its name was removed, or this is another file system, or one without such names.
-            Err(_) => drop(std::fs::remove_file(&post.idle_path)),
+            // Its name was removed, this is another file system, or the file system does not
+            // support hard links.
+            Err(_) => drop(std::fs::remove_file(&process.idle_path)),
         }
-        post.has_idle_path = false;
+        process.has_idle_path = false;
     }
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// A process of its own: no terminal, no signals but SIGCHLD, none of the launcher's descriptors in
-/// use.
+/// Detaches from the launcher: no terminal, no signals but SIGCHLD, and /dev/null as standard
+/// streams.
 fn become_watcher() -> io::Result<()> {
     let _ = nix::unistd::setsid();
     let _ = set_name(HAS_STEP);
@@ -273,21 +280,23 @@ fn become_watcher() -> io::Result<()> {
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&null)?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
-    // Ignored SIGCHLD, the launcher's way, would reap the tasks unseen.
+    // The launcher ignores SIGCHLD. If inherited, the kernel would reap the tasks.
     task::default_signals();
     Ok(())
 }
 
-/// The launch, its descriptors, and the line, with what came behind it: commands may follow at
-/// once. `None` where the daemon went away before it had sent all of it.
-fn read_launch(mut line: Line) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Line)>> {
-    line.control.set_nonblocking(false)?;
+/// Reads the launch and its descriptors. The connection may already have received commands that
+/// follow the launch. Returns `None` if the daemon disconnected before it sent the whole launch.
+fn read_launch(
+    mut connection: Connection,
+) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Connection)>> {
+    connection.control.set_nonblocking(false)?;
     let mut frames = Vec::with_capacity(3);
     let mut fds = Vec::new();
     let mut buf = vec![0u8; 64 << 10];
     loop {
-        while let Some(frame) = line.incoming.next_frame()? {
-            // A command that was on its way when the step before ended.
+        while let Some(frame) = connection.incoming.next_frame()? {
+            // A command that was sent before the previous step ended.
             if frames.is_empty() && frame.message::<StepCommand>().is_ok() {
                 continue;
             }
@@ -296,13 +305,13 @@ fn read_launch(mut line: Line) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, L
                 return Ok(Some((
                     wire::decode_launch(json, script, std::mem::take(env))?,
                     fds,
-                    line,
+                    connection,
                 )));
             }
         }
-        match socket::receive(&line.control, &mut buf, &mut fds)? {
+        match socket::receive(&connection.control, &mut buf, &mut fds)? {
             0 => return Ok(None),
-            n => line.incoming.push(&buf[..n]),
+            n => connection.incoming.push(&buf[..n]),
         }
     }
 }
@@ -313,13 +322,13 @@ struct Task {
     exit: Option<ExitCode>,
 }
 
-/// When the killing began, and from when on SIGKILL is meant.
+/// When killing started, and when SIGKILL is due.
 struct Kill {
     since: Instant,
     hard_from: Instant,
 }
 
-/// What woke the watcher.
+/// The source of a wakeup.
 #[derive(Clone, Copy)]
 enum Source {
     Children,
@@ -337,54 +346,55 @@ enum Source {
 
 struct Watcher {
     spec: LaunchSpec,
-    /// Of the watcher.
+    /// The watcher's start time.
     start_ticks: u64,
     listener: UnixListener,
     signals: SignalFd,
     peer: Option<Peer>,
     tasks: Vec<Task>,
-    /// Task 0's, for notices.
+    /// The standard error of task 0, for notices.
     stderr: Option<OwnedFd>,
-    /// Read end of the pipe that the tasks hold until they execute.
+    /// The read end of the pipe that the tasks hold until they execute.
     starting: Option<(File, Vec<u8>)>,
     started_event: Option<StepEvent>,
-    /// When the tasks were made, by the wall clock and by the monotonic one.
+    /// When the tasks were started, on the wall clock and the monotonic clock.
     started: Timestamp,
     started_at: Duration,
     launch_error: Option<String>,
-    /// Processes that its tasks left behind when they had ended by themselves.
+    /// The number of processes left when all tasks had ended on their own.
     left_over: u32,
-    /// The launch failed by a fault of the host, and nothing of the user's has run.
+    /// The host fault that made the launch fail, if no user code has run.
     host_fault: Option<HostFault>,
-    /// Commands that came while the tasks were made.
+    /// Commands that arrived while the tasks were being started.
     early: Vec<StepCommand>,
     cgroup: Option<StepCgroup>,
     meter: Meter,
     over_time: OverTime,
-    /// How many processes the kernel had ended for lack of memory at the first look.
+    /// The host's count of OOM kills at the first sample.
     host_ooms: Option<u64>,
-    /// The step's client, on a line of its own: it hangs up when the client is gone.
+    /// The connection to the step's client. It closes when the client exits.
     client: Option<Peer>,
-    /// The step ends since its client was gone.
+    /// The step is ending because its client has exited.
     client_gone: bool,
-    /// The step is being ended: its processes have been told by SIGTERM, or are about to be.
+    /// The step is ending: its processes have had SIGTERM or are about to.
     ending: bool,
-    /// The SIGTERM that the daemon sends next is one that they have had.
+    /// The processes have already had the SIGTERM that the daemon sends next.
     had_term: bool,
-    /// Of an MPI program.
+    /// The server for the ranks of an MPI program.
     pmi: Option<pmi::Server>,
     kill: Option<Kill>,
     /// `StepCommand::Warn` was carried out.
     warned: bool,
-    /// The output says why the step ends.
-    told_end: bool,
-    /// Of the step's own time limit.
+    /// The output contains the reason why the step ends.
+    end_noted: bool,
+    /// The end of the step's own time limit.
     deadline: Option<Instant>,
     suspended_at: Option<Instant>,
     timed_out: bool,
     stopped: bool,
-    /// At the end of the step it is as good as a new watcher to the daemon that has sent the
-    /// launch.
+    /// The UID of the user who cancelled the job.
+    cancelled_by: Option<u32>,
+    /// After the step, this watcher can accept another launch from the same daemon.
     may_stay: bool,
     pace: Pace,
 }
@@ -396,7 +406,7 @@ impl Watcher {
         listener: UnixListener,
         signals: SignalFd,
         client: Option<Peer>,
-        post: &mut Post,
+        process: &mut ProcessState,
     ) -> Watcher {
         Watcher {
             cgroup: spec.cgroup.clone().map(StepCgroup::at),
@@ -416,17 +426,18 @@ impl Watcher {
             left_over: 0,
             host_fault: None,
             early: Vec::new(),
-            meter: Meter::new(std::mem::take(&mut post.dead_io)),
+            meter: Meter::new(std::mem::take(&mut process.dead_io)),
             over_time: OverTime::new(Instant::now()),
             host_ooms: None,
-            start_ticks: post.start_ticks,
+            start_ticks: process.start_ticks,
             kill: None,
             warned: false,
-            told_end: false,
+            end_noted: false,
             deadline: spec.time_limit_secs.map(|secs| Instant::now() + Duration::from_secs(secs)),
             suspended_at: None,
             timed_out: false,
             stopped: false,
+            cancelled_by: None,
             may_stay: spec.env.len() + spec.script.as_ref().map_or(0, Vec::len) < SMALL_LAUNCH,
             pace: Pace::new(Instant::now()),
             spec,
@@ -435,7 +446,7 @@ impl Watcher {
         }
     }
 
-    /// Until no process of the step is left, or only such as cannot die.
+    /// Runs until no process of the step is left, or only processes that cannot be killed.
     fn run_to_end(&mut self) -> ExitRecord {
         loop {
             let none_left = self.reap();
@@ -452,7 +463,7 @@ impl Watcher {
                 let gave_up = kill.since.elapsed() > UNKILLABLE + (kill.hard_from - kill.since);
                 if none_left || gave_up {
                     self.may_stay &= none_left;
-                    // A task that could not be made may have died before its reason was read.
+                    // A task that could not be started may have died before its reason was read.
                     while self.read_starting() {}
                     return self.record();
                 }
@@ -467,11 +478,12 @@ impl Watcher {
         }
     }
 
-    /// Sleeps until something happens, and handles what is not a child's death.
+    /// Sleeps until something happens, and handles everything but deaths of children.
     fn wait(&mut self) {
         let now = Instant::now();
         let until = match &self.kill {
-            // Deaths are events; the short wait is for a process that forked while it was killed.
+            // Deaths wake the watcher up. The short timeout is for processes that fork while they
+            // are being killed.
             Some(kill) => {
                 kill.hard_from.saturating_duration_since(now).max(Duration::from_millis(100))
             }
@@ -493,16 +505,16 @@ impl Watcher {
         }
         if Instant::now() >= self.pace.next() {
             self.note_job();
-            self.look();
+            self.sample();
         }
     }
 
-    /// Waits until something can be done, at most so long. What is ready, in the order in which it
-    /// is handled.
+    /// Waits for something to do, at most `until`. Returns the ready sources in the order in which
+    /// to handle them.
     fn ready(&mut self, until: Duration) -> Vec<Source> {
         flush(&mut self.peer);
         if let Some(client) = &mut self.client {
-            // That it is gone shows when it is read from.
+            // If the client has gone, the next read reports it.
             let _ = client.flush();
         }
         let mut entries = vec![(self.signals.as_fd(), PollFlags::POLLIN, Source::Children)];
@@ -533,14 +545,14 @@ impl Watcher {
             .collect()
     }
 
-    /// What the client asks for; at its end nobody reads what the step writes.
+    /// Carries out the client's commands. When the client exits, nobody reads the step's output.
     pub(super) fn read_client(&mut self) {
         let Some(client) = &mut self.client else { return };
         let flushed = client.flush();
         let (commands, end) = client.receive();
         for command in commands {
-            // srun, itself a process of the batch script, passes on what it is told at the job's
-            // end: its step is told too.
+            // An srun in a batch script forwards the SIGTERM that it receives at the job's end. The
+            // step has already had that signal.
             let is_known =
                 self.ending && matches!(command, StepCommand::Signal { signal: libc::SIGTERM, .. });
             if !is_known {
@@ -552,7 +564,7 @@ impl Watcher {
         }
     }
 
-    /// What a rank asks for. One that gives up ends the step, as with Slurm.
+    /// Serves the requests of a rank. A rank that aborts ends the step, as in Slurm.
     fn serve_rank(&mut self, rank: u32) {
         let aborts = self.pmi.as_mut().is_some_and(|server| server.serve(rank));
         if aborts && self.kill.is_none() {
@@ -564,19 +576,20 @@ impl Watcher {
     fn client_is_gone(&mut self) {
         self.client = None;
         self.client_gone = true;
-        // The end of a batch script takes its srun away, and may come before the daemon's word.
+        // When a batch script ends, its srun dies too, possibly before the daemon's command
+        // arrives.
         if !std::mem::replace(&mut self.ending, true) {
             signal_all(libc::SIGTERM);
         }
         if self.spec.pty {
-            // A shell at a terminal ends by nothing less.
+            // An interactive shell ignores SIGTERM.
             signal_all(libc::SIGHUP);
         }
         self.resume_all();
         self.kill_after_grace();
     }
 
-    /// When to wake up though nothing happens.
+    /// Returns when to wake up at the latest.
     fn due(&self) -> Instant {
         match self.deadline {
             Some(deadline) if self.suspended_at.is_none() => deadline.min(self.pace.next()),
@@ -589,22 +602,22 @@ impl Watcher {
         is_over && self.suspended_at.is_none() && self.kill.is_none()
     }
 
-    /// How the tasks ended that have ended.
+    /// Returns the ends of the tasks that have ended.
     fn task_ends(&self) -> Vec<StepEvent> {
         let ended =
             |task: &Task| task.exit.map(|exit| StepEvent::TaskEnded { rank: task.rank, exit });
         self.tasks.iter().filter_map(ended).collect()
     }
 
-    /// Tells the daemon and the client, before the watcher sleeps again.
+    /// Queues an event for the daemon and the client. It is sent before the watcher sleeps again.
     fn announce(&mut self, event: &StepEvent) {
-        tell(&mut self.peer, event);
+        queue_event(&mut self.peer, event);
         if let Some(client) = &mut self.client {
             let _ = client.queue(event);
         }
     }
 
-    /// A new daemon: the old one is gone, or will notice that it was replaced.
+    /// Accepts a new daemon. The old one has exited, or will notice that it was replaced.
     fn accept(&mut self) {
         let Ok((socket, _)) = self.listener.accept() else { return };
         let me = nix::unistd::getuid().as_raw();
@@ -618,9 +631,9 @@ impl Watcher {
             if let StepEvent::Started { suspended, .. } = &mut event {
                 *suspended = self.suspended_at.is_some();
             }
-            tell(&mut self.peer, &event);
+            queue_event(&mut self.peer, &event);
             for event in self.task_ends() {
-                tell(&mut self.peer, &event);
+                queue_event(&mut self.peer, &event);
             }
         }
     }
@@ -635,7 +648,7 @@ impl Watcher {
         commands.into_iter().for_each(|command| self.carry_out(command));
     }
 
-    /// The first reason counts.
+    /// Records that the launch failed. Only the first reason is kept.
     fn launch_failed(&mut self, why: String, fault: Option<HostFault>) {
         if self.launch_error.is_none() {
             (self.launch_error, self.host_fault) = (Some(why), fault);
@@ -643,8 +656,8 @@ impl Watcher {
         self.begin_killing();
     }
 
-    /// The job was told to end, and so was the manager of its steps: it ends them and writes that
-    /// down. Whoever told it kills what is left after the grace.
+    /// Returns whether the job is being ended and has a step manager. The manager ends its steps
+    /// and records their ends. The sender of the command kills the rest after the grace period.
     fn has_manager(&self) -> bool {
         self.stopped
             && self.spec.step.step == StepId::Batch
@@ -664,7 +677,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_command_for_the_step_before_is_not_taken_for_a_launch() {
+    fn a_command_for_the_previous_step_is_not_taken_for_a_launch() {
         let dir = tempfile::tempdir().unwrap();
         let lock = lock::share_now(&dir.path().join("lock")).unwrap();
         let (mut daemon, control) = UnixStream::pair().unwrap();
@@ -682,9 +695,10 @@ mod tests {
         }
         daemon.write_all(&wire::encode_launch(&sent).unwrap()).unwrap();
         daemon.write_all(&wire::encode(&StepCommand::Resume).unwrap()).unwrap();
-        let (spec, _, line) = read_launch(Line { control, incoming, lock }).unwrap().unwrap();
+        let (spec, _, connection) =
+            read_launch(Connection { control, incoming, lock }).unwrap().unwrap();
         assert_eq!(spec, sent);
-        let mut peer = Peer::new(line.control, line.incoming).unwrap();
+        let mut peer = Peer::new(connection.control, connection.incoming).unwrap();
         assert_eq!(peer.receive::<StepCommand>().0, [StepCommand::Resume]);
     }
 }

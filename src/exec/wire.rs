@@ -1,8 +1,8 @@
-//! The messages between the daemon, the launcher and a watcher, as frames with bare headers, JSON
-//! inside.
+//! The messages between the daemon, the launcher and the watchers: JSON in frames with bare
+//! headers.
 //!
-//! A launch is three frames: the JSON of the `LaunchSpec`, the script, the environment. Its
-//! descriptors travel with its first bytes (`sys::socket`).
+//! A launch consists of three frames: the JSON of the `LaunchSpec`, the script, and the
+//! environment. Its descriptors are sent with its first bytes (`sys::socket`).
 
 use crate::exec::launch_spec::LaunchSpec;
 use crate::protocol::frame::{Decoder, Frame, Header};
@@ -10,24 +10,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 
-/// For what comes from the other side.
+/// Returns a decoder for incoming messages.
 pub fn decoder() -> Decoder {
     Decoder::new(Header::Bare)
 }
 
-/// One message as a frame.
+/// Encodes a message as a frame.
 pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     Frame::push_bare(&mut out, &serde_json::to_vec(message)?)?;
     Ok(out)
 }
 
-/// A launch as its three frames.
+/// Encodes a launch as three frames.
 pub fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
     let script = spec.script.as_deref();
     let mut out = Vec::with_capacity(1024 + spec.env.len() + script.map_or(0, <[u8]>::len));
     Frame::push_bare(&mut out, &serde_json::to_vec(spec)?)?;
-    // The first byte of the second frame tells "no script" from "an empty one".
+    // The first byte of the second frame distinguishes an empty script from none.
     let mut marked = vec![u8::from(script.is_some())];
     marked.extend_from_slice(script.unwrap_or_default());
     Frame::push_bare(&mut out, &marked)?;
@@ -35,7 +35,7 @@ pub fn encode_launch(spec: &LaunchSpec) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The launch in three frames' contents.
+/// Decodes a launch from the contents of its three frames.
 pub fn decode_launch(json: &[u8], script: &[u8], env: Vec<u8>) -> io::Result<LaunchSpec> {
     let mut spec: LaunchSpec = serde_json::from_slice(json)?;
     spec.script = match script.split_first() {
@@ -46,8 +46,8 @@ pub fn decode_launch(json: &[u8], script: &[u8], env: Vec<u8>) -> io::Result<Lau
     Ok(spec)
 }
 
-/// The next message that is there. One that this version does not know is skipped: the peer may be
-/// an older or newer slotd.
+/// Returns the next complete message. Skips unknown messages, since the peer may be an older or
+/// newer slotd.
 pub fn next_message<T: DeserializeOwned>(decoder: &mut Decoder) -> io::Result<Option<T>> {
     while let Some(frame) = decoder.next_frame()? {
         if let Ok(message) = frame.message() {

@@ -1,17 +1,17 @@
-//! `SLOTD_CGROUP_BASE=auto`: the subtree that whoever started the daemon has given it to divide.
+//! `SLOTD_CGROUP_BASE=auto`: finds the cgroup subtree that was delegated to the daemon.
 //!
 //! ```text
-//! app.slice/slotd.service                         a service: slotd-jobs.service beside it, of contrib/install.sh
+//! app.slice/slotd.service                         a service: jobs go to slotd-jobs.service next to it, from contrib/install.sh
 //! .../daemon                                      a service with DelegateSubgroup=daemon: .../jobs
-//! .../run-1234.scope                              a scope, a container: its processes move to daemon, jobs to jobs
+//! .../run-1234.scope                              a scope or container: its processes move to daemon, jobs go to jobs
 //! /                                               the host's root: /jobs
 //! ```
 //!
-//! The kernel lets its root have processes and limited children at a time. What is in there is of
-//! the whole host, with its init, and stays where it is.
+//! In the root of the hierarchy, the kernel allows processes and limited children at the same time.
+//! Its processes belong to the whole host, init included, and are not moved.
 //!
-//! systemd cannot start a service again whose own cgroup is divided: hence the unit beside it. Its
-//! one process does nothing, and makes way like those of a scope.
+//! systemd cannot restart a service whose own cgroup has been divided, hence the separate unit. Its
+//! single process does nothing and is moved like those of a scope.
 
 use super::base::empty;
 use super::{CgroupError, failed};
@@ -22,19 +22,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The unit whose cgroup is for jobs.
+/// The unit that provides the cgroup for jobs.
 const JOBS_UNIT: &str = "slotd-jobs.service";
 
-/// Where the kernel's tree is: on hosts that mix both versions below the other.
+/// Mount points of the cgroup v2 hierarchy. On hosts that mix both versions, it is below the v1
+/// one.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-const MEND: &str = "install the service with contrib/install.sh --cgroup-base auto, or start the daemon with systemd-run \
-                    --user --scope -p Delegate=yes slotd daemon";
+const HINT: &str = "SLOTD_CGROUP_BASE=auto needs the user service of slotd install, or a daemon started with systemd-run \
+                    --user --scope -p Delegate=yes slotd daemon; slotd install --cgroup-base '' turns limits off";
 
-/// The cgroup of this process, as a directory.
+/// Returns the cgroup of this process, as a directory.
 ///
 /// # Errors
-/// There is no cgroup v2.
+/// Fails if there is no cgroup v2.
 pub(super) fn own() -> Result<PathBuf, CgroupError> {
     let none =
         |why: &str| failed(Path::new("auto"), format_args!("this process has no cgroup v2: {why}"));
@@ -45,14 +46,14 @@ pub(super) fn own() -> Result<PathBuf, CgroupError> {
     let path = list
         .lines()
         .find_map(|line| line.strip_prefix("0::/"))
-        .ok_or_else(|| none("the kernel names none"))?;
+        .ok_or_else(|| none("the kernel reports none"))?;
     Ok(Path::new(mount).join(path))
 }
 
-/// The base for the jobs of a daemon that is this process.
+/// Returns the base for the jobs of this daemon process.
 ///
 /// # Errors
-/// Nothing was given to it to divide.
+/// Fails if no cgroup was delegated to the daemon.
 pub(super) fn find() -> Result<PathBuf, CgroupError> {
     below(&own()?)
 }
@@ -65,16 +66,16 @@ fn below(own: &Path) -> Result<PathBuf, CgroupError> {
     if is_named(".service") {
         let beside = above.join(JOBS_UNIT);
         if !beside.is_dir() {
-            return Err(failed(own, format_args!("{JOBS_UNIT} does not run beside it: {MEND}")));
+            return Err(failed(own, format_args!("{JOBS_UNIT} is not running next to it: {HINT}")));
         }
         empty(&beside)?;
         return Ok(beside.join("jobs"));
     }
-    if own.file_name().is_some_and(|name| name == "daemon") && is_mine(above) {
+    if own.file_name().is_some_and(|name| name == "daemon") && is_delegated(above) {
         return Ok(above.join("jobs"));
     }
-    if !is_mine(own) {
-        return Err(failed(own, format_args!("the daemon may not divide it: {MEND}")));
+    if !is_delegated(own) {
+        return Err(failed(own, format_args!("it is not delegated to the daemon: {HINT}")));
     }
     if !is_root_of_host(own) {
         empty(own)?;
@@ -82,18 +83,18 @@ fn below(own: &Path) -> Result<PathBuf, CgroupError> {
     Ok(own.join("jobs"))
 }
 
-/// Every other cgroup has a type, also what a container sees as its root.
+/// Only the root of the host has no `cgroup.type`; the root that a container sees has one.
 fn is_root_of_host(dir: &Path) -> bool {
     !dir.join("cgroup.type").exists()
 }
 
-/// Whether this user may divide it.
-fn is_mine(dir: &Path) -> bool {
+/// Returns whether this user may create limited cgroups in it.
+fn is_delegated(dir: &Path) -> bool {
     let writable = |name: &str| access(&dir.join(name), AccessFlags::W_OK).is_ok();
     writable("cgroup.procs") && writable("cgroup.subtree_control")
 }
 
-/// Whether this process is in a directory itself, not below it.
+/// Returns whether this process is in the cgroup itself, as opposed to a descendant.
 pub(super) fn is_in(dir: &Path) -> io::Result<bool> {
     let procs = fs::read_to_string(dir.join("cgroup.procs"))?;
     let own = std::process::id().to_string();
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_root_of_the_host_stays_there() {
+    fn processes_in_the_root_cgroup_are_not_moved() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("cgroup.procs"), "1\n").unwrap();
         fs::write(root.path().join("cgroup.subtree_control"), "").unwrap();

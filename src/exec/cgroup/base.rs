@@ -1,4 +1,4 @@
-//! `SLOTD_CGROUP_BASE`: making it ready for the cgroups of jobs.
+//! `SLOTD_CGROUP_BASE`: prepares it for the cgroups of jobs.
 
 use super::{CgroupError, JobCgroup, auto, failed, has_word, io_failed};
 use crate::model::JobId;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What `SLOTD_CGROUP_BASE` names.
+/// The value of `SLOTD_CGROUP_BASE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// What the daemon was given to divide.
+    /// The subtree delegated to the daemon.
     Auto,
     Path(PathBuf),
 }
@@ -30,10 +30,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// How many processes a job may have, threads counted.
+/// The maximum number of processes of a job, including threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxProcesses {
-    /// Half of what the host and the cgroups above allow: whatever a job forks, there is room for
+    /// Half of the limit of the host and the parent cgroups, so that a fork bomb leaves the rest for
     /// others.
     Half,
     Number(u32),
@@ -50,19 +50,20 @@ impl fmt::Display for MaxProcesses {
     }
 }
 
-/// What the cgroups of jobs have beside memory and CPU time.
+/// Settings of job cgroups other than memory and CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     pub max_processes: MaxProcesses,
     /// `io.weight` for each CPU of the job.
     pub io_weight: Option<u32>,
-    /// Out of memory, the whole step is killed and not one process of it (Slurm's `OOMKillStep`).
+    /// When a step runs out of memory, kill all of it rather than a single process (Slurm's
+    /// `OOMKillStep`).
     pub kill_step: bool,
 }
 
 impl Rules {
-    /// The controllers that must be there: limits that cannot be set fail the launch, and are never
-    /// left out in silence.
+    /// Returns the required controllers. A limit that cannot be set fails the launch; it is never
+    /// skipped silently.
     fn needed(&self) -> impl Iterator<Item = &'static str> {
         let io = self.io_weight.map(|_| "io");
         let pids = matches!(self.max_processes, MaxProcesses::Number(_)).then_some("pids");
@@ -70,21 +71,21 @@ impl Rules {
     }
 }
 
-/// Those that are used where they are there, with what is missing without them.
+/// Optional controllers, with the effect of their absence.
 const USEFUL: [(&str, &str); 2] = [
-    ("cpuset", "jobs are not held to their CPUs, only to as much CPU time"),
-    ("pids", "a job may have as many processes as its user"),
+    ("cpuset", "jobs are not bound to their CPUs, only limited to the same CPU time"),
+    ("pids", "jobs have no process limit other than that of their user"),
 ];
 
-/// `SLOTD_CGROUP_BASE`. A wrong one does not keep the daemon from starting: what runs goes on, and
-/// nothing is taken.
+/// `SLOTD_CGROUP_BASE`. A wrong value does not prevent the daemon from starting: running jobs
+/// continue, no pending job starts, and submissions are refused.
 #[derive(Debug)]
 pub struct CgroupBase {
     place: Place,
-    /// What `auto` has found.
+    /// The result of `auto`.
     found: OnceLock<PathBuf>,
     rules: Rules,
-    /// The last look found that no cgroup of a job can be made.
+    /// The last probe found that job cgroups cannot be created.
     is_bad: AtomicBool,
 }
 
@@ -93,10 +94,10 @@ impl CgroupBase {
         CgroupBase { place, found: OnceLock::new(), rules, is_bad: AtomicBool::new(false) }
     }
 
-    /// The directory, where one was found.
+    /// Returns the directory, if one was found.
     ///
     /// # Errors
-    /// What `auto` lacks.
+    /// Fails if `auto` finds no delegated cgroup.
     pub fn root(&self) -> Result<&Path, CgroupError> {
         match (&self.place, self.found.get()) {
             (Place::Path(root), _) | (Place::Auto, Some(root)) => Ok(root),
@@ -107,23 +108,23 @@ impl CgroupBase {
         }
     }
 
-    /// The cgroup of a job, be it there or not.
+    /// Returns the cgroup of a job, which need not exist.
     ///
     /// # Errors
-    /// As of [`CgroupBase::root`].
+    /// Fails like [`CgroupBase::root`].
     pub fn job(&self, job: JobId) -> Result<JobCgroup, CgroupError> {
         Ok(JobCgroup::at(self.root()?.join(format!("job_{job}"))))
     }
 
-    /// Whether cgroups of jobs can be made in it; it is made ready for them.
+    /// Prepares the base for job cgroups.
     ///
     /// # Errors
-    /// It is no writable cgroup v2 directory with the controllers that are needed. The text names
-    /// the path and the reason.
+    /// Fails if it is not a writable cgroup v2 directory with the required controllers. The error
+    /// names the path and the reason.
     pub fn probe(&self) -> Result<(), CgroupError> {
         let ready = self.root().and_then(|root| {
             if self.place == Place::Auto && !root.exists() {
-                // The unit of the jobs was started again.
+                // The directory disappears if the unit of the jobs is restarted.
                 auto::find()?;
             }
             self.make_ready(root)
@@ -132,17 +133,17 @@ impl CgroupBase {
         ready
     }
 
-    /// Whether the last look found that it cannot be used.
+    /// Returns whether the last probe found it unusable.
     pub fn is_bad(&self) -> bool {
         self.is_bad.load(Ordering::Relaxed)
     }
 
-    /// Whether a step dies as a whole for its memory.
+    /// Returns whether running out of memory kills the whole step.
     pub fn kills_steps(&self) -> bool {
         self.rules.kill_step
     }
 
-    /// The controllers that the base lacks and what comes of it, for the log.
+    /// Returns the missing optional controllers and the effect of their absence, for the log.
     pub fn lacks(&self) -> Vec<String> {
         let enabled =
             self.root().and_then(|root| read(root, "cgroup.subtree_control")).unwrap_or_default();
@@ -150,18 +151,19 @@ impl CgroupBase {
         lacking.map(|(name, without)| format!("without the {name} controller {without}")).collect()
     }
 
-    /// Makes the cgroup of a job with its limits. One that is there already (a requeued job, a
-    /// launch after a crash) is used, limits set anew.
+    /// Creates the cgroup of a job and sets its limits. An existing one (of a requeued job, or
+    /// after a crash during the launch) is reused with new limits.
     ///
     /// # Errors
-    /// The base cannot be used, or a limit was refused. The text names the path and the reason.
+    /// Fails if the base cannot be used or a limit is refused. The error names the path and the
+    /// reason.
     pub fn create_job(&self, job: JobId, alloc: &Allocation) -> Result<JobCgroup, CgroupError> {
         self.probe()?;
         let earlier = self.job(job)?;
-        // What an earlier run used and suffered is not this one's.
+        // Do not count the usage and OOM kills of an earlier run.
         earlier.remove();
         super::make(earlier.dir())?;
-        let cgroup = earlier.begin_anew();
+        let cgroup = earlier.reset_counts();
         if let Err(e) = cgroup.limit(alloc, &self.rules) {
             cgroup.remove();
             return Err(e);
@@ -169,10 +171,11 @@ impl CgroupBase {
         Ok(cgroup)
     }
 
-    /// Gives the cgroup of a job other limits.
+    /// Changes the limits of a job's cgroup.
     ///
     /// # Errors
-    /// The kernel refuses one of them, or the cgroup is gone. The text names it.
+    /// Fails if the kernel refuses a limit or the cgroup no longer exists. The error names the
+    /// limit.
     pub fn limit(&self, cgroup: &JobCgroup, alloc: &Allocation) -> Result<(), CgroupError> {
         cgroup.limit(alloc, &self.rules)
     }
@@ -185,13 +188,13 @@ impl CgroupBase {
             self.enable_controllers(root, &enabled)?;
         }
         let writable = access(root, AccessFlags::W_OK | AccessFlags::X_OK);
-        writable.map_err(|e| failed(root, format_args!("cannot be written: {}: {MEND}", e.desc())))
+        writable.map_err(|e| failed(root, format_args!("is not writable: {}: {HINT}", e.desc())))
     }
 
     fn enable_controllers(&self, root: &Path, enabled: &str) -> Result<(), CgroupError> {
         let available = read(root, "cgroup.controllers")?;
-        // Whoever made the base may not have enabled them for it. Not where processes are: see
-        // below.
+        // The parent may not have enabled the controllers for the base. Do not enable them if it
+        // contains processes: see below.
         let above = root
             .parent()
             .filter(|above| read(above, "cgroup.procs").is_ok_and(|list| list.trim().is_empty()));
@@ -204,7 +207,7 @@ impl CgroupBase {
         if let Some(name) = missing.iter().find(|name| !is_available(name)) {
             return Err(failed(
                 root,
-                format_args!("the {name} controller is not available here: {MEND}"),
+                format_args!("the {name} controller is not available here: {HINT}"),
             ));
         }
         let useful = USEFUL.map(|(name, _)| name);
@@ -216,8 +219,8 @@ impl CgroupBase {
         if missing.is_empty() && extra.is_empty() {
             return Ok(());
         }
-        // Before any is enabled: with the cpu controller the kernel would make the base a threaded
-        // one, and refuse memory for good.
+        // Check this before enabling anything: in a cgroup with processes, the cpu controller makes
+        // the kernel turn it into a threaded cgroup, which can never get the memory controller.
         refuse_processes(root)?;
         missing.iter().try_for_each(|name| super::enable(root, name))?;
         for name in extra {
@@ -229,46 +232,49 @@ impl CgroupBase {
     }
 }
 
-const MEND: &str = "name a cgroup v2 directory that your user may divide, or auto";
+const HINT: &str = "use a cgroup v2 directory that is delegated to your user, or auto";
 
-/// On a plain directory everything below would seem to work: files of these names would be made.
-/// Where the base is missing and the directory above it is a cgroup, it is made: what a user may
-/// make himself is gone after a reboot.
+/// Checks that the base is a cgroup. In a plain directory, everything would seem to work: regular
+/// files would be created. If the base is missing but its parent is a cgroup, it is created,
+/// because a cgroup that the user created is lost in a reboot.
 fn check(root: &Path) -> Result<(), CgroupError> {
     let is_cgroup =
         |dir: &Path| statfs(dir).map(|stat| stat.filesystem_type() == CGROUP2_SUPER_MAGIC);
     match is_cgroup(root) {
         Ok(true) if root.is_dir() => Ok(()),
-        Ok(true) => Err(failed(root, format_args!("is a file: {MEND}"))),
-        Ok(false) => Err(failed(root, format_args!("is not a cgroup v2 directory: {MEND}"))),
+        Ok(true) => Err(failed(root, format_args!("is a file: {HINT}"))),
+        Ok(false) => Err(failed(root, format_args!("is not a cgroup v2 directory: {HINT}"))),
         Err(nix::errno::Errno::ENOENT)
             if root.parent().is_some_and(|above| is_cgroup(above) == Ok(true)) =>
         {
             super::make(root)
         }
-        Err(e) => Err(failed(root, format_args!("could not be looked at: {}: {MEND}", e.desc()))),
+        Err(e) => Err(failed(root, format_args!("could not be accessed: {}: {HINT}", e.desc()))),
     }
 }
 
-/// A cgroup that has processes cannot have limited children.
+/// Fails if the cgroup contains processes, because it could not have limited children then.
 fn refuse_processes(root: &Path) -> Result<(), CgroupError> {
     let list = read(root, "cgroup.procs")?;
     if list.trim().is_empty() {
         return Ok(());
     }
     let who = match auto::is_in(root) {
-        Ok(true) => "the daemon itself is".to_owned(),
-        _ => format!("processes are ({})", list.split_whitespace().collect::<Vec<_>>().join(", ")),
+        Ok(true) => "it contains the daemon itself".to_owned(),
+        _ => format!(
+            "it contains processes ({})",
+            list.split_whitespace().collect::<Vec<_>>().join(", ")
+        ),
     };
     Err(failed(
         root,
         format_args!(
-            "{who} in it, and a cgroup with processes has no limited children: name one beside it, or auto"
+            "{who}, and a cgroup with processes cannot have limited children: use a sibling of it, or auto"
         ),
     ))
 }
 
-/// Makes way in a cgroup that is to be divided: its processes move to `daemon` below it.
+/// Moves the processes of a cgroup that is to be divided into a child named `daemon`.
 pub(super) fn empty(dir: &Path) -> Result<(), CgroupError> {
     let inner = dir.join("daemon");
     let procs = inner.join("cgroup.procs");
@@ -280,18 +286,19 @@ pub(super) fn empty(dir: &Path) -> Result<(), CgroupError> {
         super::make(&inner)?;
         for pid in list.split_whitespace() {
             match fs::write(&procs, pid) {
-                // It has ended meanwhile.
+                // The process has ended in the meantime.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                other => {
-                    other.map_err(io_failed(&procs, "could not take over the processes above"))?
-                }
+                other => other.map_err(io_failed(
+                    &procs,
+                    "could not move the processes of the parent cgroup",
+                ))?,
             }
         }
     }
 }
 
-/// How many processes there may be at most in a job: half of the least that the kernel or a cgroup
-/// above allows.
+/// Returns the process limit of a job: half of the lowest limit set by the kernel or a parent
+/// cgroup.
 pub(super) fn half_of_processes(job: &Path) -> Option<u64> {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let above = job.ancestors().skip(1).filter_map(|dir| number(&dir.join("pids.max")));

@@ -1,5 +1,5 @@
-//! A hierarchy of one cgroup, for cgroups-rs: its own ones begin at `/sys/fs/cgroup` and look at
-//! nothing else.
+//! A hierarchy of a single cgroup, for cgroups-rs: its own hierarchies start at `/sys/fs/cgroup`
+//! and cover nothing else.
 
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::cpuset::CpuSetController;
@@ -9,9 +9,9 @@ use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
 use std::path::{Path, PathBuf};
 
-/// The cgroup in this directory. Never to be cloned: a clone would forget the hierarchy.
+/// Opens the cgroup in this directory. Do not clone it: a clone would lose the hierarchy.
 pub(super) fn open(dir: &Path) -> Cgroup {
-    // As the root of a hierarchy: the crate takes no other path that is not UTF-8.
+    // Passed as the root of a hierarchy, because the crate accepts no other path that is not UTF-8.
     Cgroup::load(Box::new(OneCgroup { dir: dir.to_owned() }), "")
 }
 
@@ -32,7 +32,8 @@ impl Hierarchy for OneCgroup {
     fn subsystems(&self) -> Vec<Subsystem> {
         let point = || (self.dir.clone(), PathBuf::new(), true);
         let (a, b, c) = point();
-        // First, since the crate takes whatever is first for questions that need no controller.
+        // The freezer comes first, since the crate uses the first one for queries that need no
+        // controller.
         let mut all = vec![Subsystem::Freezer(FreezerController::new(a, b, c))];
         let (a, b, c) = point();
         all.push(Subsystem::Mem(MemController::new(a, b, c)));

@@ -1,17 +1,17 @@
-//! What a step uses over time: the series that its looks make.
+//! The resource usage of a step over time: a series of samples.
 
 use crate::model::series::{GpuSpan, Series, Span};
 use crate::model::tres::Usage;
 use std::time::{Duration, Instant};
 
-/// A step that is over sooner, and before the first look, has no series: there are masses of such
-/// steps.
+/// A step that is shorter than this and ends before its first sample has no series, because there
+/// are too many such steps.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// The series of a step, and how it stood at the last look.
+/// The series of a step, and its state at the last sample.
 pub struct OverTime {
     started: Instant,
-    /// From the start of the step to the last look.
+    /// The time from the start of the step to the last sample.
     until: Duration,
     used: Usage,
     rss_kb: u64,
@@ -19,7 +19,7 @@ pub struct OverTime {
     gpus: Gpus,
 }
 
-/// What was told of the step's GPUs: since the last look together, and last.
+/// The GPU readings: the sum since the last sample, and the last reading.
 #[derive(Debug, Default)]
 struct Gpus {
     since: Option<Readings>,
@@ -34,11 +34,12 @@ struct Readings {
     mem_max_kb: u64,
 }
 
-/// While a step has GPUs they are read no more seldom. What is older says nothing any more.
+/// The longest interval between GPU readings while a step has GPUs. An older reading is no longer
+/// valid.
 const FRESH: Duration = Duration::from_secs(15);
 
 impl Gpus {
-    /// The use in a span of this length that ends now.
+    /// Returns the usage in a span of this length that ends now.
     fn span(&mut self, ms: u64, now: Instant) -> GpuSpan {
         match self.since.take() {
             Some(Readings { count, busy_milli, mem_kb, mem_max_kb }) => GpuSpan {
@@ -71,14 +72,14 @@ impl OverTime {
         &self.series
     }
 
-    /// So busy are the GPUs of the step together, percent of one, and so much of their memory is
-    /// used.
+    /// Adds a reading: the load of all GPUs of the step together, in percent of one, and their used
+    /// memory.
     pub fn gpus_read(&mut self, busy_percent: u64, mem_mb: u64, now: Instant) {
         let (busy_milli, kb) = (busy_percent.saturating_mul(10), mem_mb.saturating_mul(1024));
         let read = GpuSpan { ms: 1, busy_milli, mem_max_kb: kb, mem_mean_kb: kb };
-        // The first reading comes when the step is a second old.
+        // The first reading arrives when the step is a second old. Apply it to the time before.
         if self.gpus.last.is_none() && now.saturating_duration_since(self.started) <= FRESH {
-            self.series.gpus_were(read);
+            self.series.fill_in_gpus(read);
         }
         self.gpus.last = Some((now, read));
         let since = self.gpus.since.get_or_insert_default();
@@ -88,16 +89,17 @@ impl OverTime {
         since.mem_max_kb = since.mem_max_kb.max(kb);
     }
 
-    /// This is what the step has used so far, and the memory that it has now.
-    pub fn looked(&mut self, used: &Usage, rss_kb: u64, now: Instant) {
+    /// Adds a sample: the usage since the start, and the current memory.
+    pub fn sampled(&mut self, used: &Usage, rss_kb: u64, now: Instant) {
         let at = now.saturating_duration_since(self.started);
-        // Whole milliseconds from the start, so that no part of one is lost from look to look.
+        // Count whole milliseconds from the start, so that fractions do not get lost between
+        // samples.
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let time = |used: &Usage| used.user_us.saturating_add(used.system_us);
         let since = |of: fn(&Usage) -> u64| of(used).saturating_sub(of(&self.used));
-        // A peak that no look has seen was told by the kernel, at the end of a process.
-        let is_told_late = used.max_rss_kb > self.used.max_rss_kb.max(rss_kb);
-        let is_unseen = is_told_late && !self.series.raise_peak(used.max_rss_kb);
+        // The kernel reported a peak between samples, when a process ended.
+        let is_late = used.max_rss_kb > self.used.max_rss_kb.max(rss_kb);
+        let is_unseen = is_late && !self.series.raise_peak(used.max_rss_kb);
         let peak = if is_unseen { used.max_rss_kb } else { rss_kb };
         let length = ms(at).saturating_sub(ms(self.until));
         self.series.push(Span {
@@ -110,8 +112,7 @@ impl OverTime {
             written: since(|used| used.tasks.written.total),
         });
         (self.until, self.rss_kb) = (at, rss_kb);
-        // Times that are read from two places may go back a little: what was counted is not counted
-        // again.
+        // Times come from two sources and may go back a little. Do not count the difference again.
         let most = if time(used) > time(&self.used) { *used } else { self.used };
         self.used = Usage {
             max_rss_kb: self.used.max_rss_kb.max(used.max_rss_kb),
@@ -120,10 +121,10 @@ impl OverTime {
         };
     }
 
-    /// The step is over, and used this in all. One that was over at once has no series.
+    /// Adds the final usage when the step ends. A step that ended right away gets no series.
     pub fn ended(&mut self, used: &Usage, now: Instant) {
         if !self.series.is_empty() || now.saturating_duration_since(self.started) >= SHORTEST {
-            self.looked(used, self.rss_kb, now);
+            self.sampled(used, self.rss_kb, now);
         }
     }
 }
@@ -140,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn each_look_tells_what_was_used_since_the_one_before() {
+    fn each_sample_covers_the_time_since_the_previous_one() {
         let start = Instant::now();
         let at = |secs: u64| start + Duration::from_secs(secs);
         let mut over_time = OverTime::new(start);
-        over_time.looked(&used(1, 100, 10), 100, at(1));
-        over_time.looked(&used(3, 100, 50), 40, at(2));
-        // Processes came and went between two looks, and one of them was large.
-        over_time.looked(&used(3, 900, 50), 60, at(4));
+        over_time.sampled(&used(1, 100, 10), 100, at(1));
+        over_time.sampled(&used(3, 100, 50), 40, at(2));
+        // Between two samples, processes came and went, and one of them was large.
+        over_time.sampled(&used(3, 900, 50), 60, at(4));
         let span = |ms, secs: u64, mem_max_kb, mem_mean_kb, read| Span {
             ms,
             cpu_us: secs * 1_000_000,
@@ -159,60 +160,62 @@ mod tests {
         let seen =
             [span(1000, 1, 100, 100, 10), span(1000, 2, 40, 40, 40), span(2000, 0, 900, 60, 0)];
         assert_eq!(over_time.series().spans(), seen);
-        // One that had been looked at when it was nearly as large as ever has ended.
+        // A process that was almost at its peak when it was sampled has ended.
         over_time.ended(&used(4, 950, 51), at(5));
         assert_eq!(
             over_time.series().spans()[3],
             span(1000, 1, 60, 60, 1),
-            "the memory of the last look"
+            "the memory of the last sample"
         );
         assert_eq!(over_time.series().spans()[2].mem_max_kb, 950);
     }
 
     #[test]
-    fn readings_of_gpus_are_part_of_the_span_that_they_came_in_and_hold_until_the_next() {
+    fn gpu_readings_count_for_their_span_and_remain_valid_for_a_while() {
         let start = Instant::now();
         let at = |secs: u64| start + Duration::from_secs(secs);
         let mut over_time = OverTime::new(start);
-        let look = |over_time: &mut OverTime, secs| over_time.looked(&used(0, 1, 0), 1, at(secs));
-        look(&mut over_time, 1);
+        let sample =
+            |over_time: &mut OverTime, secs| over_time.sampled(&used(0, 1, 0), 1, at(secs));
+        sample(&mut over_time, 1);
         over_time.gpus_read(90, 2, at(2));
         over_time.gpus_read(30, 1, at(3));
-        look(&mut over_time, 4);
-        look(&mut over_time, 10);
-        look(&mut over_time, 40);
-        let told: Vec<_> = over_time.series().spans().iter().map(|span| span.gpu).collect();
+        sample(&mut over_time, 4);
+        sample(&mut over_time, 10);
+        sample(&mut over_time, 40);
+        let gpus: Vec<_> = over_time.series().spans().iter().map(|span| span.gpu).collect();
         let gpu = |ms, busy_milli, mem_max_kb, mem_mean_kb| GpuSpan {
             ms,
             busy_milli,
             mem_max_kb,
             mem_mean_kb,
         };
-        // Before the first reading it was as that tells; long after the last one nothing is known.
+        // The first reading also applies to the time before it. Long after the last one, the usage
+        // is unknown.
         let known =
             [gpu(1000, 900, 2048, 2048), gpu(3000, 600, 2048, 1536), gpu(6000, 300, 1024, 1024)];
-        assert_eq!(told[..3], known);
-        assert_eq!(told[3], GpuSpan::default());
-        // An idle GPU is known to be idle.
+        assert_eq!(gpus[..3], known);
+        assert_eq!(gpus[3], GpuSpan::default());
+        // A reading of 0 counts as idle, not as unknown.
         over_time.gpus_read(0, 0, at(41));
-        look(&mut over_time, 42);
+        sample(&mut over_time, 42);
         assert_eq!(over_time.series().spans()[4].gpu, gpu(2000, 0, 0, 0));
     }
 
     #[test]
-    fn time_that_is_told_twice_is_counted_once() {
+    fn cpu_time_that_goes_back_is_not_counted_twice() {
         let start = Instant::now();
         let at = |secs: u64| start + Duration::from_secs(secs);
         let mut over_time = OverTime::new(start);
         for (i, secs) in [5, 4, 6].into_iter().enumerate() {
-            over_time.looked(&used(secs, 1, 0), 1, at(i as u64 + 1));
+            over_time.sampled(&used(secs, 1, 0), 1, at(i as u64 + 1));
         }
-        let told: u64 = over_time.series().spans().iter().map(|span| span.cpu_us).sum();
-        assert_eq!(told, 6_000_000);
+        let total: u64 = over_time.series().spans().iter().map(|span| span.cpu_us).sum();
+        assert_eq!(total, 6_000_000);
     }
 
     #[test]
-    fn a_step_that_was_over_at_once_has_no_series() {
+    fn a_step_that_ended_right_away_has_no_series() {
         let start = Instant::now();
         let ended = |ms| {
             let mut over_time = OverTime::new(start);

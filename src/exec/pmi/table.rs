@@ -1,41 +1,42 @@
-//! What the ranks of a step have told each other, and the answers to what they ask: PMI-1 and
-//! PMI-2, whichever a rank speaks. Pure.
+//! The data that the ranks of a step publish, and the responses to their requests, in PMI-1 or
+//! PMI-2, whichever a rank uses. Does no I/O.
 //!
-//! PMI-1 is a line of `key=value` words, PMI-2 a message of `key=value;` pairs in which `;;` is a
-//! semicolon. All ranks are on one host, so a value is there for everybody as soon as it was put; a
-//! fence only waits for the others.
+//! A PMI-1 request is a line of `key=value` words. A PMI-2 request is a message of `key=value;`
+//! pairs in which `;;` is a semicolon. All ranks are on one host, so a value is visible to all of
+//! them right away; a fence only waits for the other ranks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-/// The greatest length of a name, a key and a value, as Slurm has them.
+/// The maximum length of a name, a key and a value, as in Slurm.
 const MAX_LENGTHS: (usize, usize, usize) = (256, 64, 1024);
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer, without the length or the newline that goes with it.
+    /// A response, without its length prefix or newline.
     Answer { rank: u32, text: String },
-    /// The ranks give up: the step is to be ended.
+    /// A rank aborts: end the step.
     Abort,
 }
 
-/// The words of a request or an answer by their keys.
+/// The key-value pairs of a request or response.
 type Words = Vec<(String, String)>;
 
 #[derive(Debug)]
 pub struct Table {
-    /// The name of the step, which names the space of its keys too.
+    /// The name of the step, which is also the name of its key-value space.
     job: String,
     size: u32,
     values: HashMap<String, String>,
     node: HashMap<String, String>,
     ports: HashMap<String, String>,
-    /// Who has come to the fence, with what they are told when all have.
+    /// The ranks that have reached the fence, with the responses to send when all have.
     fence: BTreeMap<u32, String>,
-    /// Who waits for an attribute of the node: the key, and the thread that asked.
+    /// The ranks that are waiting for an attribute of the node, with its key and the thread that
+    /// asked.
     waiting: Vec<(u32, String, Option<String>)>,
-    /// Ranks in the middle of a request of several lines, with the words of it so far.
+    /// Ranks in the middle of a multi-line request, with its words so far.
     spawning: HashMap<u32, Words>,
 }
 
@@ -53,7 +54,7 @@ impl Table {
         }
     }
 
-    /// The ranks of the one host: node 0, one node of this kind, so many ranks on it.
+    /// Returns the process mapping: node 0, one node of this kind, all ranks on it.
     fn mapping(&self) -> String {
         format!("(vector,(0,1,{}))", self.size)
     }
@@ -66,9 +67,9 @@ impl Table {
         }
     }
 
-    /// One more is at the fence. When all are, each is told.
-    fn at_fence(&mut self, rank: u32, told: String) -> Vec<Outcome> {
-        self.fence.insert(rank, told);
+    /// Adds a rank to the fence. Once all ranks are there, answers all of them.
+    fn at_fence(&mut self, rank: u32, response: String) -> Vec<Outcome> {
+        self.fence.insert(rank, response);
         if self.fence.len() < self.size as usize {
             return Vec::new();
         }
@@ -76,7 +77,7 @@ impl Table {
         all.into_iter().map(|(rank, text)| Outcome::Answer { rank, text }).collect()
     }
 
-    /// A line of PMI-1, with which every rank begins.
+    /// Handles a PMI-1 line. Every rank starts with PMI-1.
     pub fn line(&mut self, rank: u32, text: &str) -> Vec<Outcome> {
         if let Some(mut words) = self.spawning.remove(&rank) {
             if text.trim() != "endcmd" {
@@ -84,7 +85,7 @@ impl Table {
                 self.spawning.insert(rank, words);
                 return Vec::new();
             }
-            // Of several programs to start at once only the last is answered.
+            // If several programs are spawned at once, only the last is answered.
             let is_last = get(&words, "spawnssofar") == get(&words, "totspawns");
             let answer = "cmd=spawn_result rc=-1 msg=spawn_not_supported";
             return is_last
@@ -144,13 +145,13 @@ impl Table {
                 None => "cmd=lookup_result info=fail rc=-1 msg=service_not_found".to_owned(),
             },
             "finalize" => "cmd=finalize_ack rc=0".to_owned(),
-            // An answer that the library does not expect is an error there: better than none, which
-            // it waits for.
+            // The library treats an unexpected response as an error. Without any response it would
+            // wait forever.
             _ => "cmd=unknown rc=-1 msg=command_not_supported".to_owned(),
         }
     }
 
-    /// A message of PMI-2, which a rank speaks after it has asked for that version.
+    /// Handles a PMI-2 message. A rank switches to PMI-2 by requesting that version.
     pub fn message(&mut self, rank: u32, text: &str) -> Vec<Outcome> {
         let words = words_of_message(text);
         let of = |key: &str| get(&words, key).unwrap_or_default().to_owned();
@@ -163,9 +164,9 @@ impl Table {
             "abort" => return vec![Outcome::Abort],
             "info-putnodeattr" => {
                 self.node.insert(of("key"), of("value"));
-                let told =
+                let response =
                     Outcome::Answer { rank, text: answer("info-putnodeattr", &[("rc", "0")]) };
-                return std::iter::once(told).chain(self.wake(&of("key"))).collect();
+                return std::iter::once(response).chain(self.wake(&of("key"))).collect();
             }
             "info-getnodeattr" if of("wait") == "TRUE" && !self.node.contains_key(&of("key")) => {
                 self.waiting.push((rank, of("key"), thread));
@@ -213,7 +214,7 @@ impl Table {
         vec![Outcome::Answer { rank, text }]
     }
 
-    /// Answers those who wait for this attribute of the node.
+    /// Answers the ranks that are waiting for this attribute of the node.
     fn wake(&mut self, key: &str) -> Vec<Outcome> {
         let value = self.node.get(key);
         let ready = self.waiting.extract_if(.., |(_, wanted, _)| wanted == key);
@@ -233,7 +234,7 @@ fn found(command: &str, thread: Option<&str>, value: Option<&String>) -> String 
     }
 }
 
-/// A message of PMI-2.
+/// Builds a PMI-2 response.
 fn answer(command: &str, thread: Option<&str>, pairs: &[(&str, &str)]) -> String {
     let mut text = format!("cmd={command}-response;");
     for (key, value) in thread.map(|thread| ("thrid", thread)).iter().chain(pairs) {
@@ -287,11 +288,11 @@ mod tests {
         Outcome::Answer { rank, text: text.to_owned() }
     }
 
-    /// What MPICH 4.0 says from `MPI_Init` to `MPI_Finalize`, with what it must be told.
+    /// The requests of MPICH 4.0 from `MPI_Init` to `MPI_Finalize`, with the expected responses.
     #[test]
     fn two_ranks_of_mpich_find_each_other() {
         let mut table = Table::new("7.0", 2);
-        for (said, told) in [
+        for (request, response) in [
             (
                 "cmd=init pmi_version=1 pmi_subversion=1",
                 "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
@@ -312,12 +313,12 @@ mod tests {
             ("cmd=get_universe_size", "cmd=universe_size size=2 rc=0"),
             ("cmd=finalize", "cmd=finalize_ack rc=0"),
         ] {
-            assert_eq!(table.line(0, said), [to(0, told)], "{said}");
+            assert_eq!(table.line(0, request), [to(0, response)], "{request}");
         }
     }
 
     #[test]
-    fn a_fence_opens_when_all_have_come_and_holds_again_after() {
+    fn a_fence_opens_when_all_ranks_have_arrived_and_closes_again() {
         let mut table = Table::new("7.0", 2);
         for _ in 0..2 {
             assert_eq!(table.line(1, "cmd=barrier_in"), []);
@@ -326,19 +327,19 @@ mod tests {
             assert_eq!(table.line(0, "cmd=barrier_in"), [to(0, out), to(1, out)]);
         }
         assert_eq!(table.message(0, "cmd=kvs-fence;thrid=5;"), []);
-        let told =
+        let responses =
             [to(0, "cmd=kvs-fence-response;thrid=5;rc=0;"), to(1, "cmd=kvs-fence-response;rc=0;")];
-        assert_eq!(table.message(1, "cmd=kvs-fence;"), told);
+        assert_eq!(table.message(1, "cmd=kvs-fence;"), responses);
     }
 
     #[test]
-    fn a_rank_may_speak_the_second_version() {
+    fn a_rank_may_use_pmi2() {
         let mut table = Table::new("7.0", 2);
         let init = "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0";
         assert_eq!(table.line(1, "cmd=init pmi_version=2 pmi_subversion=0"), [to(1, init)]);
         let hello = "cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=0;debugged=FALSE;\
                      pmiverbose=FALSE;";
-        for (said, told) in [
+        for (request, response) in [
             ("cmd=fullinit;pmijobid=7.0;pmirank=1;threaded=FALSE;", hello),
             ("cmd=job-getid;", "cmd=job-getid-response;rc=0;jobid=7.0;"),
             ("cmd=kvs-put;key=a;value=x;;y=z;", "cmd=kvs-put-response;rc=0;"),
@@ -356,7 +357,7 @@ mod tests {
             ("cmd=name-lookup;name=n;", "cmd=name-lookup-response;rc=0;value=p;"),
             ("cmd=finalize;", "cmd=finalize-response;rc=0;"),
         ] {
-            assert_eq!(table.message(1, said), [to(1, told)], "{said}");
+            assert_eq!(table.message(1, request), [to(1, response)], "{request}");
         }
     }
 
@@ -364,17 +365,17 @@ mod tests {
     fn a_rank_waits_for_an_attribute_of_the_node() {
         let mut table = Table::new("7.0", 2);
         assert_eq!(table.message(0, "cmd=info-getnodeattr;key=shm;wait=TRUE;"), []);
-        let told = [
+        let responses = [
             to(1, "cmd=info-putnodeattr-response;rc=0;"),
             to(0, "cmd=info-getnodeattr-response;rc=0;found=TRUE;value=/dev/shm/x;"),
         ];
-        assert_eq!(table.message(1, "cmd=info-putnodeattr;key=shm;value=/dev/shm/x;"), told);
+        assert_eq!(table.message(1, "cmd=info-putnodeattr;key=shm;value=/dev/shm/x;"), responses);
         let none = "cmd=info-getnodeattr-response;rc=0;found=FALSE;";
         assert_eq!(table.message(0, "cmd=info-getnodeattr;key=other;wait=FALSE;"), [to(0, none)]);
     }
 
     #[test]
-    fn what_is_not_served_is_refused_and_never_left_without_an_answer() {
+    fn unsupported_requests_are_refused_with_a_response() {
         let mut table = Table::new("7.0", 1);
         for line in ["mcmd=spawn", "nprocs=2", "execname=x y", "totspawns=1", "spawnssofar=1"] {
             assert_eq!(table.line(0, line), [], "{line}");
@@ -395,14 +396,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_of_the_second_version_comes_back_as_it_was_put(value in "[ -~]{0,40}") {
+        fn a_pmi2_value_is_returned_as_it_was_put(value in "[ -~]{0,40}") {
             let mut table = Table::new("7.0", 1);
             table.message(0, &format!("cmd=kvs-put;key=k;value={};", value.replace(';', ";;")));
             prop_assert_eq!(table.value("k"), Some(value));
         }
 
         #[test]
-        fn no_text_is_taken_for_more_than_it_is(text in ".{0,80}") {
+        fn arbitrary_text_does_not_panic(text in ".{0,80}") {
             let mut table = Table::new("7.0", 2);
             table.line(0, &text);
             table.message(0, &text);

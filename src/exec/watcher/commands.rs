@@ -1,10 +1,10 @@
-//! What a watcher does to the processes of its step: the daemon's commands, signals, and the lines
+//! Actions of a watcher on the processes of its step: the daemon's commands, signals, and the lines
 //! in its output.
 
 use super::{Kill, Watcher};
 use crate::exec::affinity;
 use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent, StepUsage};
-use crate::exec::peer::{poll, tell};
+use crate::exec::peer::{poll, queue_event};
 use crate::model::Timestamp;
 use crate::sys::clock::now;
 use crate::sys::proc::{self, Stat};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// A process of this age that has executed no program may still be about to.
+/// A process younger than this that has not executed a program may be about to.
 const FRESH: Duration = Duration::from_secs(1);
 
 impl Watcher {
@@ -28,15 +28,16 @@ impl Watcher {
                 self.signal(signal, target);
             }
             StepCommand::Notice(text) => self.notice(&text),
-            StepCommand::Ends { timed_out, notice } => {
+            StepCommand::Ends { timed_out, by, notice } => {
                 self.stopped = true;
+                self.cancelled_by = self.cancelled_by.or(by);
                 self.had_term = std::mem::replace(&mut self.ending, true);
                 self.timed_out |= timed_out;
                 notice.iter().for_each(|line| self.notice_end(line));
             }
             StepCommand::Suspend => {
                 self.suspended_at.get_or_insert_with(Instant::now);
-                // A cgroup stands still as a whole, and nobody in it notices.
+                // A cgroup freezes as a whole, without any process noticing.
                 if !self.freeze(true) {
                     signal_all(libc::SIGSTOP);
                 }
@@ -47,7 +48,7 @@ impl Watcher {
                         if let Some(deadline) = &mut self.deadline {
                             *deadline += since.elapsed();
                         }
-                        // Some may have the signal before them, and not stand still yet.
+                        // SIGSTOP may still be pending for some processes, so send SIGCONT to all.
                         if !self.freeze(false) {
                             signal_all(libc::SIGCONT);
                         }
@@ -64,9 +65,9 @@ impl Watcher {
                 self.over_time.gpus_read(busy_percent, mem_mb, Instant::now())
             }
             StepCommand::Usage => {
-                let usage = self.look();
+                let usage = self.sample();
                 let over_time = self.over_time.series().clone();
-                tell(&mut self.peer, &StepEvent::Usage(StepUsage { over_time, ..usage }));
+                queue_event(&mut self.peer, &StepEvent::Usage(StepUsage { over_time, ..usage }));
             }
         }
     }
@@ -75,8 +76,8 @@ impl Watcher {
         self.cgroup.as_ref().is_some_and(|cgroup| cgroup.freeze(is_frozen))
     }
 
-    /// Lets those go on that stand still, and sends SIGCONT to no others: a shell that gets it
-    /// together with another signal may lose the trap of one of them.
+    /// Resumes stopped processes, and sends SIGCONT to no others: a shell that receives it together
+    /// with another signal may miss one of the traps.
     pub(super) fn resume_all(&self) {
         self.freeze(false);
         let me = std::process::id() as i32;
@@ -86,7 +87,7 @@ impl Watcher {
     }
 
     fn signal(&self, signal: i32, target: SignalScope) {
-        // A task that was reaped has no pid any more: its number may be another's.
+        // A reaped task has no PID any more: the number may belong to another process.
         let alive = || self.tasks.iter().filter(|t| t.exit.is_none());
         match target {
             SignalScope::Processes => signal_all(signal),
@@ -109,47 +110,49 @@ impl Watcher {
                 let all = proc::descendants(std::process::id() as i32);
                 let catching: BTreeSet<i32> =
                     all.into_iter().filter(|pid| proc::catches(*pid, signal)).collect();
-                // What was just forked may be about to become a program that the signal would end.
-                // Where its parent is told, that is enough.
-                let is_told = |pid: &i32| {
+                // A process that was just forked may be about to execute a program that the signal
+                // would kill. It is enough to signal its parent.
+                let is_direct = |pid: &i32| {
                     let is_fresh = |stat: &Stat| stat.is_copy && stat.age() < FRESH;
                     !proc::stat(*pid)
                         .is_some_and(|stat| is_fresh(&stat) && catching.contains(&stat.ppid))
                 };
-                for pid in catching.iter().filter(|pid| is_told(pid)) {
+                for pid in catching.iter().filter(|pid| is_direct(pid)) {
                     proc::kill(*pid, signal);
                 }
             }
         }
     }
 
-    /// Never waits: a reader that has stopped reading misses the notice.
+    /// Writes a line to the step's standard error. Never blocks: a reader that has stopped reading
+    /// misses it.
     pub(super) fn notice(&self, text: &str) {
         let Some(stderr) = &self.stderr else { return };
         let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
         poll(&mut ready, Some(Duration::ZERO));
         if ready[0].revents().is_some_and(|events| events.contains(PollFlags::POLLOUT)) {
-            // A pipe that can be written to takes 4096 bytes at once.
+            // A pipe that is ready for writing accepts 4096 bytes at once.
             let line = format!("{text}\n");
             let _ = nix::unistd::write(stderr, &line.as_bytes()[..line.len().min(4096)]);
         }
     }
 
-    /// Whether notices go to a regular file, and not to a program or a device.
+    /// Returns whether notices go to a regular file, rather than a program or a device.
     pub(super) fn writes_to_file(&self) -> bool {
         let kind = |stderr| nix::sys::stat::fstat(stderr).map(|found| found.st_mode & libc::S_IFMT);
         self.stderr.as_ref().is_some_and(|stderr| kind(stderr) == Ok(libc::S_IFREG))
     }
 
-    /// Why the step ends. A daemon that does not know that the one before has told it tells it
-    /// again.
+    /// Writes the reason why the step ends, once: a new daemon does not know whether the previous
+    /// one sent it.
     fn notice_end(&mut self, text: &str) {
-        if !std::mem::replace(&mut self.told_end, true) {
+        if !std::mem::replace(&mut self.end_noted, true) {
             self.notice(text);
         }
     }
 
-    /// Slurm's line, SIGTERM, and SIGKILL after the grace: whether a daemon runs or not.
+    /// Ends the step, with or without a daemon: Slurm's line, SIGTERM, and SIGKILL after the grace
+    /// period.
     pub(super) fn end_by_itself(&mut self, why: &str) {
         let OwnEnd { node, utc_offset_secs, .. } = &self.spec.own_end;
         let at = iso_time(now(), *utc_offset_secs);
@@ -161,12 +164,12 @@ impl Watcher {
         if !std::mem::replace(&mut self.ending, true) {
             signal_all(libc::SIGTERM);
         }
-        // A stopped process would not see it.
+        // A stopped process would not receive the signal.
         self.resume_all();
         self.kill_after_grace();
     }
 
-    /// What is left of the step after the grace is killed, whether a daemon runs or not.
+    /// Kills the rest of the step after the grace period, with or without a daemon.
     pub(super) fn kill_after_grace(&mut self) {
         let grace = Duration::from_millis(self.spec.own_end.grace_ms);
         let since = Instant::now();
@@ -174,9 +177,9 @@ impl Watcher {
     }
 }
 
-/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is
-/// sent until no new process turns up: one may have been forked while its parent was on the way to
-/// be signalled.
+/// Sends a signal to every descendant of this process. A signal that all must get (SIGKILL,
+/// SIGSTOP) is sent until no new process turns up, since a process may have been forked before its
+/// parent was signalled.
 pub(super) fn signal_all(signal: i32) {
     let me = std::process::id() as i32;
     let mut seen: Vec<i32> = Vec::new();
@@ -193,7 +196,7 @@ pub(super) fn signal_all(signal: i32) {
     }
 }
 
-/// `2026-11-20T23:14:49`, so many seconds away from UTC.
+/// Formats a time as `2026-11-20T23:14:49`, at this offset from UTC.
 fn iso_time(at: Timestamp, utc_offset_secs: i32) -> String {
     let zone = jiff::tz::Offset::from_seconds(utc_offset_secs).unwrap_or(jiff::tz::Offset::UTC);
     let at = jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default();
@@ -205,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_shown_where_the_user_lives() {
+    fn times_are_shown_in_the_users_time_zone() {
         assert_eq!(iso_time(Timestamp::from_secs(1_700_000_000), 3600), "2023-11-14T23:13:20");
         assert_eq!(iso_time(Timestamp::from_secs(0), 0), "1970-01-01T00:00:00");
     }

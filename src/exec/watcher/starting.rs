@@ -1,6 +1,6 @@
-//! How a step starts: its files, its tasks, and the word that all of them run.
+//! The start of a step: its files, its tasks, and the report that all of them run.
 
-use super::{Post, Task, Watcher};
+use super::{ProcessState, Task, Watcher};
 use crate::exec::job_files::{self, Files, Streams};
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
 use crate::exec::task::{self, ForkContext};
@@ -12,8 +12,8 @@ use nix::fcntl::OFlag;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Whether no task is to be made any more once this command is there: one that is not there yet
-/// would have no handler for SIGTERM.
+/// Returns whether this command ends the step, so that no more tasks are started. A task that has
+/// not started yet could not handle the SIGTERM anyway.
 fn ends_step(command: &StepCommand) -> bool {
     match command {
         StepCommand::KillAll => true,
@@ -26,13 +26,16 @@ fn ends_step(command: &StepCommand) -> bool {
 }
 
 fn pipe(flags: OFlag) -> Result<(OwnedFd, OwnedFd), LaunchError> {
-    nix::unistd::pipe2(OFlag::O_CLOEXEC | flags).map_err(LaunchError::system("make a pipe"))
+    nix::unistd::pipe2(OFlag::O_CLOEXEC | flags).map_err(LaunchError::system("create a pipe"))
 }
 
 impl Watcher {
-    /// Forks the tasks. After an error, which is a failure of the launch, none of them has run
-    /// anything of the user's.
-    pub(super) fn start(&mut self, handed: Vec<OwnedFd>, post: &Post) -> Result<(), LaunchError> {
+    /// Forks the tasks. An error is a failure of the launch, and no user code has run then.
+    pub(super) fn start(
+        &mut self,
+        handed: Vec<OwnedFd>,
+        process: &ProcessState,
+    ) -> Result<(), LaunchError> {
         let spec = &self.spec;
         let mask = spec.umask.unwrap_or(0o022) & 0o777;
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
@@ -41,14 +44,14 @@ impl Watcher {
         }
         if let Some(why) = &spec.broken {
             let why = LaunchError::Broken(why.clone());
-            job_files::say_why(spec, &handed, &why);
+            job_files::report_failure(spec, &handed, &why);
             return Err(why);
         }
         job_files::check_work_dir(spec, &handed)?;
         let mut files = Files::default();
         let mut streams = Vec::with_capacity(spec.tasks.len());
-        // Not the watcher's own first three descriptors: a task puts its streams there one after
-        // the other.
+        // Open it again instead of using one of the watcher's first three descriptors, which a task
+        // replaces one after the other.
         let null = std::fs::OpenOptions::new()
             .read(true)
             .write(true)
@@ -69,19 +72,20 @@ impl Watcher {
             Mpi::None => Vec::new(),
             Mpi::Pmi2 => {
                 let (server, ranks) = pmi::Server::new(spec)
-                    .map_err(LaunchError::system("make sockets for the ranks"))?;
+                    .map_err(LaunchError::system("create sockets for the ranks"))?;
                 self.pmi = Some(server);
                 ranks
             }
         };
-        self.make_tasks(&streams, &ranks, write.as_raw_fd(), post)?;
-        // From here on their limits run.
+        self.make_tasks(&streams, &ranks, write.as_raw_fd(), process)?;
+        // Their time limits start here.
         (self.started, self.started_at) = (clock::now(), clock::monotonic());
         self.starting = Some((File::from(read), Vec::new()));
         drop((files, handed, write, null, ranks));
-        // After the tasks have started: they need not wait for these, and nothing depends on them.
+        // Do this after the tasks have started: they need not wait for it, and nothing depends on
+        // it.
         if self.spec.step.step != StepId::Batch {
-            // The job goes on after this step.
+            // The job outlives this step.
             self.note_job();
         }
         if self.spec.write_runner {
@@ -91,13 +95,13 @@ impl Watcher {
         Ok(())
     }
 
-    /// All tasks, or those before a command that ends the step. Several begin together.
+    /// Forks all tasks, unless a command ends the step in between. Several tasks start together.
     fn make_tasks(
         &mut self,
         streams: &[Streams],
         ranks: &[OwnedFd],
         failures: RawFd,
-        post: &Post,
+        process: &ProcessState,
     ) -> Result<(), LaunchError> {
         let spec = &self.spec;
         let gate = match spec.tasks.len() {
@@ -106,9 +110,9 @@ impl Watcher {
             _ => Some(pipe(OFlag::empty())?),
         };
         let watcher = std::process::id() as i32;
-        let nofile = post.nofile;
+        let nofile = process.nofile;
         let oom_score_adj =
-            Some(spec.oom_score_adj).filter(|wanted| i64::from(*wanted) > post.oom_score_adj);
+            Some(spec.oom_score_adj).filter(|wanted| i64::from(*wanted) > process.oom_score_adj);
         for (at, (task, streams)) in spec.tasks.iter().zip(streams).enumerate() {
             let pmi = ranks.get(at).map(AsRawFd::as_raw_fd);
             let gate = gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd()));
@@ -128,17 +132,17 @@ impl Watcher {
                     self.tasks.push(Task { rank: task.rank, pid, exit: None });
                 }
                 Err(error) => {
-                    // What waits at the gate is gone before the gate opens.
+                    // Kill the tasks waiting at the gate before it opens.
                     for task in &self.tasks {
                         proc::kill(task.pid, libc::SIGKILL);
                     }
                     return Err(error);
                 }
             }
-            // Hundreds of tasks take a while: whoever ends the step meanwhile does not wait for the
-            // last.
+            // Starting hundreds of tasks takes a while. A command that ends the step in the
+            // meantime should not have to wait for the last one.
             if let Some(peer) = &mut self.peer {
-                // That it is gone shows again when all are made.
+                // If the peer has gone, a later read reports it.
                 self.early.extend(peer.receive().0);
             }
             if self.early.iter().any(ends_step) {
@@ -148,8 +152,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True
-    /// where there may be more.
+    /// Reads the pipe that tasks hold until they execute: text is a failure, its end means that all
+    /// have started. Returns true if there may be more.
     pub(super) fn read_starting(&mut self) -> bool {
         let Some((pipe, text)) = &mut self.starting else { return false };
         let mut buf = [0u8; 4096];
@@ -164,7 +168,7 @@ impl Watcher {
         let (text, fault) = task::reasons(&String::from_utf8_lossy(text));
         self.starting = None;
         if !text.is_empty() {
-            // Of several tasks others may have begun.
+            // If there are several tasks, others may have started.
             let fault = fault.filter(|_| self.spec.tasks.len() == 1);
             self.launch_failed(text, fault);
             return false;
@@ -179,7 +183,7 @@ impl Watcher {
         };
         self.announce(&event);
         self.started_event = Some(event);
-        // Ends that came before the start were kept back.
+        // Ends that preceded the start were held back.
         for event in self.task_ends() {
             self.announce(&event);
         }
