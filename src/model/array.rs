@@ -1,14 +1,14 @@
-//! Sets of array task ids, kept as ranges: an array of four million tasks costs what one of two
-//! costs.
+//! Sets of array task IDs, stored as ranges, so that an array of four million tasks costs no more
+//! than an array of two.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The largest array task id, as with Slurm's `MaxArraySize=4000001`.
+/// The largest array task ID, the same as with Slurm's `MaxArraySize=4000001`.
 pub const MAX_TASK_ID: u32 = 4_000_000;
 
-/// `first`, `first+step`, …, `last`. `last` is a member; `step` is at least 1; `step` is 1 where
-/// `first == last`.
+/// The IDs `first`, `first+step`, …, `last`. `last` is always a member. `step` is at least 1, and
+/// exactly 1 if `first == last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskRange {
     pub first: u32,
@@ -17,7 +17,8 @@ pub struct TaskRange {
 }
 
 impl TaskRange {
-    /// The range from `first` to at most `last`; `None` where that is empty or `step` is 0.
+    /// Creates the range from `first` up to and including `last`. Returns `None` if it would be
+    /// empty or `step` is 0.
     pub fn new(first: u32, last: u32, step: u32) -> Option<Self> {
         if step == 0 || last < first {
             return None;
@@ -35,10 +36,10 @@ impl TaskRange {
     }
 }
 
-/// Array task ids in ascending order, as disjoint ranges.
+/// Array task IDs in ascending order, stored as disjoint ranges.
 ///
-/// Ranges with a step may interleave (`0-10:2,1`): they are then cut into ranges that do not, so
-/// that `ranges` is always sorted and no range begins before the one before it has ended.
+/// Ranges with a step may interleave (`0-10:2,1`). They are split until they no longer do, so that
+/// `ranges` is always sorted and no range begins before the previous one ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskSet {
@@ -50,20 +51,20 @@ impl TaskSet {
         Self::default()
     }
 
-    /// The set with one member.
+    /// Creates a set with one member.
     pub fn one(id: u32) -> Self {
         TaskSet { ranges: vec![TaskRange { first: id, last: id, step: 1 }] }
     }
 
-    /// The union of ranges in any order, with repeats allowed.
+    /// Creates the union of `ranges`, which may be in any order and overlap.
     pub fn from_ranges(mut ranges: Vec<TaskRange>) -> Self {
         ranges.sort_by_key(|r| (r.first, r.last));
         let disjoint = ranges.windows(2).all(|w| w[0].last < w[1].first);
         if disjoint {
             return TaskSet { ranges };
         }
-        // Overlapping ranges are rare and small in practice; where all steps are 1 they merge, else
-        // members are listed.
+        // Overlapping ranges are rare and small in practice. They are merged if every step is 1;
+        // otherwise the members are listed one by one.
         if ranges.iter().all(|r| r.step == 1) {
             let mut merged: Vec<TaskRange> = Vec::with_capacity(ranges.len());
             for r in ranges {
@@ -81,7 +82,7 @@ impl TaskSet {
         Self::from_sorted(&ids)
     }
 
-    /// The set of `ids`, which are ascending and distinct; runs of equal distance become one range.
+    /// Creates a set from ascending, distinct `ids`. Evenly spaced runs become one range.
     pub fn from_sorted(ids: &[u32]) -> Self {
         let mut ranges = Vec::new();
         let mut i = 0;
@@ -92,7 +93,7 @@ impl TaskSet {
                 while end + 1 < ids.len() && ids[end + 1] - ids[end] == step {
                     end += 1;
                 }
-                // Two ids at a distance are two ids, not a range with a step.
+                // Two IDs with a gap stay separate instead of becoming a range with a step.
                 if end == i + 1 && step != 1 {
                     end = i;
                 }
@@ -126,7 +127,7 @@ impl TaskSet {
         self.ranges.last().map(|r| r.last)
     }
 
-    /// The only member, where there is just one.
+    /// Returns the only member, or `None` if there is not exactly one.
     pub fn single(&self) -> Option<u32> {
         match self.ranges.as_slice() {
             [r] if r.first == r.last => Some(r.first),
@@ -147,7 +148,7 @@ impl TaskSet {
         self.ranges.iter().flat_map(|r| (r.first..=r.last).step_by(r.step as usize))
     }
 
-    /// Takes `id` out; false where it was no member.
+    /// Removes `id`. Returns false if it was not a member.
     pub fn remove(&mut self, id: u32) -> bool {
         let Some(i) = self.index_of(id) else { return false };
         let r = self.ranges[i];
@@ -157,7 +158,7 @@ impl TaskSet {
         true
     }
 
-    /// Puts `id` in; false where it was a member already.
+    /// Adds `id`. Returns false if it was already a member.
     pub fn insert(&mut self, id: u32) -> bool {
         if self.contains(id) {
             return false;
@@ -168,14 +169,14 @@ impl TaskSet {
         true
     }
 
-    /// Members of both.
+    /// Returns the members that both sets share.
     pub fn intersection(&self, other: &TaskSet) -> TaskSet {
         let (small, large) = if self.len() <= other.len() { (self, other) } else { (other, self) };
         let ids: Vec<u32> = small.iter().filter(|id| large.contains(*id)).collect();
         Self::from_sorted(&ids)
     }
 
-    /// Members of `self` that are not in `other`.
+    /// Returns the members of `self` that are not in `other`.
     pub fn difference(&self, other: &TaskSet) -> TaskSet {
         if other.len() <= 64 {
             let mut left = self.clone();
@@ -189,7 +190,7 @@ impl TaskSet {
     }
 }
 
-/// `0-3,7,10-20:5`: what `parse::array` reads back as the same set.
+/// Prints `0-3,7,10-20:5`, which `parse::array` parses back to the same set.
 impl fmt::Display for TaskSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, r) in self.ranges.iter().enumerate() {
@@ -206,11 +207,11 @@ impl fmt::Display for TaskSet {
     }
 }
 
-/// What `--array` asked for.
+/// The value of `--array`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArraySpec {
     pub tasks: TaskSet,
-    /// At most so many tasks at once (`%4`).
+    /// Maximum number of tasks to run at once (`%4`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inserted_task_is_found_again() {
+    fn an_inserted_task_is_a_member() {
         let mut s = set(&[(1, 3, 1), (7, 9, 1)]);
         assert!(s.insert(5));
         assert!(!s.insert(5));

@@ -1,18 +1,18 @@
-//! What several tasks mean for a batch script: the script once, or a process for each task.
+//! Whether a batch job with several tasks runs its script once, or one process per task.
 
 use crate::model::request::{JobKind, JobRequest};
 use serde::{Deserialize, Serialize};
 
-/// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
+/// How to launch a batch job that has several tasks (`SLOTD_BATCH_TASKS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchTasks {
-    /// As [`JobRequest::task_rule`] finds from the script and the options.
+    /// Decide from the script and the options: see [`JobRequest::task_rule`].
     #[default]
     Auto,
-    /// Always one process a rank.
+    /// Always run one process per rank.
     Ranks,
-    /// Always the script alone, as with Slurm.
+    /// Always run the script once, as Slurm does.
     Once,
 }
 
@@ -32,22 +32,22 @@ impl BatchTasks {
     }
 }
 
-/// What the text of a script, or of salloc's command, tells of its tasks. What stands first here
-/// counts first.
+/// Hints about tasks, found in the text of a script or of salloc's command. If several apply, the
+/// first variant wins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "StoredScriptTasks")]
 pub enum ScriptTasks {
-    /// It calls this program, which starts tasks: `srun`, `mpirun`.
+    /// It calls this program, which starts the tasks itself: `srun`, `mpirun`.
     Calls(String),
-    /// It reads this variable, which tells a task its rank.
+    /// It reads this variable, which holds a task's rank.
     ReadsRank(String),
-    /// It reads this variable, which tells how many tasks there are.
+    /// It reads this variable, which holds the number of tasks.
     ReadsCount(String),
     #[default]
     Silent,
 }
 
-/// Also as it was kept before: whether srun was called.
+/// Also accepts the older form, a boolean that is true if the script calls srun.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", untagged)]
 enum StoredScriptTasks {
@@ -81,21 +81,24 @@ impl From<StoredScriptTasks> for ScriptTasks {
     }
 }
 
-/// Whether there is a process for each task, and why.
+/// Whether to run one process per task, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRule {
     pub ranks: bool,
-    /// Follows `since`: `it calls mpirun`.
+    /// The clause that follows "since": `it calls mpirun`.
     pub reason: String,
 }
 
 impl JobRequest {
-    /// Whether a job starts a process for each of its tasks, or its script (salloc: its command)
-    /// once. The submitter's own setting comes before the `setting` of the host.
+    /// Decides whether a job runs one process per task, or its script (salloc: its command) once.
+    /// The submitter's own setting takes precedence over the `setting` of the host.
     ///
-    /// Else, in this order: what calls a program that starts tasks runs once; what reads its rank
-    /// runs for each task; what reads the number of tasks runs once, and so does what names its
-    /// nodes or the tasks of a node; all else runs for each task.
+    /// With `auto`, the first match decides:
+    /// - A script that calls a program which starts tasks runs once.
+    /// - A script that reads its rank runs once per task.
+    /// - A script that reads the number of tasks runs once, and so does a job that asks for nodes
+    ///   or for tasks per node.
+    /// - Everything else runs once per task.
     pub fn task_rule(&self, setting: BatchTasks) -> TaskRule {
         let rule = |ranks, reason: &str| TaskRule { ranks, reason: reason.to_owned() };
         if self.kind == JobKind::Run {
@@ -105,7 +108,7 @@ impl JobRequest {
         match (own.unwrap_or(setting), own, &self.script_tasks) {
             (BatchTasks::Ranks, Some(_), _) => rule(true, "SLOTD_BATCH_TASKS is ranks"),
             (BatchTasks::Once, Some(_), _) => rule(false, "SLOTD_BATCH_TASKS is once"),
-            // A submitter who says auto has the host's setting undone.
+            // A submitter's `auto` overrides the host's setting.
             (BatchTasks::Ranks, None, _) if self.batch_tasks.is_none() => {
                 rule(true, "the daemon is set to ranks")
             }
@@ -136,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_the_rule_count_in_their_order() {
-        let said = |ranks, reason: &str| (ranks, reason.to_owned());
+    fn the_first_matching_rule_decides() {
+        let want = |ranks, reason: &str| (ranks, reason.to_owned());
         let auto = |change: fn(&mut JobRequest)| rule(change, BatchTasks::Auto);
         let nodes = Some((1, 1).into());
         assert_eq!(
             auto(|r| r.script_tasks = ScriptTasks::Calls("mpirun".into())),
-            said(false, "it calls mpirun")
+            want(false, "it calls mpirun")
         );
         assert_eq!(
             rule(
@@ -150,22 +153,22 @@ mod tests {
                     (nodes, ScriptTasks::ReadsRank("SLURM_PROCID".into())),
                 BatchTasks::Auto
             ),
-            said(true, "it reads SLURM_PROCID")
+            want(true, "it reads SLURM_PROCID")
         );
         assert_eq!(
             auto(|r| r.script_tasks = ScriptTasks::ReadsCount("SLURM_NTASKS".into())),
-            said(false, "it reads SLURM_NTASKS")
+            want(false, "it reads SLURM_NTASKS")
         );
-        assert_eq!(rule(|r| r.nodes = nodes, BatchTasks::Auto), said(false, "--nodes was given"));
+        assert_eq!(rule(|r| r.nodes = nodes, BatchTasks::Auto), want(false, "--nodes was given"));
         assert_eq!(
             auto(|r| r.ntasks_per_node = Some(2)),
-            said(false, "--ntasks-per-node was given")
+            want(false, "--ntasks-per-node was given")
         );
-        assert_eq!(auto(|_| ()), said(true, "it starts no tasks itself"));
+        assert_eq!(auto(|_| ()), want(true, "it starts no tasks itself"));
     }
 
     #[test]
-    fn the_submitters_setting_comes_before_that_of_the_host_and_both_before_the_script() {
+    fn the_submitters_setting_overrides_the_hosts_and_both_override_the_script() {
         let calls = |own| {
             move |r: &mut JobRequest| {
                 (r.script_tasks, r.batch_tasks) = (ScriptTasks::Calls("srun".into()), own);
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_of_a_script_before_is_read() {
+    fn script_tasks_stored_by_older_versions_are_read() {
         let read = |json: &str| serde_json::from_str::<ScriptTasks>(json).unwrap();
         assert_eq!(read("true"), ScriptTasks::Calls("srun".to_owned()));
         assert_eq!(read("false"), ScriptTasks::Silent);

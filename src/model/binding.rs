@@ -1,39 +1,40 @@
-//! How the tasks of a step are bound to CPUs and GPUs (srun man page, `--cpu-bind` and
-//! `--gpu-bind`).
+//! CPU and GPU binding of a step's tasks (srun man page, `--cpu-bind` and `--gpu-bind`).
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How tasks are bound.
+/// The value of `--cpu-bind`.
 ///
-/// Kept as text: the printed form, which `parse::cpu_bind` reads back.
+/// Stored as text: the printed form, which `parse::cpu_bind` parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CpuBind {
-    /// Nothing said but, at most, how much to report: the launcher's default.
+    /// No binding was requested: the launcher's default applies. `verbose` or `quiet` may still
+    /// have been given.
     #[default]
     Auto,
-    /// Tasks may run on every CPU of the allocation.
+    /// Tasks may run on any CPU of the allocation.
     None,
     Threads,
     Cores,
     Sockets,
     Ldoms,
-    /// Task `n` on the allocation's CPU `n`.
+    /// Binds task `n` to the allocation's CPU `n`.
     Rank,
     RankLdom,
-    /// Task `n` on the `n`-th CPU of the list, which begins anew at its end.
+    /// Binds task `n` to the `n`-th CPU of the list, which is repeated as needed.
     MapCpu(Vec<Repeated<u32>>),
-    /// As `MapCpu`, with a set of CPUs for each task.
+    /// Like `MapCpu`, with a set of CPUs per task.
     MaskCpu(Vec<Repeated<Vec<u32>>>),
-    /// Task `n` on the CPUs of the `n`-th NUMA node of the list, which begins anew at its end.
+    /// Binds task `n` to the CPUs of the `n`-th NUMA node of the list, which is repeated as needed.
     MapLdom(Vec<Repeated<u32>>),
-    /// As `MapLdom`, with a set of nodes for each task.
+    /// Like `MapLdom`, with a set of nodes per task.
     MaskLdom(Vec<Repeated<Vec<u32>>>),
 }
 
-/// `value*times` of a list, so that `0*4000000000` costs no more than `0`.
+/// A list element written `value*times`. It is not expanded, so that `0*4000000000` costs no more
+/// than `0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeated<T> {
     pub value: T,
@@ -42,11 +43,12 @@ pub struct Repeated<T> {
 }
 
 impl CpuBind {
-    /// The list of a map or a mask with each element as often as it counts.
+    /// Formats the list of a map or a mask with repeated elements written out. Lists with more than
+    /// [`MAX_EXPANDED`] elements keep the `value*times` form.
     fn elements(&self) -> String {
-        fn told<T>(list: &[Repeated<T>], print: impl Fn(&T) -> String) -> String {
+        fn expand<T>(list: &[Repeated<T>], print: impl Fn(&T) -> String) -> String {
             let count: u64 = list.iter().map(|r| u64::from(r.times)).sum();
-            let one = |r: &Repeated<T>| match (count > MAX_TOLD, r.times) {
+            let one = |r: &Repeated<T>| match (count > MAX_EXPANDED, r.times) {
                 (true, 2..) => format!("{}*{}", print(&r.value), r.times),
                 (true, _) => print(&r.value),
                 (false, times) => vec![print(&r.value); times as usize].join(","),
@@ -54,15 +56,15 @@ impl CpuBind {
             list.iter().map(one).collect::<Vec<_>>().join(",")
         }
         match self {
-            CpuBind::MapCpu(list) | CpuBind::MapLdom(list) => told(list, u32::to_string),
+            CpuBind::MapCpu(list) | CpuBind::MapLdom(list) => expand(list, u32::to_string),
             CpuBind::MaskCpu(list) | CpuBind::MaskLdom(list) => {
-                told(list, |units| print_mask(units))
+                expand(list, |units| print_mask(units))
             }
             _ => String::new(),
         }
     }
 
-    /// The CPUs of the host that a map or a mask names for so many tasks, ascending.
+    /// Returns the host CPUs that a map or a mask names for the first `ntasks` tasks, ascending.
     pub fn named_cpus(&self, ntasks: u32) -> Vec<u32> {
         fn of_tasks<T>(list: &[Repeated<T>], ntasks: u32) -> impl Iterator<Item = &T> {
             let mut left = ntasks;
@@ -80,28 +82,27 @@ impl CpuBind {
         named.into_iter().collect()
     }
 
-    /// What tasks find of their binding in their environment, as Slurm's task plugin tells it.
-    /// Nothing where nothing was asked for and no task is bound.
+    /// Returns the environment variables that describe the binding to tasks, as Slurm's task plugin
+    /// sets them. Empty if no binding was requested and no task is bound.
     pub fn variables(&self, verbose: bool, bound: &Bound<'_>) -> Vec<(&'static str, String)> {
-        let said = if verbose { "verbose" } else { "quiet" };
+        let mode = if verbose { "verbose" } else { "quiet" };
         let (kind, list) = match self.masks(bound) {
             Some(masks) => ("mask_cpu:".to_owned(), masks),
             None if *self == CpuBind::Auto && !verbose => return Vec::new(),
             None if *self == CpuBind::Auto => Default::default(),
             None => match self.to_string().split_once(':') {
-                // Slurm writes masks without what marks them as hexadecimal, and repeated elements
-                // one by one.
+                // Slurm writes masks without the `0x` prefix and repeated elements one by one.
                 Some((name, _)) => (format!("{name}:"), self.elements().replace("0x", "")),
                 None => (self.to_string(), String::new()),
             },
         };
-        let all = if kind.is_empty() { said.to_owned() } else { format!("{said},{kind}{list}") };
-        let values = [all, list, kind, said.to_owned()];
+        let all = if kind.is_empty() { mode.to_owned() } else { format!("{mode},{kind}{list}") };
+        let values = [all, list, kind, mode.to_owned()];
         CPU_BIND_VARIABLES.into_iter().zip(values).collect()
     }
 
-    /// The CPUs of each task as masks, where they follow from a kind of binding, or from none; one
-    /// mask for tasks that have the job's CPUs in common.
+    /// Formats the CPUs of each task as masks, or as one mask if unbound tasks share the job's
+    /// CPUs. Returns `None` if no task is bound, or if the binding lists its CPUs itself.
     fn masks(&self, bound: &Bound<'_>) -> Option<String> {
         let Bound { tasks, host } = bound;
         let is_bound = !tasks.is_empty() && tasks.iter().all(|cpus| !cpus.is_empty());
@@ -130,30 +131,31 @@ impl CpuBind {
     }
 }
 
-/// How the tasks of a step are bound.
+/// The CPUs that the tasks of a step are bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound<'a> {
-    /// The CPUs of each task; empty where it is not bound.
+    /// The CPUs of each task; empty for a task that is not bound.
     pub tasks: &'a [Vec<u32>],
-    /// The CPUs that jobs of this host may have.
+    /// The CPUs that jobs on this host may use.
     pub host: &'a [u32],
 }
 
-/// The variables that tell tasks of their binding.
+/// The variables that describe the CPU binding to tasks.
 pub const CPU_BIND_VARIABLES: [&str; 4] =
     ["SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE"];
 
-/// Masks that would be longer are not told: the kernel takes no variable of more than 128 KiB.
+/// Maximum size of the masks in a variable, in bytes. Longer masks are left out, since the kernel
+/// accepts no variable longer than 128 KiB.
 const MAX_MASKS: usize = 64 << 10;
 
-/// A longer list is told in its short form.
-const MAX_TOLD: u64 = 4096;
+/// Maximum number of list elements to write out. Longer lists keep the `value*times` form.
+const MAX_EXPANDED: u64 = 4096;
 
-/// What `parse::cpu_bind` reads back as the same binding.
+/// Prints the form that `parse::cpu_bind` parses back to the same binding.
 impl fmt::Display for CpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Slurm's word for "say nothing", which is what the default does.
+            // Slurm's word for "do not report", which is the default.
             CpuBind::Auto => f.write_str("quiet"),
             CpuBind::None => f.write_str("none"),
             CpuBind::Threads => f.write_str("threads"),
@@ -186,7 +188,7 @@ fn write_list<T>(
     Ok(())
 }
 
-/// The numbers as bits of a hexadecimal mask.
+/// Prints the numbers as a hexadecimal mask.
 pub(super) fn print_mask(cpus: &[u32]) -> String {
     let highest = cpus.iter().copied().max().unwrap_or(0);
     let digits = (0..=highest / 4).rev().map(|digit| {
@@ -197,7 +199,7 @@ pub(super) fn print_mask(cpus: &[u32]) -> String {
     std::iter::once('0').chain(std::iter::once('x')).chain(digits).collect()
 }
 
-/// The element of a list for one task; the list begins anew at its end. `None` for an empty list.
+/// Returns the list element for a task, repeating the list as needed. `None` for an empty list.
 pub fn element_for<T>(list: &[Repeated<T>], task: u32) -> Option<&T> {
     let total: u64 = list.iter().map(|r| u64::from(r.times)).sum();
     let mut index = u64::from(task).checked_rem(total)?;
@@ -216,33 +218,33 @@ impl From<CpuBind> for String {
     }
 }
 
-/// How the GPUs of a step are shared out to its tasks.
+/// The value of `--gpu-bind`: how to distribute the GPUs of a step among its tasks.
 ///
-/// Place 0 is the first GPU of the step. Kept as text: the printed form, which `parse::gpu_bind`
-/// reads back.
+/// Index 0 is the first GPU of the step. Stored as text: the printed form, which `parse::gpu_bind`
+/// parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GpuBind {
-    /// Nothing said: each task its own where GPUs were asked for by task, otherwise every task all
-    /// of them.
+    /// No binding was requested. Each task gets its own GPUs if they were requested per task;
+    /// otherwise every task gets all of them.
     #[default]
     Auto,
-    /// Every task all of them.
+    /// Every task gets all GPUs.
     None,
-    /// `single:N`: one GPU a task, shared by N tasks that stand side by side.
+    /// `single:N`: each task gets one GPU, shared by N consecutive tasks.
     Single(u32),
-    /// `per_task:N`: N GPUs a task, one task after the other.
+    /// `per_task:N`: each task gets the next N GPUs.
     PerTask(u32),
-    /// `map_gpu:0,1`: task `n` has the GPU at the `n`-th place of the list, which begins anew at
-    /// its end.
+    /// `map_gpu:0,1`: task `n` gets the GPU at the `n`-th index of the list, which is repeated as
+    /// needed.
     Map(Vec<u32>),
-    /// `mask_gpu:0x3,0xc`: as `Map`, with a set of places for each task.
+    /// `mask_gpu:0x3,0xc`: like `Map`, with a set of indices per task.
     Mask(Vec<u64>),
 }
 
 impl GpuBind {
-    /// A place that a map or a mask names for one of these tasks, and that a step with so many GPUs
-    /// does not have.
+    /// Returns the largest index that a map or a mask names for these tasks, if a step with `gpus`
+    /// GPUs does not have it.
     pub fn outside(&self, gpus: usize, ntasks: u32) -> Option<u32> {
         let ranks = 0..ntasks;
         let last = match self {
@@ -255,8 +257,9 @@ impl GpuBind {
         last.filter(|place| gpus > 0 && *place as usize >= gpus)
     }
 
-    /// The GPUs that the task of this rank sees, of those that the step has. `None`: all of them. A
-    /// binding that names none of the step's GPUs gives the first, as Slurm does.
+    /// Returns the GPUs that the task of this rank sees, out of the GPUs of the step. `None` means
+    /// all of them. If the binding names none of the step's GPUs, the task gets the first, as in
+    /// Slurm.
     pub fn gpus_of(&self, per_task: Option<u32>, gpus: &[u32], rank: u32) -> Option<Vec<u32>> {
         let count = u32::try_from(gpus.len()).ok().filter(|count| *count > 0)?;
         let places: Vec<u32> = match self {
@@ -276,7 +279,7 @@ impl GpuBind {
     }
 }
 
-/// What `parse::gpu_bind` reads back as the same binding.
+/// Prints the form that `parse::gpu_bind` parses back to the same binding.
 impl fmt::Display for GpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: Vec<String>| items.join(",");
@@ -318,47 +321,47 @@ fn element<T: Copy>(list: &[T], rank: u32) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn told(bind: &CpuBind, tasks: &[Vec<u32>]) -> Vec<String> {
+    fn vars(bind: &CpuBind, tasks: &[Vec<u32>]) -> Vec<String> {
         let host: Vec<u32> = (0..6).collect();
-        let told = bind.variables(false, &Bound { tasks, host: &host });
-        told.into_iter().map(|(_, value)| value).collect()
+        let vars = bind.variables(false, &Bound { tasks, host: &host });
+        vars.into_iter().map(|(_, value)| value).collect()
     }
 
     #[test]
-    fn the_cpus_of_each_task_are_told_as_masks() {
+    fn tasks_see_their_cpus_as_masks() {
         let own = [vec![0], vec![1, 5]];
         let each = ["quiet,mask_cpu:0x01,0x22", "0x01,0x22", "mask_cpu:", "quiet"];
         for bind in [CpuBind::Auto, CpuBind::Cores, CpuBind::Threads, CpuBind::None] {
-            assert_eq!(told(&bind, &own), each, "{bind}");
+            assert_eq!(vars(&bind, &own), each, "{bind}");
         }
         let common = [vec![2, 3], vec![2, 3]];
-        assert_eq!(told(&CpuBind::Auto, &common)[1], "0x0C");
-        assert_eq!(told(&CpuBind::Sockets, &common)[1], "0x0C,0x0C");
-        assert_eq!(told(&CpuBind::None, &common)[1], "0x0C", "it is held to the CPUs of its job");
-        assert_eq!(told(&CpuBind::None, &[(0..6).collect()]), ["quiet,none", "", "none", "quiet"]);
+        assert_eq!(vars(&CpuBind::Auto, &common)[1], "0x0C");
+        assert_eq!(vars(&CpuBind::Sockets, &common)[1], "0x0C,0x0C");
+        assert_eq!(vars(&CpuBind::None, &common)[1], "0x0C", "the job's CPUs still confine it");
+        assert_eq!(vars(&CpuBind::None, &[(0..6).collect()]), ["quiet,none", "", "none", "quiet"]);
     }
 
     #[test]
-    fn a_binding_in_numbers_is_told_as_it_was_written_and_no_binding_is_not_told() {
+    fn an_explicit_binding_is_shown_as_written_and_a_missing_one_is_not_shown() {
         let once = |value| Repeated { value, times: 1 };
         let map = CpuBind::MapCpu(vec![once(1), once(0)]);
         assert_eq!(
-            told(&map, &[vec![1], vec![0]]),
+            vars(&map, &[vec![1], vec![0]]),
             ["quiet,map_cpu:1,0", "1,0", "map_cpu:", "quiet"]
         );
         let unbound = [vec![], vec![]];
-        assert_eq!(told(&CpuBind::Auto, &unbound), [""; 0]);
-        assert_eq!(told(&CpuBind::Cores, &unbound), ["quiet,cores", "", "cores", "quiet"]);
+        assert_eq!(vars(&CpuBind::Auto, &unbound), [""; 0]);
+        assert_eq!(vars(&CpuBind::Cores, &unbound), ["quiet,cores", "", "cores", "quiet"]);
         let wide: Vec<Vec<u32>> = vec![vec![70_000]; 512];
-        let told = CpuBind::Cores.variables(false, &Bound { tasks: &wide, host: &[70_000] });
+        let vars = CpuBind::Cores.variables(false, &Bound { tasks: &wide, host: &[70_000] });
         assert!(
-            told.iter().all(|(_, value)| value.len() < 128 << 10),
-            "a program could not be started with it"
+            vars.iter().all(|(_, value)| value.len() < 128 << 10),
+            "exec would fail with a longer variable"
         );
     }
 
     #[test]
-    fn the_cpus_that_tasks_name_are_those_of_as_many_as_there_are() {
+    fn named_cpus_stop_at_the_last_task() {
         let map = CpuBind::MapCpu(vec![
             Repeated { value: 7, times: 2 },
             Repeated { value: 3, times: u32::MAX },

@@ -1,5 +1,5 @@
-//! A job on its way to a listing: what the usual columns show, and nothing else. The rest is
-//! several times as much, and a queue may be long.
+//! Jobs in listings: the values that the usual columns show, and nothing else. A full record is
+//! several times as large, and a queue may be long.
 
 use crate::model::request::JobKind;
 use crate::model::run::RunState;
@@ -9,19 +9,20 @@ use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestam
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-/// A job that is written as a tuple of these parts. One that is read has all others as they are by
-/// default.
+/// A job serialized as a tuple of the parts below. A deserialized one has defaults for everything
+/// else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BriefJob(pub JobView);
 
-/// Kind, name, user, uid, tasks, tasks of a node, seconds of the time limit.
+/// Kind, name, user, UID, tasks, tasks per node, time limit in seconds.
 type Request<T> = (JobKind, T, T, u32, Option<u32>, Option<u32>, Option<u64>);
 
-/// State, reason, start, end, steps of the clock, suspended at, suspended before.
+/// State, reason, start, end, jump of the wall clock in µs, start of the suspension, earlier
+/// suspensions in µs.
 type Run = (JobState, Reason, Option<Timestamp>, Option<Timestamp>, i64, Option<Timestamp>, u64);
 
 impl BriefJob {
-    /// Of a record; steps and whatever else a run has come to are not copied.
+    /// Copies the listed fields of a record, without its steps and the rest of its run.
     pub fn of(job: &Job) -> BriefJob {
         let run = &job.run;
         BriefJob(JobView::from(Job {
@@ -48,8 +49,8 @@ impl BriefJob {
 }
 
 impl JobView {
-    /// A record of accounting with no more than the usual columns of sacct show. It is written as
-    /// any other: what is not there takes no room. Its steps stay as they are.
+    /// Reduces an accounting record to the usual columns of `sacct`. It is serialized like any
+    /// other record, which omits empty fields. Its steps are kept.
     #[must_use]
     pub fn outline(self) -> JobView {
         let Job { id, role, request, partition, tres, priority, submit, run, steps, .. } = self.job;

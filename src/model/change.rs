@@ -1,56 +1,55 @@
-//! What has to be remembered: the changes that the scheduler hands to the store, in order.
+//! Durable changes that the scheduler hands to the store, in order.
 //!
-//! One decision makes a few of these; they are committed together before anything else happens
-//! because of it.
+//! One decision produces a few of them. They are committed together before the decision takes any
+//! other effect.
 
 use crate::model::memo::{MemoBody, MemoKey};
 use crate::model::notice::Notice;
 use crate::model::run::Run;
 use crate::model::{Job, JobId, Step, StepId};
 
-/// One change of the durable copy.
+/// One change to the database.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A new record, with the texts that only its launch needs. A task that splits off an array
-    /// shares the texts of the array: `texts` is `Texts::SameAs(array)`.
+    /// A new record, with the script and environment that only its launch needs. A task that splits
+    /// off an array shares them with the array: `texts` is `Texts::SameAs(array)`.
     Insert {
         job: Box<Job>,
         texts: Texts,
     },
-    /// The record's present state, request included, replaces the stored one. Steps are not
-    /// touched.
+    /// Replaces the stored record, including its request. Steps are left alone.
     Update(Box<Job>),
-    /// Another script for a job that waits, or for all tasks of an array that does.
+    /// Replaces the script of a pending job or of all tasks of a pending array.
     PutScript {
         job: JobId,
         script: Vec<u8>,
     },
-    /// A step as it is now: inserted or replaced.
+    /// Inserts or replaces a step.
     PutStep {
         job: JobId,
         step: Box<Step>,
     },
-    /// A step of which no process was ever started.
+    /// Deletes a step that never started a process.
     DropStep {
         job: JobId,
         step: StepId,
     },
-    /// A run of a job that comes back is over. Its steps are in it, and are the job's no more.
+    /// Ends a run of a job that is requeued. The job's steps move into the run.
     EndRun {
         job: JobId,
         run: Box<Run>,
     },
-    /// Somebody is to be told something, mostly of a job.
+    /// Queues a notification, mostly about a job.
     PutNotice {
         number: u64,
         job: Option<JobId>,
         notice: Box<Notice>,
     },
-    /// That was done, or given up.
+    /// Deletes a notification that was delivered or given up.
     DropNotice {
         number: u64,
     },
-    /// What has to be known for what is told next.
+    /// Stores state that later notifications depend on.
     PutMemo {
         key: MemoKey,
         body: MemoBody,
@@ -61,7 +60,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The job that it is about, if it is about one.
+    /// Returns the job that the change affects, if any.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Change::Insert { job, .. } | Change::Update(job) => Some(job.id),
@@ -74,7 +73,7 @@ impl Change {
         }
     }
 
-    /// The array that the record belongs to, where the change is of a record of one.
+    /// Returns the array that an inserted or updated record belongs to.
     pub fn array(&self) -> Option<JobId> {
         match self {
             Change::Insert { job, .. } | Change::Update(job) => job.array_job_id(),
@@ -90,25 +89,25 @@ impl Change {
     }
 }
 
-/// Where the script and the environment of a new record come from.
+/// The source of a new record's script and environment.
 #[derive(Debug, Clone)]
 pub enum Texts {
-    /// They came with the submission.
+    /// Sent with the submission.
     New(LaunchTexts),
-    /// The same as those of this record.
+    /// Shared with this record.
     SameAs(JobId),
-    /// The script of a job of which nothing else was found: its environment is lost.
+    /// The script of a job recovered from its directory. Its environment is lost.
     Script(Vec<u8>),
-    /// An allocation has none.
+    /// None, for an allocation.
     None,
 }
 
-/// The bulky part of a submission: needed to launch the job, not to decide about it.
+/// The bulky part of a submission, which is needed to launch the job but not to schedule it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaunchTexts {
     /// The batch script, byte for byte.
     pub script: Vec<u8>,
-    /// The environment of the job before `SLURM_*` variables are added: `KEY=VALUE` entries, each
-    /// ended by a zero byte. Bytes, since values need not be UTF-8.
+    /// The job's environment before `SLURM_*` variables are added, as `KEY=VALUE` entries that each
+    /// end with a zero byte. Values need not be UTF-8.
     pub env: Vec<u8>,
 }

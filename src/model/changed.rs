@@ -1,27 +1,28 @@
-//! What has changed since somebody last looked: told to those who keep a picture of the queue.
+//! Changes since a client's last update, sent to clients that mirror the queue.
 
 use crate::model::change::Change;
 use crate::model::{JobId, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// More jobs than this are not named: whoever has so many to look at looks at all.
+/// Maximum number of jobs to name. A client that would have to fetch more fetches everything.
 const MOST_NAMED: usize = 1024;
 
-/// What may be different from what it was. It says where to look and not what is there.
+/// The parts of the queue and the node that may have changed. It names them, but does not contain
+/// the new values.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Changed {
-    /// Everything may be: a picture is to be taken anew.
+    /// Anything may have changed: fetch everything again.
     #[serde(skip_serializing_if = "is_default")]
     pub all: bool,
-    /// Records that are new, different or gone.
+    /// Records that were added, changed or deleted.
     #[serde(skip_serializing_if = "is_default")]
     pub jobs: BTreeSet<JobId>,
-    /// Which jobs wait, in which order, and why.
+    /// The set of pending jobs, their order or their reasons.
     #[serde(skip_serializing_if = "is_default")]
     pub queue: bool,
-    /// The node, its parts or its partitions.
+    /// The node, its CPUs and GPUs, or its partitions.
     #[serde(skip_serializing_if = "is_default")]
     pub node: bool,
 }
@@ -35,17 +36,18 @@ impl Changed {
         Changed { queue: true, ..Changed::default() }
     }
 
-    /// What is out of use, and what partitions take, decides who waits and why.
+    /// Marks the node as changed, and the queue too: drained resources and partition states affect
+    /// which jobs wait and why.
     pub fn node() -> Changed {
         Changed { node: true, queue: true, ..Changed::default() }
     }
 
-    /// A record that is no more.
+    /// Marks a deleted record.
     pub fn gone(job: JobId) -> Changed {
         Changed { jobs: BTreeSet::from([job]), queue: true, ..Changed::default() }
     }
 
-    /// By what is to be remembered.
+    /// Derives what changed from the changes that are to be stored.
     pub fn by(changes: &[Change]) -> Changed {
         let is_of_queue =
             |change: &Change| matches!(change, Change::Insert { .. } | Change::Update(_));
@@ -60,7 +62,7 @@ impl Changed {
         *self == Changed::default()
     }
 
-    /// Adds what has changed since. It takes no more memory than so many jobs do, whatever comes.
+    /// Adds later changes. Memory use stays bounded by [`MOST_NAMED`] jobs.
     pub fn add(&mut self, later: &Changed) {
         self.all |= later.all;
         self.queue |= later.queue;
@@ -89,12 +91,12 @@ mod tests {
         let step = Change::DropStep { job: JobId(3), step: StepId::Batch };
         let changed = Changed::by(&[update(2), update(2), step.clone()]);
         assert_eq!((changed.jobs, changed.queue), (BTreeSet::from([JobId(2), JobId(3)]), true));
-        assert!(!Changed::by(&[step]).queue, "a step changes nothing for those who wait");
+        assert!(!Changed::by(&[step]).queue, "a step does not affect pending jobs");
         assert!(Changed::by(&[Change::DropNotice { number: 1 }]).is_empty());
     }
 
     #[test]
-    fn what_comes_together_is_told_together() {
+    fn later_changes_are_merged_into_one_message() {
         let mut changed = Changed::by(&[update(1)]);
         changed.add(&Changed::by(&[update(2)]));
         changed.add(&Changed::node());
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_great_many_jobs_are_not_named() {
+    fn too_many_jobs_to_name_means_everything_changed() {
         let mut changed = Changed::default();
         for id in 0..100_000 {
             changed.add(&Changed::gone(JobId(id)));

@@ -1,28 +1,29 @@
-//! Features that a job asks of the host (sbatch man page, `--constraint`).
+//! Features that a job requires of the host (sbatch man page, `--constraint`).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An expression over feature names.
 ///
-/// Kept as text: the printed form, which `parse::constraint` reads back.
+/// Stored as text: the printed form, which `parse::constraint` parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Constraint {
-    /// A feature, on so many nodes (`a*2`; otherwise 1).
+    /// A feature, required on this many nodes (`a*2`; 1 if not given).
     Feature {
         name: String,
         nodes: u32,
     },
     Not(Box<Constraint>),
-    /// At least two, none of them an `All`.
+    /// At least two parts, none of them an `All`.
     All(Vec<Constraint>),
-    /// At least two, none of them an `Any`.
+    /// At least two parts, none of them an `Any`.
     Any(Vec<Constraint>),
 }
 
 impl Constraint {
-    /// Whether a host with these features will do. What asks for two nodes is never met by one.
+    /// Returns whether a host with these features satisfies the constraint. One host never
+    /// satisfies a feature required on two nodes.
     pub fn is_met(&self, has: &[impl AsRef<str>]) -> bool {
         match self {
             Constraint::Feature { name, nodes } => {
@@ -36,7 +37,7 @@ impl Constraint {
 }
 
 impl Constraint {
-    /// The features that it names.
+    /// Returns the feature names in the expression.
     pub fn names(&self) -> Vec<&str> {
         match self {
             Constraint::Feature { name, .. } => vec![name],
@@ -48,7 +49,7 @@ impl Constraint {
     }
 }
 
-/// What `parse::constraint` reads back as the same expression.
+/// Prints the form that `parse::constraint` parses back to the same expression.
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined = |f: &mut fmt::Formatter<'_>, parts: &[Constraint], joint: &str| {

@@ -1,19 +1,19 @@
-//! How the CPUs are used by processes that no job started.
+//! CPU use by processes that do not belong to any job.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// What was seen in a moment.
+/// One sample.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuReading {
-    /// CPUs that those processes used, times 100.
+    /// The CPUs that those processes used, times 100.
     pub used_centi: u32,
-    /// How busy each CPU was, by whomsoever: its number and per cent.
+    /// The load of each CPU from all processes: its number and percent.
     pub busy: Vec<(u32, u32)>,
 }
 
 impl CpuReading {
-    /// The numbers of the CPUs, the busiest first.
+    /// Returns the CPU numbers, busiest first.
     pub fn busiest(&self) -> Vec<u32> {
         let mut order = self.busy.clone();
         order.sort_by_key(|(cpu, percent)| (Reverse(*percent), *cpu));
@@ -21,11 +21,12 @@ impl CpuReading {
     }
 }
 
-/// What is told of it where it counts.
+/// The figures to show if this CPU use affects scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpusElsewhere {
-    /// CPUs that those processes used when that was read last, times 100. `None`: it was not.
+    /// The CPUs that those processes used in the last sample, times 100. `None` if there is no
+    /// sample.
     pub used_centi: Option<u32>,
-    /// CPUs that are given to no job therefore.
+    /// The CPUs withheld from jobs because of it.
     pub taken: u32,
 }

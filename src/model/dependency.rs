@@ -1,24 +1,24 @@
-//! What a job waits for other jobs to do.
+//! Dependencies on other jobs.
 
 use crate::model::{JobId, JobRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The condition on one other job (sbatch man page, `--dependency`).
+/// A condition on another job (sbatch man page, `--dependency`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DependencyKind {
-    /// The other job has started or was cancelled, `minutes` ago or earlier.
+    /// The other job started or was cancelled at least `minutes` ago.
     After,
-    /// The other job has ended, however.
+    /// The other job has ended, in any state.
     AfterAny,
     /// The other job has ended with exit code 0.
     AfterOk,
-    /// The other job has ended in failure.
+    /// The other job has failed.
     AfterNotOk,
-    /// The array task of the same number has ended with exit code 0.
+    /// The array task with the same number has ended with exit code 0.
     AfterCorr,
-    /// The other job runs: the resources of this one are transferred to it.
+    /// The other job is running. This job's resources are transferred to it.
     Expand,
 }
 
@@ -40,11 +40,11 @@ pub enum DependencyTerm {
     On {
         kind: DependencyKind,
         job: JobRef,
-        /// `after:12+5`: minutes after the other job's start. Zero for the other kinds.
+        /// The minutes after the other job's start in `after:12+5`. Zero for the other kinds.
         #[serde(default)]
         delay_minutes: u32,
     },
-    /// No job of the same name and user that was submitted earlier is left.
+    /// No earlier job of the same name and user is left.
     Singleton,
 }
 
@@ -52,7 +52,7 @@ pub enum DependencyTerm {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {
     pub terms: Vec<DependencyTerm>,
-    /// Joined by `?`.
+    /// Whether the terms are joined by `?`.
     #[serde(default)]
     pub any: bool,
 }
@@ -62,7 +62,7 @@ impl Dependency {
         self.terms.is_empty()
     }
 
-    /// The jobs that are waited for, by their numbers.
+    /// Returns the IDs of the jobs to wait for.
     pub fn targets(&self) -> impl Iterator<Item = JobId> {
         self.terms.iter().filter_map(|term| match term {
             DependencyTerm::On { job, .. } => Some(job.job),
@@ -70,7 +70,7 @@ impl Dependency {
         })
     }
 
-    /// The job that is to be expanded by this one.
+    /// Returns the job to be expanded by this one.
     pub fn expands(&self) -> Option<&JobRef> {
         self.terms.iter().find_map(|term| match term {
             DependencyTerm::On { kind: DependencyKind::Expand, job, .. } => Some(job),
@@ -91,7 +91,7 @@ impl fmt::Display for DependencyTerm {
     }
 }
 
-/// What `parse::dependency` reads back as the same value.
+/// Prints the form that `parse::dependency` parses back to the same value.
 impl fmt::Display for Dependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, term) in self.terms.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! What the daemon has done so far and how long it took: the answer to sdiag.
+//! The daemon's counters and timings: the answer to sdiag.
 
 use crate::model::{StoreTrouble, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How often something was done, and how long it took, in microseconds.
+/// The count of an operation and how long it took, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub count: u64,
@@ -14,7 +14,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// It was done once more.
+    /// Records one more operation.
     pub fn add(&mut self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.count += 1;
@@ -23,41 +23,41 @@ impl Tally {
         self.total_us = self.total_us.saturating_add(us);
     }
 
-    /// Zero where it was never done.
+    /// Returns the mean, or zero if there were no operations.
     pub fn mean_us(&self) -> u64 {
         mean(self.total_us, self.count)
     }
 }
 
-/// The rounded-down mean; zero of nothing.
+/// Returns the mean, rounded down; zero if `count` is zero.
 pub fn mean(total: u64, count: u64) -> u64 {
     total.checked_div(count).unwrap_or(0)
 }
 
-/// What one scheduling round looked at.
+/// The figures of one scheduling round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RoundFacts {
-    /// Records of the queue that were tried.
+    /// Pending records tried.
     pub tried: u64,
-    /// Of these, the ones behind the first that has to wait.
+    /// Records tried after the first one that has to wait.
     pub behind: u64,
-    /// Of these, the ones that started.
+    /// Records started after the first one that has to wait.
     pub backfilled: u64,
 }
 
-/// Jobs counted by what became of them. An array task counts when it has ended, an array once when
-/// it was submitted.
+/// Job counters. An array counts once when it is submitted, and each of its tasks once when it
+/// ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobCounts {
     pub submitted: u64,
     pub started: u64,
     pub completed: u64,
     pub cancelled: u64,
-    /// Timeouts and jobs that ran out of memory too.
+    /// Includes timeouts and jobs that ran out of memory.
     pub failed: u64,
 }
 
-/// The rounds that looked past a job that has to wait.
+/// Rounds that considered jobs behind one that has to wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backfill {
     pub cycles: Tally,
@@ -67,11 +67,11 @@ pub struct Backfill {
     pub last_queue_length: u64,
     pub queue_length: u64,
     pub jobs: u64,
-    /// As `jobs`, and never set back.
+    /// Like `jobs`, but never reset.
     pub jobs_ever: u64,
 }
 
-/// Requests of one kind.
+/// Requests of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTally {
     pub name: String,
@@ -87,46 +87,46 @@ pub struct UserTally {
     pub tally: Tally,
 }
 
-/// Everything that sdiag shows. Counters count since `since`.
+/// Everything that sdiag prints. The counters count from `since` on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostics {
     pub now: Timestamp,
     pub daemon_start: Timestamp,
-    /// When the counters were last set to zero, at the start of the daemon at the latest.
+    /// When the counters were last reset, or when the daemon started.
     pub since: Timestamp,
-    /// Clients that are connected.
+    /// Connected clients.
     pub connections: u64,
-    /// Work that has not ended in its time, and since when.
+    /// Work that has run past its time limit, and since when.
     #[serde(default)]
     pub hung: Vec<String>,
-    /// The work trees in which git took too long when it was asked last.
+    /// Work trees in which the last git command took too long.
     #[serde(default)]
     pub slow_trees: Vec<String>,
-    /// Jobs in memory, those that have ended and are shown still included.
+    /// Jobs in memory, including ended ones that are still shown.
     #[serde(default)]
     pub in_memory: u64,
-    /// Jobs that are looked after.
+    /// Jobs that have a runner.
     pub runners: u64,
-    /// Commits that were sent to the database and are not durable yet.
+    /// Commits sent to the database that are not durable yet.
     pub commits_in_flight: u64,
     pub jobs: JobCounts,
-    /// Jobs and array tasks that wait and that hold resources now.
+    /// Jobs and array tasks that are pending.
     pub pending: u64,
     pub running: u64,
     /// Scheduling rounds.
     pub cycles: Tally,
-    /// Records that all rounds together tried.
+    /// Records tried by all rounds together.
     pub depth: u64,
-    /// Records that wait for nothing but resources, after the last round.
+    /// Records that waited for nothing but resources after the last round.
     pub queue_length: u64,
     pub backfill: Backfill,
-    /// From a decision to its being durable.
+    /// Time from a decision until it is durable.
     pub commits: Tally,
-    /// Why commits wait.
+    /// Why commits are waiting.
     pub trouble: Option<StoreTrouble>,
-    /// What a thousand readings of the clock take.
+    /// Time that a thousand clock readings take, in microseconds.
     pub clock_us: u64,
-    /// From a request's arrival to its answer.
+    /// Time from a request's arrival to its answer, per type.
     pub requests: Vec<RequestTally>,
     pub users: Vec<UserTally>,
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tally_knows_the_last_the_longest_and_the_mean() {
+    fn a_tally_records_last_max_and_mean() {
         let mut tally = Tally::default();
         assert_eq!(tally.mean_us(), 0);
         for us in [10, 31, 20] {

@@ -2,11 +2,11 @@
 
 use crate::model::node::HostFault;
 use crate::model::tres::Usage;
-use crate::model::{ClockBase, StepId, Timestamp, is_default};
+use crate::model::{ClockBase, StepId, Timestamp, counted, is_default};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Exit status and signal, printed `status:signal` as sacct does.
+/// An exit status and a signal, printed `status:signal` as in sacct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ExitCode {
     pub status: i32,
@@ -37,12 +37,12 @@ impl ExitCode {
         self == Self::OK
     }
 
-    /// What a shell would show for it: the status, or 128 and the signal.
+    /// Returns the code that a shell would report: the status, or 128 plus the signal.
     pub fn as_shell(self) -> i32 {
         if self.signal != 0 { 128 + self.signal } else { self.status }
     }
 
-    /// The worse of two, by the shell's number: what a step with several tasks returns.
+    /// Returns the code with the higher shell number. A step with several tasks returns the worst.
     pub fn worse(self, other: ExitCode) -> ExitCode {
         if other.as_shell() > self.as_shell() { other } else { self }
     }
@@ -54,78 +54,80 @@ impl fmt::Display for ExitCode {
     }
 }
 
-/// How the processes of a step ended, and what they used. The process that watches them writes it
-/// into the job directory, as JSON, and sends it to the daemon; the scheduler takes it as it is,
-/// and so does the client that waits for the step.
+/// How the processes of a step ended, and the resources they used. The step's watcher writes it as
+/// JSON into the job directory and sends it to the daemon. The scheduler, and a client that waits
+/// for the step, use it unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExitRecord {
-    /// Of which run: an old record does not count for a requeued job.
+    /// The run that it belongs to, so that an old record does not count for a requeued job.
     pub run: u32,
-    /// The worst of the tasks.
+    /// The worst exit code of the tasks.
     pub exit: ExitCode,
-    /// Over all processes of the step, those that left their parents included.
+    /// Resource use of all processes of the step, including orphaned ones.
     pub usage: Usage,
     pub started: Timestamp,
     pub ended: Timestamp,
-    /// The clocks at the end: by what the wall clock had jumped until then.
+    /// The clocks at the end, which show how far the wall clock had jumped by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockBase>,
-    /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the
-    /// job's for the job's limit.
+    /// The kernel's OOM killer ended a process in the step's cgroup. For a batch step: a process in
+    /// the job's cgroup, at the job's limit.
     pub oom: bool,
-    /// The step's own time limit was reached, or its job's while it ran.
+    /// The step's own time limit was reached, or the job's limit while the step ran.
     pub timed_out: bool,
-    /// The step did not end by itself: its job or the step was cancelled or requeued, its limit was
-    /// reached, or a task of it failed (srun man page, `--kill-on-bad-exit`).
+    /// The step did not end by itself: the job or the step was cancelled or requeued, a limit was
+    /// reached, or a task failed (srun man page, `--kill-on-bad-exit`).
     pub stopped: bool,
-    /// The watcher ended the step, since its client was gone.
+    /// The UID of the user who cancelled the job. The daemon stores it too, unless it dies before
+    /// that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<u32>,
+    /// The watcher ended the step because its client disappeared.
     pub client_gone: bool,
     /// Why no task was started: state FAILED, reason JobLaunchFailure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_error: Option<String>,
-    /// It was the host that could not start any, and no process of the user has run: the job is to
-    /// be launched again.
+    /// The fault of the host that kept the tasks from starting. No process of the user has run, so
+    /// the job is launched again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_fault: Option<HostFault>,
-    /// Processes that its tasks left behind when they had ended by themselves. They were killed.
+    /// The number of processes that the tasks left behind when they exited by themselves. They were
+    /// killed.
     #[serde(skip_serializing_if = "is_default")]
     pub left_over: u32,
-    /// By rank.
+    /// Exit codes by rank.
     pub tasks: Vec<ExitCode>,
 }
 
-/// What a launch has left in its job's directory.
+/// The traces of a launch in its job's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     pub step: StepId,
     pub run: u32,
-    /// `None`: it has not ended, or its watcher died.
+    /// `None` if the launch has not ended, or if its watcher died.
     pub ended: Option<ExitRecord>,
 }
 
 impl ExitRecord {
-    /// What was left behind, in words.
+    /// Describes the leftover processes, if there were any.
     pub fn left_over_in_words(&self) -> Option<String> {
-        match self.left_over {
-            0 => None,
-            1 => Some("1 process was left over at its end, and was killed".to_owned()),
-            n => Some(format!("{n} processes were left over at its end, and were killed")),
-        }
+        (self.left_over > 0)
+            .then(|| format!("killed {}", counted(self.left_over, "leftover process")))
     }
 
-    /// Of processes that are gone at this moment, of which no more is known than this.
+    /// Creates the record of processes that have ended, with nothing else known about them.
     pub fn gone(exit: ExitCode, at: Timestamp) -> Self {
         ExitRecord { exit, started: at, ended: at, ..ExitRecord::default() }
     }
 
-    /// The same, of a launch that failed by this fault of the host, if it did.
+    /// Adds the host's fault, if one made the launch fail.
     #[must_use]
     pub fn by_host(self, host_fault: Option<HostFault>) -> Self {
         ExitRecord { host_fault, ..self }
     }
 
-    /// Of processes that could not be started.
+    /// Creates the record of processes that could not be started.
     pub fn launch_failed(why: String, at: Timestamp) -> Self {
         ExitRecord { launch_error: Some(why), ..ExitRecord::gone(ExitCode::LAUNCH_FAILED, at) }
     }
@@ -137,7 +139,7 @@ mod tests {
 
     /// Watchers outlive an upgrade of the daemon, and so do the records that they wrote.
     #[test]
-    fn what_an_earlier_slotd_wrote_is_read() {
+    fn records_of_older_versions_are_read() {
         let text = r#"{"run":2,"exit":{"status":0,"signal":53},"usage":{"user_us":5,"system_us":6,"max_rss_kb":7},"started":7,"ended":9,"oom":false,
             "timed_out":true,"stopped":false,"launch_error":"no","tasks":[{"status":3,"signal":0}]}"#;
         let record: ExitRecord = serde_json::from_str(text).unwrap();

@@ -1,32 +1,32 @@
-//! GPUs: what the host has, and how much of one a job may have.
+//! GPUs of the host, and the share of a GPU that a job may use.
 
 use crate::model::{JobId, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One GPU of the host, or a slice of one that is a GPU of its own (MIG).
+/// A GPU of the host, or a MIG slice, which counts as a GPU of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// Its number, in the order of the PCI bus.
+    /// The GPU's number, in PCI bus order.
     pub id: u32,
-    /// The model as one feature word: `nvidia_h200`. `None` where only the count is known.
+    /// The model as one feature word: `nvidia_h200`. `None` if only the number of GPUs is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Its memory in MB; 0 where it is not known.
+    /// Memory in MB; 0 if unknown.
     #[serde(skip_serializing_if = "is_default")]
     pub mem_mb: u64,
-    /// The name that it keeps whatever its place is.
+    /// The name that stays the same when the GPU's number changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub maker: Maker,
-    /// How programs are told of it, where that is not its number.
+    /// The identifier that programs select it by, if that is not its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
 }
 
-/// Whose libraries programs use it by.
+/// The vendor, which decides the libraries that programs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Maker {
@@ -35,33 +35,33 @@ pub enum Maker {
     Amd,
 }
 
-/// How a GPU is used at one moment.
+/// A sample of one GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GpuReading {
     pub id: u32,
-    /// MB of its memory that a new process cannot have.
+    /// Memory in MB that a new process cannot get.
     pub used_mb: u64,
-    /// How busy it is, percent.
+    /// Utilization in percent.
     pub busy: Option<u32>,
-    /// The processes on it; `None` where they cannot be told.
+    /// The processes on the GPU; `None` if they cannot be listed.
     pub processes: Option<Vec<GpuProcess>>,
 }
 
 /// A process on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuProcess {
-    /// The job that it says it is of.
+    /// The job that the process claims to belong to.
     pub job: Option<JobId>,
     pub mem_mb: Option<u64>,
 }
 
 impl Gpu {
-    /// How programs are told of it.
+    /// Returns the identifier that programs select the GPU by.
     pub fn visible_as(&self) -> String {
         self.handle.clone().unwrap_or_else(|| self.id.to_string())
     }
 
-    /// Whether they are one GPU, seen at different times.
+    /// Returns whether both are the same GPU, possibly detected at different times.
     pub fn is_same_as(&self, other: &Gpu) -> bool {
         match (&self.uuid, &other.uuid) {
             (Some(own), Some(other)) => own == other,
@@ -70,9 +70,9 @@ impl Gpu {
     }
 }
 
-/// Gives what was found the numbers under which it is known, so that a GPU that vanishes does not
-/// shift the others: a number says one thing as long as the machine runs. One that has another
-/// place now is told to programs by its UUID.
+/// Gives detected GPUs the numbers that they had before, so that a GPU that vanishes does not shift
+/// the others: a number keeps its meaning until the machine reboots. A GPU whose number is no
+/// longer its index is passed to programs by UUID.
 pub fn keep_numbers(known: &[Gpu], mut found: Vec<Gpu>) -> Vec<Gpu> {
     let mut taken: BTreeSet<u32> = known.iter().map(|gpu| gpu.id).collect();
     for gpu in &mut found {
@@ -93,7 +93,7 @@ pub fn keep_numbers(known: &[Gpu], mut found: Vec<Gpu>) -> Vec<Gpu> {
     found
 }
 
-/// How much of each of its GPUs a job has.
+/// The share of each of its GPUs that a job gets.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
 )]
@@ -101,14 +101,14 @@ pub fn keep_numbers(known: &[Gpu], mut found: Vec<Gpu>) -> Vec<Gpu> {
 pub enum GpuShare {
     #[default]
     Whole,
-    /// So many MB of its memory; the others may have the rest.
+    /// This many MB of the GPU's memory; other jobs may use the rest.
     MemMb(u64),
-    /// So many of the parts that the settings divide it into.
+    /// This many of the shards that the settings divide a GPU into.
     Shards(u32),
 }
 
 impl GpuShare {
-    /// What this much of so many GPUs comes to.
+    /// Returns the resources that this share of `gpus` GPUs amounts to.
     pub fn of(self, gpus: u32) -> Tres {
         match self {
             GpuShare::Whole => Tres { gpus, ..Tres::ZERO },
@@ -119,7 +119,7 @@ impl GpuShare {
         }
     }
 
-    /// Of how many GPUs this amount is made up: the other way round.
+    /// Returns the number of GPUs that add up to `tres`: the inverse of [`GpuShare::of`].
     pub fn gpus_in(self, tres: &Tres) -> u32 {
         match self {
             GpuShare::Whole => tres.gpus,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_share_comes_to_tells_the_number_of_gpus() {
+    fn gpus_in_is_the_inverse_of_of() {
         for share in [GpuShare::Whole, GpuShare::MemMb(300), GpuShare::Shards(2)] {
             assert_eq!(share.gpus_in(&share.of(3)), 3, "{share:?}");
         }

@@ -1,9 +1,9 @@
-//! What the whole host used over time: spans that are fine in the last hour and get coarser with
+//! The host's resource use over time, in spans that are fine for the last hour and coarser with
 //! age.
 //!
-//! Nothing is looked at while no job runs. Spans that are as close together as is told apart at
-//! their age become one, also over a pause: such a span is longer than the time for which something
-//! was looked at.
+//! Nothing is sampled while no job runs. Spans that fall into the same interval of their age's
+//! resolution are merged, even across a pause. The merged span is then longer than its sampled
+//! time.
 
 use crate::model::{Timestamp, is_default};
 use serde::{Deserialize, Serialize};
@@ -13,56 +13,57 @@ const SEC_MS: i64 = 1000;
 const HOUR_MS: i64 = 3600 * SEC_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Up to which age how much is told apart, milliseconds.
+/// The resolution up to each age: pairs of age and interval, milliseconds.
 const FINENESS: [(i64, i64); 3] =
     [(HOUR_MS, 10 * SEC_MS), (DAY_MS, 300 * SEC_MS), (KEPT_MS, HOUR_MS)];
 
-/// What is older is not kept.
+/// The age at which spans are deleted.
 const KEPT_MS: i64 = 30 * DAY_MS;
 
-/// How many spans there can be, and one at each edge between two ages.
+/// Maximum number of spans: one per interval, plus one at each boundary between two ages.
 pub const MOST_SPANS: usize = 2 * (360 + 276 + 696) + 6;
 
-/// What the host used in a stretch of time.
+/// The host's resource use in a span of time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostSpan {
-    /// From and to, milliseconds since 1970.
+    /// Start and end, milliseconds since 1970.
     pub from: i64,
     pub to: i64,
-    /// Time of it for which the use is known, milliseconds.
+    /// The sampled part of the span, milliseconds.
     pub ms: u64,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// Time for which CPUs worked, for whomsoever.
+    /// CPU time used by all processes, ours or not.
     pub cpu_us: u64,
-    /// Memory that a new process could not have had: the most, and the mean, KiB.
+    /// Memory that was unavailable to a new process: peak and mean, KiB.
     pub mem_max_kb: u64,
     pub mem_mean_kb: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub swap_max_kb: u64,
-    /// The mean of the load of the last minute, times 100.
+    /// The mean of the one-minute load average, times 100.
     pub load_centi: u32,
-    /// Those that were read, by number.
+    /// The sampled GPUs, by number.
     #[serde(skip_serializing_if = "is_default")]
     pub gpus: BTreeMap<u32, GpuSpan>,
 }
 
-/// How one GPU was used in it.
+/// The use of one GPU in a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuSpan {
-    /// Time of it for which that is known, milliseconds.
+    /// The sampled part of the span, milliseconds.
     pub ms: u64,
-    /// How busy it was, thousandths; `None` where it does not tell.
+    /// Utilization in thousandths; `None` if the GPU does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_milli: Option<u32>,
-    /// Memory that was in use, by whomsoever, MB.
+    /// Memory in use by all processes: peak and mean, MB.
     pub mem_max_mb: u64,
     pub mem_mean_mb: u64,
 }
 
-/// The mean of two amounts, by the times for which they stand; the larger one where those are none.
+/// Returns the mean of two amounts, weighted by their durations, or the larger amount if both
+/// durations are zero.
 pub(super) fn mean(one: (u64, u64), other: (u64, u64)) -> u64 {
     let whole = u128::from(one.1) + u128::from(other.1);
     let sum = u128::from(one.0) * u128::from(one.1) + u128::from(other.0) * u128::from(other.1);
@@ -109,8 +110,9 @@ impl HostSpan {
         }
     }
 
-    /// Which of the stretches that are told apart now it is in; `None` where it is too old. A clock
-    /// that was set back leaves spans of the future, which are as coarse as those of the past.
+    /// Returns the interval of the current resolution that the span falls into, or `None` if it is
+    /// too old. If the clock was set back, spans may lie in the future. They get the resolution of
+    /// past spans at the same distance.
     fn place(&self, now_ms: i64) -> Option<(i64, i64)> {
         let age = now_ms.saturating_sub(self.to).saturating_abs();
         let (_, width) = FINENESS.into_iter().find(|(until, _)| age <= *until)?;
@@ -118,7 +120,7 @@ impl HostSpan {
     }
 }
 
-/// Spans by time, of which those become one that are not told apart at their age.
+/// Sorts spans by time and merges those that fall into one interval at their age.
 pub fn thinned(mut spans: Vec<HostSpan>, now: Timestamp) -> Vec<HostSpan> {
     let now_ms = now.0.div_euclid(1000);
     spans.retain(|span| span.ms > 0 && span.from < span.to);
@@ -136,13 +138,13 @@ pub fn thinned(mut spans: Vec<HostSpan>, now: Timestamp) -> Vec<HostSpan> {
     thin
 }
 
-/// What was used in one of some stretches of time of the same length.
+/// The host's use in one of several bins of equal length.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostBin {
-    /// CPUs that worked.
+    /// CPUs that were busy.
     pub cpus: f64,
     pub mem_kb: f64,
-    /// The most of it.
+    /// The peak of the memory in use.
     pub mem_max_kb: f64,
     pub swap_kb: f64,
     pub load: f64,
@@ -151,27 +153,26 @@ pub struct HostBin {
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct GpuBin {
-    /// How busy it was, percent; `None` where it does not tell.
+    /// Utilization in percent; `None` if the GPU does not report it.
     pub busy: Option<f64>,
     pub mem_mb: f64,
     weight: f64,
     busy_weight: f64,
 }
 
-/// What the host used from one moment to another, in so many bins. `None` is a bin in which no job
-/// ran.
+/// The host's use between two instants, in bins. A bin in which no job ran is `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostUse {
     pub from: Timestamp,
     pub to: Timestamp,
     pub bins: Vec<Option<HostBin>>,
-    /// All of them as one.
+    /// All bins as one.
     pub whole: Option<HostBin>,
-    /// Time for which it is known, milliseconds.
+    /// The sampled time, milliseconds.
     pub known_ms: u64,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// GPUs of which something is known.
+    /// The GPUs that have samples.
     pub gpus: BTreeSet<u32>,
 }
 
@@ -188,7 +189,7 @@ impl HostUse {
         };
         for span in spans.iter().filter(seen) {
             let length = span.to.saturating_sub(span.from) as f64;
-            // Within it, what is known is as likely here as there.
+            // Sampled time is assumed to be spread evenly over the span.
             let density = (span.ms as f64 / length).min(1.0);
             let begin = span.from.saturating_sub(from_ms) as f64;
             let end = begin + length;
@@ -220,12 +221,12 @@ impl HostUse {
         }
     }
 
-    /// An amount in each bin.
+    /// Returns an amount for each bin.
     pub fn column(&self, amount: impl Fn(&HostBin) -> f64) -> Vec<Option<f64>> {
         self.bins.iter().map(|bin| bin.as_ref().map(&amount)).collect()
     }
 
-    /// An amount of a GPU in each bin.
+    /// Returns an amount of one GPU for each bin.
     pub fn gpu_column(
         &self,
         gpu: u32,
@@ -236,7 +237,7 @@ impl HostUse {
 }
 
 impl HostBin {
-    /// Adds what a span has in so many milliseconds.
+    /// Adds the part of a span that covers `weight` sampled milliseconds.
     fn add(&mut self, span: &HostSpan, weight: f64) {
         if weight <= 0.0 {
             return;
@@ -286,7 +287,7 @@ mod tests {
         )
     }
 
-    /// Spans one after the other with pauses in between, from some moment on.
+    /// Consecutive spans with pauses between them.
     fn spans() -> impl Strategy<Value = Vec<HostSpan>> {
         let one = (
             1..20_000u64,
@@ -341,12 +342,12 @@ mod tests {
             }
             let most = |spans: &[HostSpan]| spans.iter().map(|span| span.mem_max_kb).max();
             prop_assert_eq!(most(&thin), most(&kept));
-            // Thin again, later by as much as one likes: the same as at once.
+            // Thinning again gives the same spans.
             prop_assert_eq!(thinned(thin.clone(), now), thin);
         }
 
         #[test]
-        fn bins_have_all_that_the_spans_have_and_none_where_nothing_was_seen(all in spans(), count in 1..200usize) {
+        fn bins_add_up_to_the_spans_and_are_none_where_nothing_was_sampled(all in spans(), count in 1..200usize) {
             let from = Timestamp(all.iter().map(|span| span.from).min().unwrap_or(0) * 1000);
             let found = HostUse::within(&all, from, end(&all), count);
             prop_assert_eq!(found.bins.len(), count);
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_a_gap_and_an_idle_host_is_none() {
+    fn a_pause_is_a_gap_but_an_idle_host_is_not() {
         let all = [span(0, 1000, 2000), span(3000, 4000, 0)];
         let found = HostUse::within(&all, Timestamp(0), Timestamp(4_000_000), 4);
         assert_eq!(found.column(|bin| bin.cpus), [Some(2.0), None, None, Some(0.0)]);
@@ -400,8 +401,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hour_is_fine_and_days_are_coarse() {
-        // Ten days of a job that always runs, looked at every ten seconds.
+    fn resolution_gets_coarser_with_age() {
+        // Ten days of a job that always runs, sampled every ten seconds.
         let now = 10 * DAY_MS;
         let all: Vec<HostSpan> =
             (0..now / 10_000).map(|i| span(i * 10_000, (i + 1) * 10_000, 5000)).collect();
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_that_a_clock_left_in_the_future_do_not_pile_up() {
+    fn spans_in_the_future_do_not_pile_up() {
         let all: Vec<HostSpan> =
             (0..100_000).map(|i| span(i * 10_000, (i + 1) * 10_000, 5000)).collect();
         assert!(thinned(all, Timestamp(0)).len() <= MOST_SPANS);

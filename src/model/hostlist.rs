@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Host names in the order in which they were given, repeats kept (sbatch man page, `--nodelist`).
+/// Host names in the order given, duplicates included (sbatch man page, `--nodelist`).
 ///
-/// Kept as text: the printed form, which `parse::hostlist` reads back.
+/// Stored as text: the printed form, which `parse::hostlist` parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostList {
@@ -26,7 +26,7 @@ impl HostList {
     }
 }
 
-/// `n[1-3],x7`: names of the same beginning that follow each other share a bracket.
+/// Prints `n[1-3],x7`: consecutive names with the same prefix share a bracket.
 impl fmt::Display for HostList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -60,14 +60,14 @@ impl From<HostList> for String {
     }
 }
 
-/// The name and the digits at its end; digits past what a number holds stay with the name.
+/// Splits off the digits at the end of a name. Too many digits for a number stay part of the name.
 fn split(name: &str) -> (&str, &str) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = &name[stem.len()..];
     if digits.len() > 18 { (name, "") } else { (stem, digits) }
 }
 
-/// `1-3,7`, `01-03`: a range is of numbers of the same width.
+/// Prints `1-3,7` or `01-03`: all numbers of a range have the same width.
 fn padded_ranges(digits: &[&str]) -> String {
     let value = |d: &str| d.parse::<u64>().unwrap_or(0);
     let mut out = String::new();

@@ -1,11 +1,10 @@
-//! Names of jobs and steps.
+//! Job and step IDs.
 
 use crate::model::array::TaskSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The number of a job record. An array has one for itself and one for each task that has been
-/// split off.
+/// The ID of a job record. An array has one, and so does each task that was split off.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -18,14 +17,14 @@ impl fmt::Display for JobId {
     }
 }
 
-/// A step of a job. Printed after the dot: `12.0`, `12.batch`, `12.interactive`.
+/// A step of a job, printed after the dot: `12.0`, `12.batch`, `12.interactive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StepId {
-    /// The batch script itself.
+    /// The batch script.
     Batch,
-    /// The command or shell of salloc.
+    /// The command or shell that salloc runs.
     Interactive,
-    /// A launch by srun, numbered from 0.
+    /// A step started by srun, numbered from 0.
     Num(u32),
 }
 
@@ -63,11 +62,11 @@ impl fmt::Display for StepKey {
     }
 }
 
-/// What a user writes for a job: `12`, `12_3`, `12_[3-9]`, `12.0`, `12_3.batch`.
+/// A job or step as the user writes it: `12`, `12_3`, `12_[3-9]`, `12.0`, `12_3.batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRef {
     pub job: JobId,
-    /// Array tasks, if any were named.
+    /// The array tasks, if any were named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskSet>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +74,7 @@ pub struct JobRef {
 }
 
 impl JobRef {
-    /// The whole job with this number.
+    /// Refers to the whole job with this ID.
     pub fn job(job: JobId) -> Self {
         JobRef { job, tasks: None, step: None }
     }

@@ -1,4 +1,4 @@
-//! A job record with its life so far.
+//! Job records.
 
 use crate::model::array::TaskSet;
 use crate::model::request::JobKind;
@@ -9,7 +9,7 @@ use crate::model::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a record has to do with an array.
+/// The part of an array that a record represents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ArrayRole {
     #[default]
@@ -17,17 +17,17 @@ pub enum ArrayRole {
     /// All tasks of the array that have not been split off yet, as one record.
     Rest {
         tasks: TaskSet,
-        /// At most so many tasks of the array at once.
+        /// Maximum number of tasks of the array to run at once.
         limit: Option<u32>,
     },
     /// One task with a record of its own.
     Task { array_job: JobId, task: u32 },
     /// Several tasks that were held, changed or cancelled together before they started: a compact
-    /// record like `Rest`, with a number of its own.
+    /// record like `Rest`, with its own ID.
     Part { array_job: JobId, tasks: TaskSet },
 }
 
-/// Who holds a pending job back.
+/// The kind of hold on a pending job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub enum Hold {
     #[default]
@@ -36,84 +36,86 @@ pub enum Hold {
     Admin,
 }
 
-/// A process, for ever.
+/// A process, identified uniquely across PID reuse and reboots.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
 )]
 pub struct ClientProcess {
     pub pid: u32,
-    /// Field 22 of `/proc/pid/stat`: tells a later process with the same pid apart.
+    /// The start time from field 22 of `/proc/pid/stat`, which differs for a later process with the
+    /// same PID.
     pub start_ticks: u64,
-    /// Both of them begin anew with each boot.
+    /// The boot that both values belong to. They start over with each boot.
     #[serde(default, skip_serializing_if = "is_default")]
     pub boot: BootId,
 }
 
-/// The process that made a submission. Its name is also that of the submission: one process makes
-/// one, so that a submission that is made again, since no answer came to the first, is known.
+/// The process that made a submission. It also identifies the submission: a process makes only one,
+/// so that a client can safely submit again if it received no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Client {
     #[serde(flatten)]
     pub process: ClientProcess,
-    /// The allocation lives and dies with it (salloc, srun), rather than being left to itself
-    /// (sbatch).
+    /// The allocation ends with the process (salloc, srun) instead of outliving it (sbatch).
     #[serde(default = "yes")]
     pub holds: bool,
-    /// But only while it waits: once it runs, it is left to itself (`salloc --no-shell`).
+    /// `holds` applies only while the job is pending: a running job outlives the process (`salloc
+    /// --no-shell`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub until_granted: bool,
 }
 
-/// Records that an earlier slotd wrote have clients that hold their allocation, and no others.
+/// In records of older versions, every client holds its allocation.
 fn yes() -> bool {
     true
 }
 
-/// Launches that came to nothing through no fault that is known to be the job's. They count until
-/// one works, or the job is released.
+/// Failed launches for which the job is not known to be at fault. They count until a launch works
+/// or the job is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailedLaunches {
-    /// The daemon died meanwhile.
+    /// The daemon died during the launch.
     pub deaths: u32,
-    /// The host could not do it, though it could before.
+    /// The host could not launch the job, although it could launch others before.
     pub faults: u32,
 }
 
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
 ///
-/// `request` is shared by all records of an array, so that a task costs little more than its own
-/// state.
+/// All records of an array share `request`, so that a task costs little more than its own state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Job {
     pub id: JobId,
     pub role: ArrayRole,
-    /// The array as submitted: for `SLURM_ARRAY_TASK_COUNT` and its like.
+    /// The request as submitted, whole array included: `SLURM_ARRAY_TASK_COUNT` and the like need
+    /// it.
     #[serde(default, with = "arc", skip_serializing_if = "is_default")]
     pub request: Arc<JobRequest>,
-    /// Where it runs, or all that it waits for, with commas between them.
+    /// The partition that the job runs in. For a pending job: all its partitions, separated by
+    /// commas.
     pub partition: String,
-    /// What is reserved while it runs.
+    /// Resources to allocate while it runs.
     pub tres: Tres,
     pub priority: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     pub hold: Hold,
     pub submit: Timestamp,
-    /// The number that its next step gets.
+    /// The number of its next step.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_step: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<Client>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub failed_launches: FailedLaunches,
-    /// How its present run goes, or its last one went.
+    /// The current run, or the last one.
     pub run: RunState,
     #[serde(default, skip_serializing_if = "is_default")]
     pub steps: Vec<Step>,
 }
 
 impl ArrayRole {
-    /// The number of the array that the record `own` belongs to.
+    /// Returns the ID of the array that a record with the ID `own` belongs to.
     pub fn array_job(&self, own: JobId) -> Option<JobId> {
         match self {
             ArrayRole::None => None,
@@ -124,7 +126,7 @@ impl ArrayRole {
         }
     }
 
-    /// The array tasks that a record with this role stands for.
+    /// Returns the array tasks that a record with this role represents.
     pub fn tasks(&self) -> TaskSet {
         match self {
             ArrayRole::None => TaskSet::new(),
@@ -135,8 +137,8 @@ impl ArrayRole {
 }
 
 impl Job {
-    /// The step that stands for the script (`12.batch`) or the command of `srun --no-wait`
-    /// (`12.0`), which begins and ends with the job. `None` for allocations.
+    /// Returns the step of the script (`12.batch`) or of the command of `srun --no-wait` (`12.0`),
+    /// which starts and ends with the job. `None` for allocations.
     pub fn own_step_id(&self) -> Option<StepId> {
         match self.request.kind {
             JobKind::Batch => Some(StepId::Batch),
@@ -145,27 +147,27 @@ impl Job {
         }
     }
 
-    /// The number of the first step that srun makes in it.
+    /// Returns the number of the first step that an srun inside the job creates.
     pub fn first_step(&self) -> u32 {
         u32::from(self.request.kind == JobKind::Run)
     }
 
-    /// The partitions that it may go to: one, once it runs.
+    /// Returns the partitions that the job may run in: just one, once it runs.
     pub fn partitions(&self) -> impl Iterator<Item = &str> {
         self.partition.split(',')
     }
 
-    /// Whether it is open which partition it goes to.
+    /// Returns whether the partition is still undecided.
     pub fn has_several_partitions(&self) -> bool {
         self.partition.contains(',')
     }
 
-    /// The number that the user knows the job by: the array's for array records.
+    /// Returns the ID of the array that the record belongs to, if any.
     pub fn array_job_id(&self) -> Option<JobId> {
         self.role.array_job(self.id)
     }
 
-    /// As users name it: `12`, or `12_3` for an array task.
+    /// Returns the ID as users write it: `12`, or `12_3` for an array task.
     pub fn label(&self) -> String {
         match &self.role {
             ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
@@ -175,7 +177,7 @@ impl Job {
         }
     }
 
-    /// The same with the tasks of a record that stands for several: `12_[4-99]`.
+    /// Like [`Self::label`], with the tasks of a compact record: `12_[4-99]`.
     pub fn full_label(&self) -> String {
         match &self.role {
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
@@ -189,8 +191,8 @@ impl Job {
         }
     }
 
-    /// The record without its steps: a copy of a thousand steps for a launch or a query that does
-    /// not look at them would cost more than the rest.
+    /// Copies the record without its steps. A job may have thousands, and copying them for a launch
+    /// or a query that ignores them would cost more than all the rest.
     pub fn without_steps(&self) -> Job {
         Job {
             id: self.id,
@@ -209,7 +211,7 @@ impl Job {
         }
     }
 
-    /// Takes note of the clocks as they stand now, for its run and the steps that are not over.
+    /// Updates the run and the steps that have not ended with the current clocks.
     pub fn catch_up(&mut self, clock: ClockBase) {
         self.run.catch_up(clock);
         self.steps
@@ -218,8 +220,8 @@ impl Job {
             .for_each(|step| step.catch_up(clock));
     }
 
-    /// Whether `--requeue` lets it run again, once. Neither an allocation does, nor a job that was
-    /// cancelled. After which ends it does so is a setting of the daemon.
+    /// Returns whether `--requeue` makes the job run again, which happens once. This never applies
+    /// to an allocation or a cancelled job. A setting of the daemon decides which ends trigger it.
     pub fn runs_again(&self) -> bool {
         let request = &self.request;
         let is_asked = request.requeue && !request.no_requeue;
@@ -227,9 +229,9 @@ impl Job {
         is_wanted && request.kind != JobKind::Allocation && self.run.restarts == 0
     }
 
-    /// When a pending job has to have started, or a running one to have ended, because of
-    /// `--deadline`. A pending job whose least time no longer fits before the deadline has missed
-    /// it already (sbatch man page).
+    /// Returns when a pending job must have started, or a running one must have ended, because of
+    /// `--deadline`. A pending job misses its deadline as soon as its minimum time no longer fits
+    /// before it (sbatch man page).
     pub fn deadline(&self) -> Option<Timestamp> {
         let deadline = self.request.deadline?;
         if self.run.state != JobState::Pending {
@@ -240,12 +242,12 @@ impl Job {
         Some(deadline.plus_us(micros.saturating_neg()))
     }
 
-    /// Whether its `--deadline` can no longer be kept.
+    /// Returns whether its `--deadline` has been missed.
     pub fn is_late(&self, now: Timestamp) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// The process that the allocation lives and dies with now.
+    /// Returns the process that the allocation currently depends on.
     pub fn holder(&self) -> Option<ClientProcess> {
         let holds = |client: &Client| {
             client.holds && (!client.until_granted || self.run.state == JobState::Pending)
@@ -253,7 +255,7 @@ impl Job {
         self.client.filter(holds).map(|client| client.process)
     }
 
-    /// The array tasks of a compact record.
+    /// Returns the array tasks of a compact record.
     pub fn compact_tasks(&self) -> Option<&TaskSet> {
         match &self.role {
             ArrayRole::None | ArrayRole::Task { .. } => None,
@@ -261,12 +263,13 @@ impl Job {
         }
     }
 
-    /// How many jobs the record stands for: 1, or the array tasks of a compact one.
+    /// Returns the number of jobs that the record represents: 1, or the array tasks of a compact
+    /// record.
     pub fn weight(&self) -> usize {
         self.compact_tasks().map_or(1, TaskSet::len)
     }
 
-    /// Tasks that may still start from this record: 1 but for the rest of an array.
+    /// Returns the number of tasks that may still start from this record.
     pub fn pending_tasks(&self) -> usize {
         if self.run.state == JobState::Pending { self.weight() } else { 0 }
     }

@@ -1,35 +1,33 @@
-//! What the owner of the host lets some kind of jobs have together, whichever partition they are
-//! in.
+//! The owner's limits on groups of jobs, across all partitions.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use wildmatch::WildMatch;
 
-/// A limit on the jobs of an account, or with such a name. Where both are given, on those with
-/// both.
+/// A limit on the jobs of an account, on jobs with a matching name, or on jobs that match both.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limit {
     pub account: Option<String>,
-    /// `*` stands for any characters, `?` for one.
+    /// A pattern: `*` matches any characters, `?` matches one.
     pub name: Option<WildMatch>,
-    /// Jobs and array tasks that run at once (`MaxJobs`).
+    /// Maximum number of jobs and array tasks to run at once (`MaxJobs`).
     pub jobs: Option<u32>,
-    /// CPUs of those that run (`GrpTRES=cpu=`).
+    /// Maximum number of CPUs for the running ones (`GrpTRES=cpu=`).
     pub cpus: Option<u32>,
 }
 
 impl Limit {
-    /// How many limits there may be.
+    /// Maximum number of limits in the configuration.
     pub const MOST: usize = 64;
 
-    /// Whether a job counts towards it.
+    /// Returns whether a job counts towards this limit.
     pub fn is_of(&self, account: Option<&str>, name: &str) -> bool {
         self.account.as_deref().is_none_or(|own| account == Some(own))
             && self.name.as_ref().is_none_or(|pattern| pattern.matches(name))
     }
 }
 
-/// As `scontrol show config` tells it.
+/// Prints the limit as `scontrol show config` does.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = [
@@ -51,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_of_the_jobs_that_have_all_it_names() {
+    fn a_limit_applies_to_jobs_that_match_account_and_name() {
         let both = Limit {
             account: Some("lab".to_owned()),
             name: Some(WildMatch::new("fit*")),

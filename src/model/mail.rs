@@ -1,8 +1,8 @@
-//! What mail a job asks for (`--mail-type`).
+//! The email that a job requests (`--mail-type`).
 
 use serde::{Deserialize, Serialize};
 
-/// What may be named (sbatch man page).
+/// The accepted values (sbatch man page).
 pub const NAMES: [&str; 14] = [
     "NONE",
     "BEGIN",
@@ -20,7 +20,21 @@ pub const NAMES: [&str; 14] = [
     "PURGE",
 ];
 
-/// What a mail is about.
+/// Returns the users and addresses of a list separated by commas.
+pub fn recipients(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|one| !one.is_empty())
+}
+
+/// Returns whether this can be the user or address of an email. It becomes an argument of
+/// `sendmail`, which takes a leading `-` for an option, `|` for a program, `/` for a file and `:`
+/// for a list to include.
+pub fn is_recipient(one: &str) -> bool {
+    !one.starts_with(['-', '|', '/', ':'])
+        && !one.starts_with("\"|")
+        && !one.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+/// The event that an email reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MailKind {
@@ -29,11 +43,11 @@ pub enum MailKind {
     Fail,
     Requeue,
     InvalidDepend,
-    /// So much of its time limit is over, percent: 50, 80, 90 or 100.
+    /// The job reached this percentage of its time limit: 50, 80, 90 or 100.
     TimeLimit(u8),
 }
 
-/// The mails that a job asks for.
+/// The kinds of email that a job requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MailTypes {
     pub begin: bool,
@@ -41,20 +55,20 @@ pub struct MailTypes {
     pub fail: bool,
     pub requeue: bool,
     pub invalid_depend: bool,
-    /// The parts of the time limit, percent.
+    /// Percentages of the time limit.
     limits: [Option<u8>; 4],
-    /// Each task of an array has mails of its own; else there is one for all.
+    /// Send email for each array task instead of for the array as a whole.
     pub array_tasks: bool,
 }
 
 impl MailTypes {
-    /// Those of a list that was checked when it was given; what has no meaning on one host
-    /// (`STAGE_OUT`) asks for none.
+    /// Parses a list that was already validated. Types without a meaning on one host (`STAGE_OUT`)
+    /// request no mail.
     pub fn of(text: &str) -> MailTypes {
         let mut types = MailTypes::default();
         for word in text.split(',') {
             match word.trim().to_ascii_uppercase().as_str() {
-                // It takes back what was named before.
+                // `NONE` discards the types before it.
                 "NONE" => types = MailTypes::default(),
                 "BEGIN" => types.begin = true,
                 "END" => types.end = true,
@@ -76,9 +90,9 @@ impl MailTypes {
         types
     }
 
-    /// Which part of the time limit is told of first after `told` percent of it.
-    pub fn limit_after(&self, told: u8) -> Option<u8> {
-        self.limits.iter().flatten().copied().find(|percent| *percent > told)
+    /// Returns the next percentage of the time limit to report after `reported` percent.
+    pub fn limit_after(&self, reported: u8) -> Option<u8> {
+        self.limits.iter().flatten().copied().find(|percent| *percent > reported)
     }
 }
 
@@ -87,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_means_the_union_of_its_words() {
+    fn mail_types_of_a_list_add_up() {
         let types = MailTypes::of("end,Fail,time_limit_80,TIME_LIMIT");
         assert!(types.end && types.fail && !types.begin && !types.array_tasks);
         assert_eq!(
-            [0, 50, 80, 100].map(|told| types.limit_after(told)),
+            [0, 50, 80, 100].map(|reported| types.limit_after(reported)),
             [Some(80), Some(80), Some(100), None]
         );
         let all = MailTypes::of("ALL");

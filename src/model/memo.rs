@@ -1,28 +1,30 @@
-//! What has to be kept over a restart of the daemon, so that what is told is told once and with the
+//! State that survives a restart of the daemon, so that each notification is sent once and with the
 //! right figures.
 
 use crate::model::notice::Counts;
 use crate::model::{ExitCode, JobId, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
-/// What a memo is about. There is one for each.
+/// The subject of a memo. Each subject has at most one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemoKey {
     /// How the tasks of an array ended.
     Array(JobId),
-    /// How the jobs of a chain ended, by the first of them that was known.
+    /// How the jobs of a chain ended. The chain is identified by the first of its jobs that was
+    /// seen.
     Chain(JobId),
-    /// The chain that a job is in.
+    /// The chain that a job belongs to.
     Link(JobId),
-    /// The reasons that were told of why a job can never start.
+    /// The reasons reported so far for why a job can never start.
     Never(JobId),
-    /// How much of its time limit was told to be over.
+    /// The percentage of a job's time limit that was last reported.
     Limit(JobId),
-    /// How jobs ended since the queue was last empty. It comes last: so it is told.
+    /// How jobs ended since the queue was last empty. It sorts last, so that its notification is
+    /// sent last.
     Queue,
 }
 
-/// What is kept.
+/// The content of a memo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoBody {
@@ -32,33 +34,33 @@ pub enum MemoBody {
     Percent(u8),
 }
 
-/// A job by its number, and the name that its user gave it.
+/// A job's ID and the name that its user gave it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedJob {
     pub id: JobId,
     pub name: String,
 }
 
-/// How those of a group ended that have ended.
+/// How the ended jobs of a group ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
-    /// When it was begun: what ended before is not in it.
+    /// When counting began. Jobs that ended earlier are not included.
     pub since: Timestamp,
-    /// Jobs and array tasks.
+    /// Jobs and array tasks, by how they ended.
     pub counts: Counts,
-    /// The jobs with the lowest and the highest number.
+    /// The jobs with the lowest and the highest ID.
     #[serde(skip_serializing_if = "is_default")]
     pub first: Option<NamedJob>,
     #[serde(skip_serializing_if = "is_default")]
     pub last: Option<NamedJob>,
-    /// The start of the first that ran.
+    /// When the first of them started.
     #[serde(skip_serializing_if = "is_default")]
     pub start: Option<Timestamp>,
-    /// The exit codes that are best and worst for a shell.
+    /// The best and the worst exit code, by the number that a shell reports.
     #[serde(skip_serializing_if = "is_default")]
     pub codes: Option<(ExitCode, ExitCode)>,
-    /// One of them went back to the queue.
+    /// At least one job was requeued.
     #[serde(skip_serializing_if = "is_default")]
     pub requeued: bool,
 }
@@ -68,8 +70,8 @@ impl Tally {
         Tally { since: now, ..Tally::default() }
     }
 
-    /// A job belongs to the group.
-    pub fn take_in(&mut self, id: JobId, name: &str) {
+    /// Adds a job to the group.
+    pub fn add_job(&mut self, id: JobId, name: &str) {
         let named = || Some(NamedJob { id, name: name.to_owned() });
         if self.first.as_ref().is_none_or(|first| id < first.id) {
             self.first = named();
@@ -85,12 +87,12 @@ impl Tally {
         self.codes = Some((best, worst.worse(exit)));
     }
 
-    /// Both groups are one.
+    /// Merges another group into this one.
     pub fn merge(&mut self, other: Tally) {
         self.since = self.since.min(other.since);
         self.counts.merge(&other.counts);
         for job in [&other.first, &other.last].into_iter().flatten() {
-            self.take_in(job.id, &job.name);
+            self.add_job(job.id, &job.name);
         }
         self.start = [self.start, other.start].into_iter().flatten().min();
         for code in other.codes.into_iter().flat_map(|(best, worst)| [best, worst]) {
@@ -101,7 +103,7 @@ impl Tally {
 }
 
 impl MemoKey {
-    /// What it is about, and of which job, for the store.
+    /// Returns the topic and the job ID, as the store keeps them.
     pub fn parts(self) -> (&'static str, u32) {
         match self {
             MemoKey::Queue => ("queue", 0),
@@ -133,10 +135,10 @@ mod tests {
     use crate::model::End;
 
     #[test]
-    fn two_tallies_make_one() {
+    fn merged_tallies_add_up() {
         let tally = |at, id, state, exit| {
             let mut tally = Tally::since(Timestamp(at));
-            tally.take_in(JobId(id), &format!("job {id}"));
+            tally.add_job(JobId(id), &format!("job {id}"));
             tally.counts.add(state, 2);
             tally.note_code(ExitCode::status(exit));
             tally
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_is_found_by_its_parts() {
+    fn keys_survive_the_store() {
         for key in [MemoKey::Queue, MemoKey::Link(JobId(7)), MemoKey::Limit(JobId(0))] {
             let (topic, number) = key.parts();
             assert_eq!(MemoKey::of_parts(topic, number), Some(key));

@@ -1,7 +1,7 @@
-//! The vocabulary: what a job, a step, a state, a reason and a resource are.
+//! The vocabulary of slotd: jobs, steps, states, reasons and resources.
 //!
-//! Pure data: no file, process, socket, environment or clock. Every other layer may use it; it uses
-//! none.
+//! Pure data: no files, processes, sockets, environment variables or clocks. Every other layer may
+//! use it; it uses none of them.
 
 pub mod array;
 pub mod batch_tasks;
@@ -10,6 +10,7 @@ pub mod brief;
 pub mod change;
 pub mod changed;
 pub mod constraint;
+pub mod counted;
 pub mod cpu_use;
 pub mod dependency;
 pub mod diagnostics;
@@ -49,6 +50,7 @@ pub mod why;
 
 pub use array::TaskSet;
 pub use constraint::Constraint;
+pub use counted::counted;
 pub use exit::{ExitCode, ExitRecord};
 pub use hostlist::HostList;
 pub use ids::{JobId, JobRef, StepId, StepKey};
@@ -65,7 +67,7 @@ pub use store_fault::{StoreFault, StoreTrouble};
 pub use time::{BootId, ClockBase, Moment, Timestamp};
 pub use tres::Tres;
 
-/// For `skip_serializing_if`.
+/// For serde's `skip_serializing_if`.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -1,16 +1,16 @@
-//! What keeps the node from taking jobs, as sinfo and scontrol tell it.
+//! Drained nodes and parts of nodes, and the reasons that sinfo and scontrol show.
 
 use crate::model::{StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What the host lacked when a process could not be started: no fault of the job, which waits until
-/// it is mended.
+/// A shortage of the host that kept a process from starting. The job is not at fault and waits
+/// until it is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostFault {
-    /// ENOSPC: no room or no inodes.
+    /// ENOSPC: no space or no inodes left.
     Space,
     /// EDQUOT.
     Quota,
@@ -18,18 +18,18 @@ pub enum HostFault {
     ReadOnly,
     /// EIO.
     Disk,
-    /// EAGAIN of a fork.
+    /// EAGAIN from fork.
     Processes,
     /// ENOMEM.
     Memory,
-    /// ENFILE, or EMFILE of the daemon.
+    /// ENFILE, or EMFILE in the daemon.
     Descriptors,
-    /// The process that starts the jobs cannot be started, or dies.
+    /// The launcher process cannot be started, or dies.
     Launcher,
 }
 
 impl HostFault {
-    /// As a task writes it to its watcher.
+    /// All faults. A task sends the index of one to its watcher.
     pub const ALL: [HostFault; 8] = [
         HostFault::Space,
         HostFault::Quota,
@@ -42,7 +42,7 @@ impl HostFault {
     ];
 }
 
-/// The beginning of the node's reason: sinfo shows 20 characters of it.
+/// Prints the beginning of the node's reason. sinfo shows 20 characters of it.
 impl fmt::Display for HostFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -58,11 +58,11 @@ impl fmt::Display for HostFault {
     }
 }
 
-/// The step that was being launched when a daemon died.
+/// The step that was being launched when the daemon died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchAtDeath {
     pub step: StepKey,
-    /// How many daemons died of it one after the other.
+    /// The number of consecutive daemons that died during its launch.
     pub deaths: u32,
 }
 
@@ -86,7 +86,7 @@ impl NodeParts {
         self.gpus.extend(&others.gpus);
     }
 
-    /// What is in both.
+    /// Returns the CPUs and GPUs that both contain.
     #[must_use]
     pub fn within(&self, others: &NodeParts) -> NodeParts {
         NodeParts { cpus: &self.cpus & &others.cpus, gpus: &self.gpus & &others.gpus }
@@ -98,19 +98,19 @@ impl NodeParts {
     }
 }
 
-/// `CPU 2-3, GPU 0`
+/// Prints `CPU 2-3, GPU 0`.
 impl fmt::Display for NodeParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |name: &str, ids: &BTreeSet<u32>| {
+        let part = |name: &str, ids: &BTreeSet<u32>| {
             (!ids.is_empty()).then(|| format!("{name} {}", ranges(ids)))
         };
         let words: Vec<String> =
-            told("CPU", &self.cpus).into_iter().chain(told("GPU", &self.gpus)).collect();
+            part("CPU", &self.cpus).into_iter().chain(part("GPU", &self.gpus)).collect();
         f.write_str(&words.join(", "))
     }
 }
 
-/// `0-2,5`: ascending numbers as Slurm prints sets of CPUs and GPUs.
+/// Formats ascending numbers as Slurm prints sets of CPUs and GPUs: `0-2,5`.
 pub fn ranges<'a>(ids: impl IntoIterator<Item = &'a u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for id in ids {
@@ -119,26 +119,26 @@ pub fn ranges<'a>(ids: impl IntoIterator<Item = &'a u32>) -> String {
             _ => runs.push((*id, *id)),
         }
     }
-    let told =
+    let text =
         runs.iter().map(
             |(first, last)| {
                 if first == last { first.to_string() } else { format!("{first}-{last}") }
             },
         );
-    told.collect::<Vec<_>>().join(",")
+    text.collect::<Vec<_>>().join(",")
 }
 
-/// What the owner of the host tells the node (`scontrol update NodeName=…`).
+/// An order from the owner of the host (`scontrol update NodeName=…`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeOrder {
-    /// Take no more jobs, for this reason; where parts are named, give those to none.
+    /// Start no more jobs, for this reason. If parts are given, only stop allocating those parts.
     Drain { reason: String, parts: NodeParts },
-    /// The opposite. The node as a whole and parts of it are put back each by itself.
+    /// Undo a drain. The node and its parts are drained and resumed independently.
     Resume { parts: NodeParts },
 }
 
 impl NodeOrder {
-    /// What it is about; empty: the node as a whole.
+    /// Returns the parts that the order affects. Empty means the whole node.
     pub fn parts(&self) -> &NodeParts {
         match self {
             NodeOrder::Drain { parts, .. } | NodeOrder::Resume { parts } => parts,
@@ -146,28 +146,29 @@ impl NodeOrder {
     }
 }
 
-/// Why the node is drained, since when, and by whom.
+/// Why the node or a part of it is drained, since when, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReason {
     pub text: String,
     pub since: Timestamp,
-    /// The name of a user: the daemon's own where it drained the node itself.
+    /// The name of the user who drained it, or the daemon's user if the daemon did.
     pub user: String,
     pub uid: u32,
 }
 
-/// Parts of the node that no job gets, and why.
+/// Parts of the node that are not allocated, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
-    /// Those that the owner named. Empty where the daemon found it: the reason names them then.
+    /// The parts that the owner named. Empty if the daemon found the outage; the reason names the
+    /// parts then.
     #[serde(default, skip_serializing_if = "NodeParts::is_empty")]
     pub parts: NodeParts,
     pub reason: NodeReason,
 }
 
 impl Outage {
-    /// The reason with what it is about: `GPU 0: new fan`.
-    pub fn told(&self) -> NodeReason {
+    /// Returns the reason, prefixed with the parts: `GPU 0: new fan`.
+    pub fn with_parts_named(&self) -> NodeReason {
         let text = if self.parts.is_empty() {
             self.reason.text.clone()
         } else {
@@ -177,14 +178,14 @@ impl Outage {
     }
 }
 
-/// What the owner has taken out of use.
+/// Everything that the owner has drained.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Drains {
-    /// The node as a whole.
+    /// The drain of the whole node.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeReason>,
-    /// No part is in two of them.
+    /// Drained parts. No part appears twice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Outage>,
 }
@@ -194,14 +195,15 @@ impl Drains {
         *self == Drains::default()
     }
 
-    /// The parts that are out of use.
+    /// Returns all drained parts.
     pub fn all_parts(&self) -> NodeParts {
         let mut all = NodeParts::default();
         self.parts.iter().for_each(|outage| all.add(&outage.parts));
         all
     }
 
-    /// As they are after this order. `because` makes the reason of its text.
+    /// Applies an order and returns the resulting drains. `because` turns the order's text into a
+    /// reason.
     #[must_use]
     pub fn after(mut self, order: NodeOrder, because: impl FnOnce(String) -> NodeReason) -> Drains {
         if order.parts().is_empty() {
@@ -239,27 +241,27 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_its_last_reason_and_comes_back_by_itself() {
+    fn a_part_has_its_latest_reason_and_resumes_independently_of_the_node() {
         let both = Drains::default().after(drain("dust", parts(&[2, 3], &[0, 1])), because);
         let again = both
             .after(drain("hot", parts(&[], &[1])), because)
             .after(drain("fan", parts(&[], &[])), because);
-        let told = |drains: &Drains| {
-            drains.parts.iter().map(|outage| outage.told().text).collect::<Vec<_>>()
+        let text = |drains: &Drains| {
+            drains.parts.iter().map(|outage| outage.with_parts_named().text).collect::<Vec<_>>()
         };
-        assert_eq!(told(&again), ["CPU 2-3, GPU 0: dust", "GPU 1: hot"]);
+        assert_eq!(text(&again), ["CPU 2-3, GPU 0: dust", "GPU 1: hot"]);
         assert_eq!(again.all_parts(), parts(&[2, 3], &[0, 1]));
         let kept: Drains = serde_json::from_str(&serde_json::to_string(&again).unwrap()).unwrap();
         assert_eq!(kept, again);
         let whole = again.after(NodeOrder::Resume { parts: NodeParts::default() }, because);
-        assert_eq!((whole.node.clone(), told(&whole).len()), (None, 2));
+        assert_eq!((whole.node.clone(), text(&whole).len()), (None, 2));
         assert!(
             whole.after(NodeOrder::Resume { parts: parts(&[2, 3], &[0, 1]) }, because).is_empty()
         );
     }
 
     #[test]
-    fn the_reason_alone_as_it_was_kept_once_is_that_of_the_node() {
+    fn a_bare_reason_from_an_older_version_drains_the_node() {
         let kept: Drains =
             serde_json::from_str(r#"{"text":"fan","since":7,"user":"lab","uid":1}"#).unwrap();
         assert_eq!(kept, Drains { node: Some(because("fan".to_owned())), parts: Vec::new() });
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_cpus() {
+    fn consecutive_numbers_become_ranges() {
         assert_eq!(ranges(&[0, 1, 2, 5, u32::MAX]), "0-2,5,4294967295");
         assert_eq!(ranges(&[]), "");
     }

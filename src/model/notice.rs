@@ -1,4 +1,4 @@
-//! What is told of the queue, to whom, and which events there are.
+//! Notifications about the queue: events, channels and recipients.
 
 use crate::model::mail::MailKind;
 use crate::model::memo::{NamedJob, Tally};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What happens to the queue that somebody may want to be told of (`SLOTD_NOTIFY_EVENTS`).
+/// An event that users can be notified of (`SLOTD_NOTIFY_EVENTS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// A job or an array task has ended.
+    /// A job or an array task ended.
     #[default]
     Job,
-    /// All tasks of an array have ended.
+    /// All tasks of an array ended.
     Array,
-    /// All jobs have ended that were linked by dependencies.
+    /// All jobs linked by dependencies ended.
     Chain,
-    /// No job is pending or runs any more.
+    /// No job is pending or running any more.
     Queue,
-    /// A job waits for what can never be.
+    /// A job waits for something that can never happen.
     Never,
 }
 
@@ -39,7 +39,7 @@ impl Event {
     }
 }
 
-/// Some of the events.
+/// A set of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Events(u8);
 
@@ -64,14 +64,14 @@ impl fmt::Display for Events {
     }
 }
 
-/// Who wants to be told of what.
+/// The configured recipients and the events that each of them wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Audience {
-    /// `SLOTD_NOTIFY_CMD`.
+    /// Events for `SLOTD_NOTIFY_CMD`.
     pub command: Events,
-    /// `SLOTD_NOTIFY_URL`.
+    /// Events for `SLOTD_NOTIFY_URL`.
     pub url: Events,
-    /// Mail can be sent: jobs say which they want.
+    /// Whether mail can be sent. Each job requests its own kinds of email.
     pub mail: bool,
 }
 
@@ -85,7 +85,7 @@ impl Audience {
     }
 }
 
-/// By which way somebody is told.
+/// The channel that a notification is sent through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
@@ -95,7 +95,7 @@ pub enum Channel {
     Mail(MailKind),
 }
 
-/// How many ended how.
+/// The number of jobs by how they ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts(BTreeMap<End, u64>);
 
@@ -104,7 +104,7 @@ impl Counts {
         *self.0.entry(end).or_default() += count;
     }
 
-    /// Some of them are not over after all.
+    /// Subtracts jobs that run again.
     pub fn take_back(&mut self, end: End, count: u64) {
         if let Some(known) = self.0.get_mut(&end) {
             *known = known.saturating_sub(count);
@@ -130,12 +130,12 @@ impl Counts {
         self.0.values().sum()
     }
 
-    /// Those that ended neither well nor by being cancelled.
+    /// Returns the number of jobs that neither completed nor were cancelled.
     pub fn failed(&self) -> u64 {
         self.iter().filter(|(end, _)| end.is_failure()).map(|(_, count)| count).sum()
     }
 
-    /// One end for all: FAILED where any failed, however it did.
+    /// Returns one end for all of them: FAILED if any job failed in any way.
     pub fn end(&self) -> End {
         if self.failed() > 0 {
             End::Failed
@@ -154,7 +154,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What a job had and used.
+/// Times, resources and usage of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunFacts {
@@ -163,14 +163,14 @@ pub struct RunFacts {
     pub start: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
-    /// Without the time that it was suspended.
+    /// Run time without suspensions.
     pub elapsed_secs: u64,
     pub exit: ExitCode,
     pub tres: Tres,
     pub cpu_us: u64,
     pub max_rss_kb: u64,
     pub time_limit_secs: Option<u64>,
-    /// The file of its standard error, with the patterns filled in. Only for mails about failures.
+    /// The path of standard error with its patterns filled in. Set only for email about failures.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub std_err: String,
 }
@@ -193,18 +193,18 @@ impl RunFacts {
     }
 }
 
-/// One thing to tell somebody.
+/// One notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     #[serde(default, skip_serializing_if = "is_default")]
     pub event: Event,
     #[serde(default, skip_serializing_if = "is_default")]
     pub channel: Channel,
-    /// `12`, or `12_3` and `12_[5-6]` for tasks of an array. Of an array its number, of a chain
-    /// that of its last job, of the queue nothing.
+    /// `12`, or `12_3` and `12_[5-6]` for array tasks. For an array: its ID. For a chain: the ID of
+    /// its last job. For the queue: empty.
     pub job_id: String,
     pub name: String,
-    /// Of several jobs: see [`Counts::end`].
+    /// For several jobs: see [`Counts::end`].
     pub state: JobState,
     pub partition: String,
     pub reason: Reason,
@@ -213,28 +213,29 @@ pub struct Notice {
     pub mail_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail_user: Option<String>,
-    /// Who submitted it.
+    /// The user who submitted the job.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// All of it in a sentence.
+    /// The whole notification as a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// When it happened.
+    /// When the event happened.
     #[serde(default, skip_serializing_if = "is_default")]
     pub at: Timestamp,
-    /// Of a job.
+    /// Set for a single job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Box<RunFacts>>,
-    /// Of several.
+    /// Set for several jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tally: Option<Box<Tally>>,
-    /// The number of the record, where it is not what users call it by: Slurm's mails name it too.
+    /// The ID of the record, if it differs from the ID that users see. Slurm's emails contain it
+    /// too.
     #[serde(default, skip_serializing_if = "is_default")]
     pub record: JobId,
 }
 
 impl Notice {
-    /// About one job or array task.
+    /// Creates a notification about one job or array task.
     pub fn of(job: &Job, event: Event, now: Timestamp) -> Notice {
         Notice {
             event,
@@ -255,7 +256,7 @@ impl Notice {
         }
     }
 
-    /// The end of a job.
+    /// Creates a notification about the end of a job.
     pub fn of_end(job: &Job, now: Timestamp) -> Notice {
         let mut notice = Notice::of(job, Event::Job, now);
         let reason = match job.run.reason {
@@ -272,7 +273,7 @@ impl Notice {
         notice
     }
 
-    /// The end of an array, of which this is one of the records.
+    /// Creates a notification about the end of an array. `job` is any record of the array.
     pub fn of_array(job: &Job, array: JobId, tally: Tally, now: Timestamp) -> Notice {
         let (total, counts) = (tally.counts.total(), tally.counts.to_string());
         let name = &job.request.name;
@@ -289,7 +290,7 @@ impl Notice {
         }
     }
 
-    /// The end of a chain, or of all that was in the queue.
+    /// Creates a notification about the end of a chain or of everything in the queue.
     pub fn of_several(event: Event, tally: Tally, now: Timestamp) -> Notice {
         let counts = format!("{}: {}", count(tally.counts.total(), "job"), tally.counts);
         let named = |job: &Option<NamedJob>| {
@@ -332,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_of_an_earlier_version_is_read() {
+    fn notices_of_older_versions_are_read() {
         let old = r#"{"job_id":"12_3","name":"a","state":"FAILED","partition":"cpu","reason":"NonZeroExitCode"}"#;
         let notice: Notice = serde_json::from_str(old).unwrap();
         assert_eq!(
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_come_to_one_state() {
+    fn counts_reduce_to_one_end() {
         let mut counts = Counts::default();
         assert_eq!(counts.end(), End::Completed);
         counts.add(End::Completed, 3);
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_events_are_told_by_their_names() {
+    fn event_sets_print_as_names() {
         let events = Events::NONE.with(Event::Never).with(Event::Job);
         assert_eq!(events.to_string(), "job,never");
         assert!(events.has(Event::Job) && !events.has(Event::Queue));

@@ -1,4 +1,4 @@
-//! The host and its partitions, which are views of it.
+//! The host and its partitions, which are views of the host.
 
 use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::node::NodeParts;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A partition, and what its jobs may have of the host. What is not said is not bounded.
+/// A partition and its limits on the host's resources. Limits that are not set do not apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Partition {
     pub name: String,
-    /// Jobs in it get a GPU unless they say otherwise, and it is shown with the GPUs.
+    /// Jobs in this partition get a GPU by default, and the partition is listed with the GPUs.
     pub is_gpu: bool,
     pub is_default: bool,
     /// The CPUs that its jobs may use, by number.
@@ -22,48 +22,48 @@ pub struct Partition {
     /// The GPUs that its jobs may use, by number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<BTreeSet<u32>>,
-    /// CPUs of all its jobs together (`MaxCPUsPerNode`).
+    /// Maximum number of CPUs for all its jobs together (`MaxCPUsPerNode`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpus: Option<u32>,
-    /// Memory of all its jobs together, MB.
+    /// Maximum memory for all its jobs together, MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_mem_mb: Option<u64>,
-    /// GPUs of all its jobs together.
+    /// Maximum number of GPUs for all its jobs together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
     #[serde(skip_serializing_if = "is_default")]
     pub over_subscribe: OverSubscribe,
-    /// The longest time limit, seconds.
+    /// The longest time limit, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time_secs: Option<u64>,
-    /// The time limit of a job that names none, seconds.
+    /// The time limit of a job that requests none, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_time_secs: Option<u64>,
-    /// Memory for each CPU of a job that names none, MB.
+    /// The memory per CPU of a job that requests no memory, MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub def_mem_per_cpu_mb: Option<u64>,
-    /// `PriorityTier`: jobs of a higher one go first, whatever their priority.
+    /// `PriorityTier`: jobs in a higher tier go first, regardless of priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_tier: Option<u32>,
-    /// When it starts jobs.
+    /// The hours in which it starts jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_hours: Option<Hours>,
     #[serde(skip_serializing_if = "is_default")]
     pub state: PartitionState,
 }
 
-/// What a partition does with jobs (scontrol man page, `State`).
+/// Whether a partition accepts and starts jobs (scontrol man page, `State`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PartitionState {
-    /// It takes and starts them.
+    /// It accepts jobs and starts them.
     #[default]
     Up,
-    /// It takes them and starts none.
+    /// It accepts jobs but starts none.
     Down,
-    /// It takes none and starts those that wait.
+    /// It accepts no jobs but starts pending ones.
     Drain,
-    /// Neither.
+    /// It neither accepts nor starts jobs.
     Inactive,
 }
 
@@ -71,7 +71,7 @@ impl PartitionState {
     pub const ALL: [PartitionState; 4] =
         [PartitionState::Up, PartitionState::Down, PartitionState::Drain, PartitionState::Inactive];
 
-    /// As scontrol shows it.
+    /// Returns the name that scontrol shows.
     pub const fn name(self) -> &'static str {
         match self {
             PartitionState::Up => "UP",
@@ -81,7 +81,7 @@ impl PartitionState {
         }
     }
 
-    /// As sinfo shows it.
+    /// Returns the name that sinfo shows.
     pub const fn code(self) -> &'static str {
         match self {
             PartitionState::Up => "up",
@@ -92,15 +92,15 @@ impl PartitionState {
     }
 }
 
-/// Hours of each day, in minutes since midnight. The end is not one of them, and may be before the
-/// begin.
+/// Hours of each day, in minutes since midnight. The end is exclusive and may be earlier than the
+/// start, for hours past midnight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hours {
     pub from: u16,
     pub until: u16,
 }
 
-/// `18:00-08:00`
+/// Prints `18:00-08:00`.
 impl fmt::Display for Hours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hours { from, until } = self;
@@ -108,7 +108,7 @@ impl fmt::Display for Hours {
     }
 }
 
-/// `NO`, `EXCLUSIVE`, `YES:4`, `FORCE:2`.
+/// Prints `NO`, `EXCLUSIVE`, `YES:4` or `FORCE:2`.
 impl fmt::Display for OverSubscribe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -120,23 +120,23 @@ impl fmt::Display for OverSubscribe {
     }
 }
 
-/// How many jobs may use one CPU at a time, in the words of slurm.conf.
+/// The number of jobs that may share a CPU, in the words of slurm.conf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverSubscribe {
-    /// One.
+    /// One job per CPU.
     #[default]
     No,
-    /// One, and each job has all that the partition may use to itself.
+    /// One job at a time, which gets everything that the partition may use.
     Exclusive,
-    /// So many of those that ask for it (`--oversubscribe`).
+    /// This many of the jobs that ask for it (`--oversubscribe`).
     Yes(u32),
-    /// So many, whether they ask for it or not.
+    /// This many jobs, whether they ask for it or not.
     Force(u32),
 }
 
 impl Partition {
-    /// Whether its jobs and those of the other one wait for the very same resources.
+    /// Returns whether its jobs and those of `other` compete for exactly the same resources.
     pub fn is_like(&self, other: &Partition) -> bool {
         let bounds = |p: &Partition| (p.max_cpus, p.max_mem_mb, p.max_gpus);
         let is_unbounded = bounds(self) == (None, None, None);
@@ -146,17 +146,17 @@ impl Partition {
             && self.gpus == other.gpus
     }
 
-    /// `PriorityTier`
+    /// Returns the `PriorityTier`.
     pub fn tier(&self) -> u32 {
         self.priority_tier.unwrap_or(1)
     }
 
-    /// The time limit in it of a job that asks for this one.
+    /// Returns the time limit of a job in this partition that requests `asked_secs`.
     pub fn limit_for(&self, asked_secs: Option<u64>) -> Option<u64> {
         asked_secs.or(self.default_time_secs).or(self.max_time_secs)
     }
 
-    /// What all its jobs together may have.
+    /// Returns the maximum that all its jobs together may use.
     pub fn bounds(&self) -> Tres {
         Tres {
             cpus: self.max_cpus.unwrap_or(u32::MAX),
@@ -167,8 +167,8 @@ impl Partition {
         }
     }
 
-    /// What it was given that this host does not have, in words. Its jobs do without, until the
-    /// host has it.
+    /// Describes configured resources that this host does not have. Jobs run without them until
+    /// they appear.
     pub fn beyond(&self, host: &Host) -> Vec<String> {
         let Partition { name, .. } = self;
         let there: BTreeSet<u32> = host.gpus.iter().map(|gpu| gpu.id).collect();
@@ -180,7 +180,7 @@ impl Partition {
             .map(|id| format!("GPU {id}"));
         let gpus = gpus.filter(|_| !host.detects_gpus);
         let more = |what: &str, own: Option<u64>, there: u64| {
-            own.filter(|own| *own > there).map(|own| format!("{own} {what} (there are {there})"))
+            own.filter(|own| *own > there).map(|own| format!("{own} {what} ({there} available)"))
         };
         let amounts = [
             more("CPUs", self.max_cpus.map(u64::from), host.cpu_ids.len() as u64),
@@ -197,17 +197,17 @@ impl Partition {
             .collect()
     }
 
-    /// Its CPUs of a host.
+    /// Returns the host's CPUs that the partition may use.
     pub fn cpus_of<'a>(&self, host: &'a Host) -> impl Iterator<Item = &'a u32> {
         host.cpu_ids.iter().filter(|cpu| self.cpus.as_ref().is_none_or(|own| own.contains(cpu)))
     }
 
-    /// Its GPUs of a host.
+    /// Returns the host's GPUs that the partition may use.
     pub fn gpus_of<'a>(&self, host: &'a Host) -> impl Iterator<Item = &'a Gpu> {
         host.gpus.iter().filter(|gpu| self.gpus.as_ref().is_none_or(|own| own.contains(&gpu.id)))
     }
 
-    /// What it may use of a host with nobody on it.
+    /// Returns the resources that the partition may use on an empty host.
     pub fn capacity(&self, host: &Host) -> Tres {
         let (bounds, gpus) = (self.bounds(), self.gpus_of(host).count() as u32);
         Tres {
@@ -220,7 +220,7 @@ impl Partition {
     }
 }
 
-/// What the machine was seen to have of what may come and go under a running system.
+/// The machine's resources that can change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// The CPUs that are online and that jobs may run on.
@@ -228,48 +228,46 @@ pub struct Machine {
     pub mem_mb: u64,
 }
 
-/// What the host has, as the daemon found it.
+/// The host's resources as the daemon found them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Host {
-    /// The short host name: the node's name.
+    /// The short host name, which is also the node's name.
     pub name: String,
     /// Logical CPUs that jobs may use, by number.
     pub cpu_ids: Vec<u32>,
-    /// Where those of them sit that are really there.
+    /// The locations of the CPUs that the machine actually has.
     #[serde(default)]
     pub topology: Topology,
-    /// What jobs may have of the memory, MB.
+    /// The memory that jobs may use, MB.
     pub mem_mb: u64,
-    /// What the machine has of it, MB.
+    /// The machine's memory, MB.
     #[serde(default)]
     pub machine_mem_mb: u64,
-    /// Those that jobs may have, by number.
+    /// The GPUs that jobs may use, by number.
     pub gpus: Vec<Gpu>,
-    /// Those that were there and are not found any more: jobs that have one go on, and no other
-    /// gets it.
+    /// GPUs that are no longer found. Jobs that have one continue; no other job gets it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_gpus: Vec<Gpu>,
-    /// The GPUs are being detected: nobody knows yet which there are. `lost_gpus` has those of the
-    /// daemon before.
+    /// GPU detection is still running and the GPUs are not known yet. `lost_gpus` holds those
+    /// of the previous daemon.
     #[serde(default, skip_serializing_if = "is_default")]
     pub detects_gpus: bool,
-    /// CPUs that were there and are not, where they sat.
+    /// CPUs that have disappeared, and where they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_cpus: Vec<Place>,
-    /// Memory that was there and is not, MB.
+    /// Memory that has disappeared, MB.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost_mem_mb: u64,
-    /// Those of the CPUs and GPUs that the owner gives to no job: jobs that have one go on.
+    /// CPUs and GPUs that the owner has drained. Jobs that have one continue.
     #[serde(default, skip_serializing_if = "NodeParts::is_empty")]
     pub drained: NodeParts,
-    /// Into how many parts each GPU is divided for jobs that ask for parts; 0: such jobs are
-    /// refused.
+    /// The number of shards per GPU. If it is 0, jobs that request shards are refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_shards: u32,
-    /// Jobs that have no GPU see them all the same.
+    /// Jobs without a GPU can still see all GPUs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpus_open: bool,
-    /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.
+    /// `SLOTD_FEATURES`: what `--constraint` may ask for, besides the detected GPU models.
     pub features: Vec<String>,
     /// System, release and version: `Linux 6.1.0 #1 SMP`.
     pub kernel: String,
@@ -290,22 +288,22 @@ impl Host {
         }
     }
 
-    /// Whether there are GPUs, though they may be out of order.
+    /// Returns whether the host has GPUs, including ones that are no longer found.
     pub fn has_gpus(&self) -> bool {
         !self.gpus.is_empty() || !self.lost_gpus.is_empty()
     }
 
-    /// A GPU that a job may have, or has though it is not there any more.
+    /// Finds a GPU by number, including ones that are no longer found.
     pub fn gpu(&self, id: u32) -> Option<&Gpu> {
         self.gpus.iter().chain(&self.lost_gpus).find(|gpu| gpu.id == id)
     }
 
-    /// The names of these GPUs, of those that have one.
+    /// Returns the UUIDs of these GPUs, as far as they have one.
     pub fn gpu_uuids(&self, ids: &[u32]) -> BTreeMap<u32, String> {
         ids.iter().filter_map(|id| Some((*id, self.gpu(*id)?.uuid.clone()?))).collect()
     }
 
-    /// Its CPUs and GPUs, and those that were there.
+    /// Returns its CPUs and GPUs, including ones that are no longer found.
     pub fn parts(&self) -> NodeParts {
         let gpus = self.gpus.iter().chain(&self.lost_gpus).map(|gpu| gpu.id).collect();
         let cpus = self
@@ -317,18 +315,18 @@ impl Host {
         NodeParts { cpus, gpus }
     }
 
-    /// CPUs that jobs may have now.
+    /// Returns the number of CPUs that are not drained.
     pub fn open_cpus(&self) -> u32 {
         self.cpu_ids.iter().filter(|cpu| !self.drained.cpus.contains(cpu)).count() as u32
     }
 
-    /// The models of the GPUs as feature words; `generic_gpu` where only their number is known.
+    /// Returns the GPU models as feature words; `generic_gpu` if only their number is known.
     pub fn gpu_models(&self) -> impl Iterator<Item = &str> {
         self.gpus.iter().map(|gpu| gpu.model.as_deref().unwrap_or("generic_gpu"))
     }
 
-    /// What `--constraint` may ask for: the configured features, `cpu`, and with GPUs `gpu` and
-    /// their models. All that sinfo lists is among them.
+    /// Returns the features that `--constraint` may ask for: the configured ones, `cpu`, and on a
+    /// host with GPUs `gpu` and their models. They include every feature that sinfo lists.
     pub fn known_features(&self) -> Vec<&str> {
         let kinds = ["cpu"].into_iter().chain((!self.gpus.is_empty()).then_some("gpu"));
         let mut known = Vec::new();
@@ -340,10 +338,10 @@ impl Host {
         known
     }
 
-    /// Refuses a `--constraint` that asks for something that this host does not have.
+    /// Refuses a `--constraint` that this host does not satisfy.
     pub fn check_features(&self, wanted: &Constraint) -> Result<(), Refusal> {
         let known = self.known_features();
-        // One of them may be the model of a GPU.
+        // A missing feature may turn out to be a GPU model.
         if self.detects_gpus || wanted.is_met(&known) {
             return Ok(());
         }
@@ -351,7 +349,7 @@ impl Host {
         Err(Refusal::MissingFeature { wanted: wanted.to_string(), known })
     }
 
-    /// Refuses a `--prefer` that names a feature which this host does not know.
+    /// Refuses a `--prefer` that names a feature unknown to this host.
     pub fn check_preference(&self, wanted: &Constraint) -> Result<(), Refusal> {
         let known = self.known_features();
         if self.detects_gpus || wanted.names().iter().all(|name| known.contains(name)) {
@@ -367,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_host_does_not_have_is_told() {
+    fn resources_that_the_host_lacks_are_listed() {
         let gpus = [0, 1].map(|id| Gpu { id, ..Gpu::default() }).to_vec();
         let host = Host { cpu_ids: vec![0, 1], mem_mb: 100, gpus, ..Host::default() };
         let own = Partition {
@@ -376,9 +374,9 @@ mod tests {
             max_mem_mb: Some(101),
             ..Partition::default()
         };
-        let told = ["GPU 7", "101 MB of memory (there are 100)"]
+        let want = ["GPU 7", "101 MB of memory (100 available)"]
             .map(|what| format!("partition a may use {what}, which this host does not have"));
-        assert_eq!(own.beyond(&host), told);
+        assert_eq!(own.beyond(&host), want);
         assert_eq!(own.capacity(&host).mem_mb, 100);
         let whole = Partition { max_cpus: Some(2), max_gpus: Some(2), ..Partition::default() };
         assert_eq!(whole.beyond(&host), Vec::<String>::new());

@@ -1,11 +1,10 @@
-//! How the tasks of a job or a step are laid on the cores, the sockets and the memory of the host,
-//! beside `--cpu-bind`.
+//! Placement of tasks on cores, sockets and memory, apart from `--cpu-bind`.
 
 use crate::model::binding::{Repeated, print_mask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is said of it. The default says nothing.
+/// The placement options that were given. The default means none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Placement {
@@ -13,14 +12,14 @@ pub struct Placement {
     pub distribution: Option<Distribution>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<Hint>,
-    /// Threads of each core to use, at most.
+    /// Maximum number of threads to use per core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads_per_core: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ntasks_per_core: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ntasks_per_socket: Option<u32>,
-    /// What the host must have.
+    /// The shape that the host must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets_per_node: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,8 +29,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Threads of each core to use, at most: where it is said outright, or follows from a hint or
-    /// from one task a core.
+    /// Returns the maximum number of threads to use per core, if it was given or follows from a
+    /// hint.
     pub fn threads(&self) -> Option<u32> {
         let one =
             matches!(self.hint, Some(Hint::NoMultithread | Hint::ComputeBound | Hint::MemoryBound));
@@ -39,37 +38,39 @@ impl Placement {
     }
 }
 
-/// `-m/--distribution`. Kept as text: the printed form, which `parse::distribution` reads back.
+/// The value of `-m/--distribution`. Stored as text: the printed form, which `parse::distribution`
+/// parses back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Distribution {
-    /// Over nodes, of which there is one: over its sockets where nothing is said of them.
+    /// Distribution over nodes. Since there is only one, it applies to its sockets if `sockets` is
+    /// not given.
     pub nodes: Spread,
     pub sockets: Option<Dealing>,
     pub cores: Option<Dealing>,
-    /// `pack` or `nopack`, which say something of several nodes alone.
+    /// `pack` or `nopack`, which only affect several nodes.
     pub packs: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// `*`: as the system does by itself.
+    /// `*`: the default.
     Default,
     Block,
     Cyclic,
-    /// `plane=N`: so many tasks in one place, then as many in the next. `None`:
-    /// SLURM_DIST_PLANESIZE tells.
+    /// `plane=N`: this many tasks in one place, then as many in the next. `None`:
+    /// SLURM_DIST_PLANESIZE sets the size.
     Plane(Option<u32>),
 }
 
-/// How CPUs are dealt to tasks.
+/// The order in which tasks get CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dealing {
-    /// One socket after the other is filled.
+    /// Fills one socket after the other.
     Block,
-    /// Each task is in the next socket.
+    /// Puts each task on the next socket.
     Cyclic,
-    /// Each CPU of a task is in the next socket.
+    /// Takes each CPU of a task from the next socket.
     Fcyclic,
 }
 
@@ -83,7 +84,7 @@ impl fmt::Display for Dealing {
     }
 }
 
-/// What `parse::distribution` reads back as the same.
+/// Prints the form that `parse::distribution` parses back to the same value.
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nodes {
@@ -113,13 +114,13 @@ impl From<Distribution> for String {
     }
 }
 
-/// `--hint`.
+/// The value of `--hint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hint {
-    /// One thread of each core.
+    /// Use one thread per core.
     ComputeBound,
-    /// One thread of each core, too.
+    /// Use one thread per core, too.
     MemoryBound,
     Multithread,
     NoMultithread,
@@ -141,37 +142,38 @@ impl fmt::Display for Hint {
     }
 }
 
-/// `--mem-bind`. Kept as text: the printed form, which `parse::mem_bind` reads back.
+/// The value of `--mem-bind`. Stored as text: the printed form, which `parse::mem_bind` parses
+/// back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MemBind {
     pub nodes: MemNodes,
-    /// `prefer`: other memory is taken where theirs is full.
+    /// `prefer`: use other memory when the bound nodes are full.
     pub prefers: bool,
-    /// `sort` or `nosort`, for a kind of memory that is built no more.
+    /// `sort` or `nosort`, for a kind of memory that is no longer built.
     pub sorts: Option<bool>,
-    /// A line on each task's standard error tells the binding.
+    /// Print the binding on each task's standard error.
     pub reports: bool,
 }
 
-/// From which NUMA nodes tasks have their memory.
+/// The NUMA nodes that tasks allocate memory from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum MemNodes {
-    /// From any.
+    /// Any node.
     #[default]
     None,
-    /// From those of their CPUs.
+    /// The nodes of the task's CPUs.
     Local,
-    /// Task `n` from node `n`.
+    /// Node `n` for task `n`.
     Rank,
-    /// Task `n` from the `n`-th node of the list, which begins anew at its end.
+    /// The `n`-th node of the list for task `n`. The list is repeated as needed.
     Map(Vec<Repeated<u32>>),
-    /// As `Map`, with a set of nodes for each task.
+    /// Like `Map`, with a set of nodes per task.
     Mask(Vec<Repeated<Vec<u32>>>),
 }
 
 impl MemNodes {
-    /// The word that names it, and its list as far as it has one.
+    /// Returns the keyword and the list, which is empty if the keyword takes none.
     fn parts(&self) -> (&'static str, String) {
         fn list<T>(list: &[Repeated<T>], print: impl Fn(&T) -> String) -> String {
             let one = |r: &Repeated<T>| match r.times {
@@ -191,30 +193,30 @@ impl MemNodes {
 }
 
 impl MemBind {
-    /// What tasks are told of it.
+    /// Returns the environment variables that describe the binding to tasks.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let (kind, list) = self.nodes.parts();
         let list = list.replace("0x", "");
-        let said = if self.reports { "verbose" } else { "quiet" };
+        let mode = if self.reports { "verbose" } else { "quiet" };
         let prefer = if self.prefers { "prefer," } else { "" };
-        let mut told = vec![
-            ("SLURM_MEM_BIND", format!("{said},{prefer}{kind}{list}")),
+        let mut vars = vec![
+            ("SLURM_MEM_BIND", format!("{mode},{prefer}{kind}{list}")),
             ("SLURM_MEM_BIND_LIST", list),
             ("SLURM_MEM_BIND_TYPE", kind.to_owned()),
-            ("SLURM_MEM_BIND_VERBOSE", said.to_owned()),
+            ("SLURM_MEM_BIND_VERBOSE", mode.to_owned()),
         ];
-        told.extend(self.prefers.then(|| ("SLURM_MEM_BIND_PREFER", "prefer".to_owned())));
-        told.extend((self.sorts == Some(true)).then(|| ("SLURM_MEM_BIND_SORT", "sort".to_owned())));
-        told
+        vars.extend(self.prefers.then(|| ("SLURM_MEM_BIND_PREFER", "prefer".to_owned())));
+        vars.extend((self.sorts == Some(true)).then(|| ("SLURM_MEM_BIND_SORT", "sort".to_owned())));
+        vars
     }
 }
 
-/// What `parse::mem_bind` reads back as the same.
+/// Prints the form that `parse::mem_bind` parses back to the same value.
 impl fmt::Display for MemBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, list) = self.nodes.parts();
         let words = [(self.reports, "verbose,"), (self.prefers, "prefer,")];
-        for (_, word) in words.iter().filter(|(is_said, _)| *is_said) {
+        for (_, word) in words.iter().filter(|(is_set, _)| *is_set) {
             f.write_str(word)?;
         }
         match self.sorts {

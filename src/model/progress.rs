@@ -1,20 +1,20 @@
-//! How far jobs are, in tasks.
+//! Job counts by stage.
 
 use super::{Job, JobState};
 use serde::Serialize;
 use std::ops::{AddAssign, SubAssign};
 
-/// How many jobs are where. Each task of an array counts as one.
+/// The number of jobs in each stage. Each array task counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Progress {
-    /// All tasks of the array, with those whose records are gone. 0: nothing is known of others
-    /// than are counted here.
+    /// All tasks of the array, including those whose records were deleted. Zero means that only the
+    /// jobs counted below are known.
     pub total: usize,
     pub waiting: usize,
     pub running: usize,
     #[serde(skip)]
     pub over: usize,
-    /// Of those that are over.
+    /// The failed ones among `over`.
     #[serde(skip)]
     pub failed: usize,
 }
@@ -24,7 +24,7 @@ impl Progress {
         Progress::of_tasks(job.run.state, job.weight())
     }
 
-    /// So many tasks in this state.
+    /// Counts `tasks` tasks in this state.
     pub fn of_tasks(state: JobState, tasks: usize) -> Progress {
         let none = Progress::default();
         match state {
@@ -43,13 +43,13 @@ impl Progress {
         if self.total > 0 { self.total } else { counted }
     }
 
-    /// Of all of them those that are over.
+    /// Returns the number of tasks that have ended.
     pub fn done(&self) -> usize {
         self.all().saturating_sub(self.waiting + self.running)
     }
 }
 
-/// Of the same array: the total stays.
+/// Adds counts of the same array; the total stays.
 impl AddAssign for Progress {
     fn add_assign(&mut self, other: Progress) {
         self.waiting += other.waiting;
@@ -59,7 +59,7 @@ impl AddAssign for Progress {
     }
 }
 
-/// As it was before the other was added.
+/// Subtracts counts that were added before.
 impl SubAssign for Progress {
     fn sub_assign(&mut self, other: Progress) {
         self.waiting -= other.waiting;

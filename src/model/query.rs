@@ -1,5 +1,5 @@
-//! Questions about jobs, and the rules that tell which jobs answer them: the same for squeue,
-//! scancel, sacct and the rest.
+//! Job queries and the rules that select matching jobs. squeue, scancel, sacct and the other
+//! commands share them.
 
 use crate::model::array::TaskSet;
 use crate::model::{
@@ -7,22 +7,21 @@ use crate::model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Which jobs are asked for, and how much of each. Empty lists and `None` leave a matter open;
-/// lists are alternatives; all parts must hold.
+/// A selection of jobs, and of the data to return for each. An empty list or `None` does not
+/// restrict the selection. The entries of a list are alternatives; all fields must match.
 ///
-/// The defaults of the commands (squeue: what is not over; sacct: since midnight) are applied by
-/// the client.
+/// Clients apply the defaults of their commands (squeue: jobs that have not ended; sacct: jobs
+/// since midnight).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobQuery {
-    /// Jobs by number: a plain job, an array with all its tasks, some tasks of an array, or the
-    /// number of a task's own record. A step that is named here picks its job; which steps are
-    /// shown is not decided here.
+    /// Jobs by ID: a plain job, an array with all its tasks, some tasks of an array, or the ID of a
+    /// task's own record. A step selects its job; which steps to show is not decided here.
     #[serde(skip_serializing_if = "is_default")]
     pub jobs: Vec<JobRef>,
     #[serde(skip_serializing_if = "is_default")]
     pub names: Vec<String>,
-    /// By name or number.
+    /// Users by name or UID.
     #[serde(skip_serializing_if = "is_default")]
     pub users: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
@@ -31,7 +30,7 @@ pub struct JobQuery {
     pub partitions: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub accounts: Vec<String>,
-    /// A job that asked for none has `normal`.
+    /// QOS names. A job that requested none has `normal`.
     #[serde(skip_serializing_if = "is_default")]
     pub qos: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
@@ -42,17 +41,17 @@ pub struct JobQuery {
     pub licenses: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub constraints: Vec<String>,
-    /// By Slurm's names, or by slotd's own.
+    /// Reasons, by Slurm's names or by slotd's own.
     #[serde(skip_serializing_if = "is_default")]
     pub reasons: Vec<String>,
-    /// Only what has, or had, a place on the node.
+    /// Only jobs that run or ran on the node.
     #[serde(skip_serializing_if = "is_default")]
     pub on_node: bool,
-    /// `None`: any state. An empty list matches nothing: only states were named that slotd does not
+    /// `None`: any state. An empty list matches nothing: it comes from states that slotd does not
     /// have.
     #[serde(skip_serializing_if = "is_default")]
     pub states: Option<Vec<JobState>>,
-    /// The states count that a job was in at any time of the window, and not the one it is in now.
+    /// Match jobs that were in one of the states at any time in the window, instead of now.
     #[serde(skip_serializing_if = "is_default")]
     pub states_then: bool,
     /// Start of the time window.
@@ -61,55 +60,55 @@ pub struct JobQuery {
     /// End of the time window.
     #[serde(skip_serializing_if = "is_default")]
     pub until: Option<Timestamp>,
-    /// The least time limit, seconds.
+    /// The shortest time limit, in seconds.
     #[serde(skip_serializing_if = "is_default")]
     pub limit_min_secs: Option<u64>,
-    /// The largest time limit, seconds.
+    /// The longest time limit, in seconds.
     #[serde(skip_serializing_if = "is_default")]
     pub limit_max_secs: Option<u64>,
     /// The fewest and the most CPUs.
     #[serde(skip_serializing_if = "is_default")]
     pub cpus: Option<(u32, u32)>,
 
-    // How much of each.
-    /// The records of a long answer are those of one moment, its end: the last part has anew what
-    /// changed meanwhile. Why a job waits may be of the moment of its own part.
+    // Data to return for each job.
+    /// Make the records of a long answer consistent as of its end: the last part repeats those that
+    /// changed in the meantime. The reason of a pending job may still date from its own part.
     #[serde(skip_serializing_if = "is_default")]
     pub one_moment: bool,
-    /// The earlier runs of jobs that went back to the queue too.
+    /// Include earlier runs of requeued jobs.
     #[serde(skip_serializing_if = "is_default")]
     pub duplicates: bool,
-    /// Work out when pending jobs would start.
+    /// Predict when pending jobs start.
     #[serde(skip_serializing_if = "is_default")]
     pub expected_starts: bool,
-    /// Tell of each pending job all that keeps it from starting.
+    /// List everything that keeps each pending job from starting.
     #[serde(skip_serializing_if = "is_default")]
     pub blockers: bool,
-    /// The paths of the standard streams are not asked for: they cost more than most of a view.
+    /// Leave out the paths of the standard streams, which cost more than most of a view.
     #[serde(skip_serializing_if = "is_default")]
     pub without_paths: bool,
-    /// Steps are not asked for: a job may have thousands.
+    /// Leave out steps, since a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
-    /// No more than [`crate::model::brief::BriefJob`] has, or of accounting
+    /// Send only the fields of [`crate::model::brief::BriefJob`], or from accounting those of
     /// [`crate::model::view::JobView::outline`]: a long listing shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
 }
 
 impl JobQuery {
-    /// These jobs, whatever their state.
+    /// Selects these jobs in any state.
     pub fn of(jobs: Vec<JobRef>) -> Self {
         JobQuery { jobs, ..JobQuery::default() }
     }
 
-    /// Everything that is not over.
+    /// Selects all jobs that have not ended.
     pub fn live() -> Self {
         JobQuery { states: Some(JobState::live().collect()), ..JobQuery::default() }
     }
 
-    /// Only what has a place on one of these nodes; `is_node` tells which names are those of the
-    /// one node.
+    /// Restricts the query to jobs on one of these nodes. `is_node` says whether a name refers to
+    /// this host.
     pub fn limit_to_nodes(&mut self, nodes: &[String], is_node: impl Fn(&str) -> bool) {
         if nodes.iter().any(|name| is_node(name)) {
             self.on_node = true;
@@ -118,17 +117,18 @@ impl JobQuery {
         }
     }
 
-    /// Lets no job answer: a list was given that names nothing, which is not the same as no list.
+    /// Makes the query match nothing, for a list that names nothing. An absent list would match
+    /// everything.
     pub fn match_nothing(&mut self) {
         self.states = Some(Vec::new());
     }
 
-    /// Whether jobs that have ended are asked for.
+    /// Returns whether the query includes ended jobs.
     pub fn wants_ended(&self) -> bool {
         self.states.as_ref().is_none_or(|states| states.iter().any(|state| state.is_terminal()))
     }
 
-    /// Whether this record answers the question.
+    /// Returns whether a record matches the query.
     pub fn matches(&self, job: &Job) -> bool {
         (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, &job.role)))
             && self.matches_request(&job.request)
@@ -172,12 +172,12 @@ impl JobQuery {
             && self.states.as_ref().is_none_or(|states| states.iter().any(is_in))
     }
 
-    /// sacct's rule (man page, `--state`): the job was in that state at some time in the window. A
-    /// terminal state is entered once, at the job's end.
+    /// sacct's rule (man page, `--state`): whether the job was in this state at some time in the
+    /// window. A terminal state is entered once, at the job's end.
     fn was_in_state(&self, job: &Job, state: JobState) -> bool {
         match state {
             JobState::Pending => {
-                // Whichever came first: by a clock that was set back, a start may be later than the
+                // The earlier of the two: if the clock was set back, a start may be later than the
                 // end.
                 let until_then = [job.run.start, job.last_instant()].into_iter().flatten().min();
                 job.run.start.is_none_or(|start| start > job.submit)
@@ -205,8 +205,7 @@ impl JobQuery {
         }
     }
 
-    /// Whether the time from `first` to `last` (`None`: still going on) has an instant in the
-    /// window.
+    /// Returns whether the time from `first` to `last` (`None`: ongoing) overlaps the window.
     fn overlaps(&self, first: Timestamp, last: Option<Timestamp>) -> bool {
         self.until.is_none_or(|until| first <= until)
             && self.since.is_none_or(|since| last.is_none_or(|last| last >= since))
@@ -218,7 +217,7 @@ fn among<'a>(list: &[String], value: impl Into<Option<&'a str>>) -> bool {
 }
 
 impl Job {
-    /// When nothing happened to it any more; `None` while something may.
+    /// Returns when the job ended; `None` if it has not.
     fn last_instant(&self) -> Option<Timestamp> {
         if self.run.state.is_terminal() {
             self.run.end.or(self.run.start).or(Some(self.submit))
@@ -229,8 +228,8 @@ impl Job {
 }
 
 impl Job {
-    /// The name that means this record and no other. The number alone may be that of the whole
-    /// array, which its last task keeps.
+    /// Returns a reference that matches only this record. An array's last task keeps the array's
+    /// ID, so that the ID alone may mean the whole array.
     pub fn own_ref(&self) -> JobRef {
         let (job, tasks) = match &self.role {
             ArrayRole::None => (self.id, None),
@@ -241,8 +240,7 @@ impl Job {
         JobRef { job, tasks, step: None }
     }
 
-    /// What `named` means of this record: of tasks that wait together those that are named, and the
-    /// step.
+    /// Narrows `named` to this record: the named tasks among its own, and the step.
     pub fn part_named(&self, named: &JobRef) -> JobRef {
         let own = self.own_ref();
         let tasks = match (own.tasks, &named.tasks) {
@@ -253,7 +251,7 @@ impl Job {
     }
 }
 
-/// Whether `named` means this record: by its own number, by its array's, or by the task's.
+/// Returns whether `named` refers to this record, by its own ID, its array's ID or the task.
 pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
     match (&named.tasks, role) {
         (None, ArrayRole::None | ArrayRole::Rest { .. }) => named.job == id,
@@ -273,8 +271,8 @@ pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
     }
 }
 
-/// Whether two sets have a member in common. Ranges that lie wholly before or after the other set
-/// cost nothing.
+/// Returns whether two sets have a member in common. Ranges entirely outside the other set are
+/// skipped.
 fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let (Some(first), Some(last)) = (many.first(), many.last()) else { return false };
@@ -292,7 +290,7 @@ mod tests {
     use crate::model::run::RunState;
     use std::sync::Arc;
 
-    /// Submitted at 10, started and ended as told; `None` is "not yet".
+    /// A job submitted at 10, with the given start and end. `None` is "not yet".
     fn job(state: JobState, start: Option<i64>, end: Option<i64>) -> Job {
         let run = RunState {
             state,
@@ -333,7 +331,7 @@ mod tests {
         (JobState::Ended(End::Cancelled), None, Some(30));
 
     #[test]
-    fn a_window_finds_what_overlaps_it() {
+    fn a_window_matches_jobs_that_overlap_it() {
         for (since, until, ended, live) in
             [(0, 9, false, false), (0, 10, true, true), (30, 99, true, true), (31, 99, false, true)]
         {
@@ -345,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn running_in_a_window_finds_jobs_that_have_ended_since() {
+    fn running_in_a_window_includes_jobs_that_have_ended_since() {
         let running = Some(&[JobState::Running][..]);
         assert!(found(ENDED, running, 25, 26));
         assert!(found(ENDED, running, 0, 20));
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_counts_from_submission_to_the_start_or_the_end() {
+    fn pending_lasts_from_submission_to_the_start_or_the_end() {
         let pending = Some(&[JobState::Pending][..]);
         assert!(found(PENDING, pending, 50, 60));
         assert!(!found(PENDING, pending, 0, 9));
@@ -372,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_state_is_found_where_the_job_ended() {
+    fn a_terminal_state_matches_only_at_the_end_of_the_job() {
         let failed = Some(&[JobState::Ended(End::Failed), JobState::Ended(End::Timeout)][..]);
         assert!(found(ENDED, failed, 30, 30));
         assert!(!found(ENDED, failed, 0, 29));
@@ -382,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_or_completing_job_is_found_by_that_state_as_well() {
+    fn a_suspended_or_completing_job_matches_that_state_and_running() {
         for state in [JobState::Suspended, JobState::Completing] {
             assert!(found((state, Some(20), None), Some(&[state]), 0, 99));
             assert!(!found(RUNNING, Some(&[state]), 0, 99));
@@ -391,26 +389,26 @@ mod tests {
     }
 
     #[test]
-    fn the_present_state_decides_where_nothing_else_is_said() {
+    fn without_states_then_only_the_current_state_matches() {
         for since in [None, Some(Timestamp(25))] {
             let query =
                 JobQuery { states: Some(vec![JobState::Running]), since, ..JobQuery::default() };
             assert!(query.matches(&job(JobState::Running, Some(20), None)));
             assert!(
                 !query.matches(&job(JobState::Ended(End::Failed), Some(20), Some(30))),
-                "it ran, and does not now"
+                "it ran but no longer does"
             );
         }
     }
 
     #[test]
-    fn the_name_of_a_record_means_no_other() {
+    fn own_ref_matches_no_other_record() {
         let task = |id, task| Job {
             id: JobId(id),
             role: ArrayRole::Task { array_job: JobId(7), task },
             ..job(JobState::Running, Some(20), None)
         };
-        // The last task keeps the number of the array.
+        // The last task keeps the ID of the array.
         let (first, last) = (task(8, 0), task(7, 1));
         assert_eq!(
             (first.own_ref().to_string(), last.own_ref().to_string()),
@@ -425,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_alternatives_and_all_of_them_must_hold() {
+    fn list_entries_are_alternatives_and_all_lists_must_match() {
         let request =
             JobRequest { name: "a".to_owned(), user: "ann".to_owned(), ..JobRequest::default() };
         let job = Job { request: Arc::new(request), ..job(JobState::Pending, None, None) };
@@ -442,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn array_names_mean_the_records_that_hold_their_tasks() {
+    fn array_references_match_the_records_that_hold_their_tasks() {
         let tasks = |first, last| {
             TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect())
         };
@@ -472,13 +470,13 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_survives_the_wire() {
+    fn a_query_survives_the_wire() {
         let filter =
             JobQuery { states: Some(Vec::new()), since: Some(Timestamp(3)), ..JobQuery::default() };
         let text = serde_json::to_string(&filter).expect("plain data");
-        assert_eq!(serde_json::from_str::<JobQuery>(&text).expect("what was written"), filter);
+        assert_eq!(serde_json::from_str::<JobQuery>(&text).expect("round trip"), filter);
         assert_eq!(
-            serde_json::from_str::<JobQuery>("{}").expect("all is optional"),
+            serde_json::from_str::<JobQuery>("{}").expect("all fields are optional"),
             JobQuery::default()
         );
     }

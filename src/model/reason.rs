@@ -1,67 +1,70 @@
-//! Why a job waits, or why it ended as it did. Spelled as Slurm prints them.
+//! Why a job is pending, or why it ended as it did. Spelled as Slurm prints the reasons.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Lists each reason once, with its name and its meaning for the documentation.
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+    ($($(#[$attr:meta])* $name:ident => $text:literal, $meaning:literal;)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-        pub enum Reason { $($(#[$doc])* #[serde(rename = $text)] $name,)* }
+        pub enum Reason { $($(#[$attr])* #[doc = $meaning] #[serde(rename = $text)] $name,)* }
         impl Reason {
             pub const ALL: &'static [Reason] = &[$(Reason::$name,)*];
             pub const fn name(self) -> &'static str { match self { $(Reason::$name => $text,)* } }
+            /// A sentence for the documentation.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Reason::$name => $meaning,)* }
+            }
         }
     };
 }
 
 reasons! {
     #[default]
-    None => "None",
-    /// Not enough CPUs, memory or GPUs are free now.
+    None => "None", "Nothing keeps the job from starting, or nothing special ended it.";
     Resources => "Resources",
-    /// Jobs before this one are waiting for the same resources.
-    Priority => "Priority",
-    Dependency => "Dependency",
+        "Not enough CPUs, memory or GPUs are free, and this job is the next to get them.";
+    Priority => "Priority", "Other jobs come first for the same resources.";
+    Dependency => "Dependency", "Jobs that it depends on have not started or ended yet.";
     DependencyNeverSatisfied => "DependencyNeverSatisfied",
-    BeginTime => "BeginTime",
-    JobHeldUser => "JobHeldUser",
+        "A job that it depends on ended in a way that rules the dependency out.";
+    BeginTime => "BeginTime", "Its begin time has not come.";
+    JobHeldUser => "JobHeldUser", "Its user holds it. `scontrol release` lets it start.";
     JobHeldAdmin => "JobHeldAdmin",
+        "slotd holds it, because it could not be launched. `scontrol release` lets it start.";
     JobArrayTaskLimit => "JobArrayTaskLimit",
-    /// An exclusive job has the host, or this exclusive job waits for it to be empty.
+        "As many tasks of its array run as `--array=...%N` allows.";
     Exclusive => "Exclusive",
-    DeadLine => "DeadLine",
-    /// The host has shrunk below what the job asks for (fewer GPUs after a restart, say).
+        "An exclusive job has the host, or this exclusive job waits until the host is empty.";
+    DeadLine => "DeadLine", "It cannot end, or did not end, before its deadline.";
     BadConstraints => "BadConstraints",
-    /// The node is drained: it takes no jobs.
-    ReqNodeNotAvail => "ReqNodeNotAvail",
-    PartitionConfig => "PartitionConfig",
-    /// It starts no jobs, or none at this hour.
-    PartitionDown => "PartitionDown",
-    PartitionInactive => "PartitionInactive",
-    /// The job's limit is longer than the partition allows.
+        "The host can no longer satisfy its request, for example with fewer GPUs after a restart.";
+    ReqNodeNotAvail => "ReqNodeNotAvail", "The node, or the part of it that the job needs, is drained.";
+    PartitionConfig => "PartitionConfig", "Its partition no longer exists.";
+    PartitionDown => "PartitionDown", "Its partition is DOWN or outside its allowed hours.";
+    PartitionInactive => "PartitionInactive", "Its partition is INACTIVE.";
     PartitionTimeLimit => "PartitionTimeLimit",
-    /// As many jobs of its account, or with such a name, run as may.
+        "Its time limit is longer than its partition allows.";
     AssocMaxJobsLimit => "AssocMaxJobsLimit",
-    /// With it they would have more CPUs than they may.
+        "The jobs of its account or name have reached their limit of running jobs.";
     AssocGrpCpuLimit => "AssocGrpCpuLimit",
-    NonZeroExitCode => "NonZeroExitCode",
-    RaisedSignal => "RaisedSignal",
-    TimeLimit => "TimeLimit",
-    OutOfMemory => "OutOfMemory",
+        "With this job, the jobs of its account or name would exceed their limit of CPUs.";
+    NonZeroExitCode => "NonZeroExitCode", "It ended with an exit code other than 0.";
+    RaisedSignal => "RaisedSignal", "A signal ended it.";
+    TimeLimit => "TimeLimit", "It reached its time limit.";
+    OutOfMemory => "OutOfMemory", "It ran out of memory.";
     JobLaunchFailure => "JobLaunchFailure",
-    /// Cancelled by its user. Slurm has no name for it.
-    CancelledByUser => "CancelledByUser",
-    /// The process that watched the job died, and with it the knowledge of how the job ended.
-    RunnerLost => "RunnerLost",
-    /// The machine went down while the job ran (Slurm's word for a node that fails).
-    NodeDown => "NodeDown",
-    /// The client that held the allocation went away.
-    ClientLost => "ClientLost",
-    Requeued => "Requeued",
+        "It could not be launched, for example because its output file cannot be opened.";
+    CancelledByUser => "CancelledByUser", "A user cancelled it.";
+    RunnerLost => "RunnerLost", "Its watcher died, so it is unknown how the job ended.";
+    NodeDown => "NodeDown", "The machine went down while it ran.";
+    ClientLost => "ClientLost", "The command that held its allocation disappeared.";
+    Requeued => "Requeued", "It was stopped to be queued again.";
 }
 
 impl Reason {
-    /// Slurm 22.05's own word for it. Programs read reasons by closed lists of these.
+    /// Returns the name that Slurm 22.05 uses. Programs match reasons against a closed list of
+    /// these.
     pub const fn slurm_name(self) -> &'static str {
         match self {
             Reason::RaisedSignal => Reason::NonZeroExitCode.name(),

@@ -1,15 +1,15 @@
-//! Why something that was asked for is not done.
+//! Reasons why the daemon refuses a request.
 //!
-//! The daemon refuses with a value, and a command tells it in Slurm's words: all texts are made
-//! here, and a client needs no text to know what happened. What a command puts before the text
-//! ("Batch job submission failed") is the command's.
+//! A refusal is a value; a command prints it in Slurm's words. All texts are defined here, and a
+//! client never has to parse one to learn what happened. The prefix of the text ("Batch job
+//! submission failed") belongs to the command.
 
 use crate::model::array::ArraySpec;
 use crate::model::dependency::DependencyTerm;
 use crate::model::gpu::GpuShare;
 use crate::model::node::{NodeParts, ranges};
 use crate::model::partition::PartitionState;
-use crate::model::{JobId, JobRef, StepId, StoreFault, Tres};
+use crate::model::{JobId, JobRef, StepId, StoreFault, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,19 +17,19 @@ use std::fmt;
 /// The setting that divides GPUs into shards.
 pub const SHARDS_SETTING: &str = "SLOTD_GPU_SHARDS";
 
-/// The setting that bounds the tasks of a step.
+/// The setting that limits the tasks of a step.
 pub const MAX_TASKS_SETTING: &str = "SLOTD_MAX_TASKS_PER_NODE";
 
-/// What that setting may be at most, as Slurm's `MaxTasksPerNode`: no daemon takes more, so that no
-/// client need ask.
+/// The largest value of that setting, like that of Slurm's `MaxTasksPerNode`. No daemon accepts
+/// more tasks, so clients can check this without asking.
 pub const MOST_TASKS: u32 = 65_533;
 
-/// Where there is less than was asked for.
+/// The scope in which a requested resource is short.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Place {
     #[default]
     Host,
-    /// The host has more of it than its owner gives to this partition.
+    /// The host has enough, but its owner gives this partition less.
     Partition(String),
 }
 
@@ -42,48 +42,52 @@ impl fmt::Display for Place {
     }
 }
 
-/// A refusal, with the values that its text names. Sizes of memory are in MB.
+/// A refusal, with the values that its text contains. Memory sizes are in MB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    // A job or step that exists, or does not.
+    // Existing and missing jobs and steps.
     UnknownJob,
     UnknownStep,
     /// Only a job that has not ended can be held, released or changed.
     AlreadyFinished,
-    /// scancel of a job that is ending or has ended; a step in one.
+    /// scancel of a job that is ending or has ended, or a step in one.
     AlreadyDone,
-    /// It does not run yet.
+    /// The job is still pending.
     Pending,
-    /// The job is not in a state in which this can be done to it, or it does not allow it
-    /// (`--no-requeue`).
+    /// The job's state does not allow this, or the job itself does not (`--no-requeue`).
     Disabled,
     /// The key can only be changed while the job is pending.
     NotPending,
-    /// Another script, for some tasks of an array or while others of its tasks have started.
+    /// A new script for only some tasks of an array, or after tasks of the array have started.
     ScriptOfArray,
-    /// Another script for a job of srun or salloc.
+    /// A new script for a job of srun or salloc.
     NoScript,
-    /// top of a held job.
+    /// `scontrol top` of a held job.
     Held,
-    /// A signal to a job that does not run.
+    /// A signal to a job that is not running.
     NotNow,
     NotAnArray,
-    /// A time limit that is to change by a difference, of a job that has none.
+    /// A relative change of the time limit of a job that has none.
     NoTimeLimit,
-    /// A change to what the host can never give: why it cannot, if that is known.
+    /// A relative change of the time limit that would make it negative.
+    DecrementTooLarge {
+        by_secs: u64,
+        limit_secs: u64,
+    },
+    /// A change to something that the host can never provide, with the reason if known.
     ConfigNotAvailable(Option<Box<Refusal>>),
-    /// A running job has all of its partition to itself, or shares its CPUs with others.
+    /// A running job holds its whole partition exclusively, or shares its CPUs with other jobs.
     FixedSize {
         job: JobId,
         exclusive: bool,
     },
-    /// A running job would pass a limit of its account or name: the reason for which a pending one
-    /// would wait.
+    /// A running job would exceed a limit on its account or name. Contains the reason that a
+    /// pending job would show.
     OverLimit {
         reason: String,
     },
-    /// A running job cannot grow now: what it would need more, what is free, and when there is room
-    /// for it, if that can be told.
+    /// A running job cannot grow now. Contains the additional resources it needs, the free ones,
+    /// and the time until enough are free, if it can be predicted.
     NoRoom {
         job: JobId,
         more: Tres,
@@ -91,28 +95,31 @@ pub enum Refusal {
         in_secs: Option<u64>,
     },
 
-    // A request that the host can never meet.
+    // Requests that the host can never satisfy.
     UnknownPartition {
         name: String,
         known: Vec<String>,
+        /// The partition is configured, but hidden because the host has no GPUs.
+        #[serde(default, skip_serializing_if = "is_default")]
+        lacks_gpus: bool,
     },
-    /// A partition that takes no jobs now.
+    /// The partition currently accepts no jobs.
     PartitionNotAvailable {
         name: String,
         state: PartitionState,
     },
     /// More than one node, or none.
     NodeCount,
-    /// More than one node for a job that exists.
+    /// More than one node for an existing job.
     OneNodeOnly,
     UnknownNode(String),
-    /// One host has no reservations.
+    /// slotd has no reservations.
     UnknownReservation(String),
-    /// One host has no licenses.
+    /// slotd has no licenses.
     UnknownLicense(String),
     NodeExcluded(String),
     MissingFeature {
-        /// The constraint as it was written.
+        /// The constraint as the user wrote it.
         wanted: String,
         known: Vec<String>,
     },
@@ -121,7 +128,7 @@ pub enum Refusal {
         wanted: String,
         known: Vec<String>,
     },
-    /// The host has GPUs, and knows their models.
+    /// A model that the host, which has GPUs of known models, does not have.
     UnknownGpuModel {
         model: String,
         known: Vec<String>,
@@ -137,13 +144,13 @@ pub enum Refusal {
         #[serde(default)]
         place: Place,
     },
-    /// A CPU by its number that there is none of. Those that there are.
+    /// A CPU number that does not exist, and the ones that do.
     NoSuchCpu {
         asked: u32,
         there: BTreeSet<u32>,
         place: Place,
     },
-    /// More sockets, cores of a socket or threads of a core than the host has.
+    /// More sockets, cores per socket or threads per core than the host has.
     HostShape {
         what: String,
         asked: u32,
@@ -169,12 +176,12 @@ pub enum Refusal {
         /// GPUs of any model on the host.
         host: u32,
     },
-    /// More of each GPU than any of them has; `most` is 0 where they are not shared so.
+    /// A larger share of each GPU than any GPU has; `most` is 0 if GPUs cannot be shared this way.
     TooMuchOfGpu {
         share: GpuShare,
         most: u64,
     },
-    /// A text of a request: which, its length and the most that is taken, in bytes.
+    /// A text of the request that is too long: its name, its length and the maximum, in bytes.
     TooLong {
         what: String,
         len: usize,
@@ -187,65 +194,65 @@ pub enum Refusal {
         why: String,
     },
     DependsOnItself(JobId),
-    /// The job that it is to wait for waits for it already, through this one.
+    /// The awaited job already waits for this one.
     CircularDependency(JobId),
 
-    // A step that its job cannot give room to.
+    // Steps that do not fit into their job.
     StepTooManyCpus,
     StepTooMuchMemory,
     StepTooManyGpus,
-    /// Some of those of its job are out of use.
+    /// Some GPUs of the job are out of use.
     StepGpusOut {
         out: NodeParts,
     },
-    /// With `--immediate`.
+    /// The step would have to wait, but `--immediate` was given.
     Busy,
 
     // The daemon.
-    /// It cannot run again: its environment is not kept any more.
+    /// The job cannot run again: its environment is no longer stored.
     EnvironmentDropped(JobId),
-    /// The copy of the work tree that the job is to run in is not there.
+    /// The copy of the work tree that the job was to run in is missing.
     SnapshotGone(String),
-    /// A client came back to a job, or a step, that is not in memory any more.
+    /// A client reconnected to a job or a step that is no longer in memory.
     Forgotten {
         job: JobId,
         step: Option<StepId>,
     },
-    /// Another process manages the steps of the job.
+    /// Another process already manages the steps of the job.
     Managed {
         pid: u32,
     },
-    /// Nothing of it was done: the database cannot be written.
+    /// Nothing was done: the database cannot be written.
     NotStored(StoreFault),
-    /// It was done, and is not on disk yet.
+    /// It was done but is not on disk yet.
     Unrecorded(StoreFault),
-    /// Limits cannot be enforced, which the daemon is set to do: the path and the reason.
+    /// The daemon is configured to enforce limits but cannot: the path and the reason.
     NoCgroups(String),
-    /// What the owner of the host says makes no sense, or cannot be kept.
+    /// The owner's configuration is invalid, or cannot be stored.
     Configuration(String),
     ShuttingDown,
     /// Other clients do not read their answers.
     Crowded,
-    /// So many clients are connected.
+    /// The daemon already serves its maximum of clients: this many.
     TooManyClients(usize),
-    /// The daemon has as many open files as it may have: this number.
+    /// The daemon has reached its limit of open files: this many.
     NoDescriptors(u64),
-    /// The daemon that was started for this client cannot serve, and why.
+    /// The daemon that was started for this client cannot serve it, and why.
     CannotStart(String),
     WrongUser {
         daemon: u32,
         client: u32,
     },
-    /// A frame that is no request.
+    /// A frame that is not a valid request.
     Malformed(String),
-    /// The answer does not fit in a frame.
+    /// The answer does not fit into a frame.
     Unsendable(String),
     /// The database could not be read.
     Database(String),
 }
 
 impl Refusal {
-    /// The offending value, as a line of its own before the text.
+    /// Returns the offending value, printed on its own line before the text.
     pub fn detail(&self) -> Option<String> {
         Some(match self {
             Refusal::UnknownPartition { name, .. } => {
@@ -256,9 +263,11 @@ impl Refusal {
             }
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
             Refusal::UnknownReservation(name) => {
-                format!("no such reservation, slotd has none: {name}")
+                format!("no such reservation: {name} (slotd has no reservations)")
             }
-            Refusal::UnknownLicense(name) => format!("no such license, slotd has none: {name}"),
+            Refusal::UnknownLicense(name) => {
+                format!("no such license: {name} (slotd has no licenses)")
+            }
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
             Refusal::MissingFeature { wanted, .. } | Refusal::UnknownPreference { wanted, .. } => {
                 format!("no such features on this host: {wanted}")
@@ -271,7 +280,8 @@ impl Refusal {
             }
             Refusal::TooManyCpus { asked, there, place } => {
                 format!(
-                    "CPU count per node can not be satisfied: {asked} CPUs requested, {there} {place}"
+                    "CPU count per node can not be satisfied: {} requested, {there} {place}",
+                    count(*asked, "CPU")
                 )
             }
             Refusal::NoSuchCpu { asked, there, place } => {
@@ -297,6 +307,11 @@ impl Refusal {
                 )
             }
             Refusal::TooMuchOfGpu { share, most } => too_much_of_gpu(*share, *most),
+            Refusal::DecrementTooLarge { by_secs, limit_secs } => format!(
+                "TimeLimit decrement larger than current time limit ({} > {} minutes)",
+                by_secs / 60,
+                limit_secs / 60
+            ),
             Refusal::TooLong { what, len, max } => format!("{what} of {len} bytes, {max} at most"),
             Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
                 format!("no job {job} for dependency {term}")
@@ -306,7 +321,7 @@ impl Refusal {
             }
             Refusal::StepGpusOut { out } => {
                 format!(
-                    "{out} out of use in this job (sinfo -R tells why): too few are left for this step"
+                    "too few GPUs are left for this step; out of use in its job: {out} (see sinfo -R)"
                 )
             }
             Refusal::DependsOnItself(job) => format!("job {job} would wait for itself"),
@@ -315,19 +330,19 @@ impl Refusal {
             }
             Refusal::FixedSize { job, exclusive: true } => {
                 format!(
-                    "job {job} has all CPUs of its partition to itself: its size cannot be changed"
+                    "job {job} holds all CPUs of its partition exclusively: its size cannot be changed"
                 )
             }
             Refusal::FixedSize { job, exclusive: false } => {
                 format!("job {job} shares its CPUs with other jobs: it cannot grow")
             }
-            Refusal::OverLimit { reason } => format!("the job would be over a limit: {reason}"),
+            Refusal::OverLimit { reason } => format!("the job would exceed a limit: {reason}"),
             Refusal::NoRoom { job, more, free, in_secs } => no_room(*job, more, free, *in_secs),
             _ => return None,
         })
     }
 
-    /// The refusal behind one that Slurm words in general.
+    /// Returns the specific refusal behind one that Slurm words in general terms.
     pub fn cause(&self) -> &Refusal {
         match self {
             Refusal::ConfigNotAvailable(Some(cause)) => cause,
@@ -335,12 +350,12 @@ impl Refusal {
         }
     }
 
-    /// The text says it all: what a command puts before it would be wrong, or is not what Slurm
-    /// prints.
-    fn stands_alone(&self) -> bool {
+    /// Returns whether the text is complete without a command's prefix, because the prefix would be
+    /// wrong or because Slurm prints none.
+    fn is_complete(&self) -> bool {
         match self {
-            // Slurm does not know the word where there are no GPUs, and knows too few where there
-            // are some.
+            // On a host without GPUs, Slurm rejects the gres name itself; otherwise it rejects the
+            // count.
             Refusal::TooManyGpus { host, .. } => *host == 0,
             Refusal::Forgotten { .. }
             | Refusal::Managed { .. }
@@ -357,10 +372,10 @@ impl Refusal {
         }
     }
 
-    /// The lines to print, each still without `sbatch: error: `. `what` is what failed:
-    /// `Batch job submission failed`, `Unable to create step for job 12`.
+    /// Returns the lines to print, each still without `sbatch: error: `. `what` is the action that
+    /// failed: `Batch job submission failed`, `Unable to create step for job 12`.
     pub fn lines(&self, what: &str) -> Vec<String> {
-        let text = if self.stands_alone() { self.to_string() } else { format!("{what}: {self}") };
+        let text = if self.is_complete() { self.to_string() } else { format!("{what}: {self}") };
         self.detail().into_iter().chain([text]).collect()
     }
 }
@@ -368,30 +383,39 @@ impl Refusal {
 fn no_room(job: JobId, more: &Tres, free: &Tres, in_secs: Option<u64>) -> String {
     let words = |tres: &Tres| {
         let amounts = [
-            (u64::from(more.cpus), u64::from(tres.cpus), "CPUs"),
+            (
+                u64::from(more.cpus),
+                u64::from(tres.cpus),
+                if tres.cpus == 1 { "CPU" } else { "CPUs" },
+            ),
             (more.mem_mb, tres.mem_mb, "MB"),
         ];
         let asked = amounts.iter().filter(|(more, _, _)| *more > 0);
         asked.map(|(_, amount, unit)| format!("{amount} {unit}")).collect::<Vec<_>>().join(" and ")
     };
     let fits = more.minus(free) == Tres::ZERO;
-    let kept = if fits { ", kept for jobs that wait" } else { "" };
+    let kept = if fits { ", but reserved for pending jobs" } else { "" };
     let when = match in_secs {
         Some(secs) => {
-            format!("there is room in {}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+            format!("enough will be free in {}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
         }
-        None => "it cannot be told when there is room".to_owned(),
+        None => "it is not known when enough will be free".to_owned(),
     };
+    let left = words(free);
+    let are = if left == "1 CPU" { "is" } else { "are" };
     format!(
-        "job {job} would need {} more, and {} are free{kept}; {when}: sbatch --dependency=expand:{job} waits for it",
-        words(more),
-        words(free)
+        "job {job} needs {} more; {left} {are} free{kept}; {when}; to wait for it: sbatch --dependency=expand:{job}",
+        words(more)
     )
 }
 
 fn gpus(asked: u32, there: u32, place: &Place, model: Option<&str>) -> String {
     let kind = model.map(|model| format!("{model} ")).unwrap_or_default();
-    format!("{asked} {kind}GPUs requested, {there} {place}")
+    format!("{} requested, {there} {place}", count(asked, &format!("{kind}GPU")))
+}
+
+fn count(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn too_much_of_gpu(share: GpuShare, most: u64) -> String {
@@ -403,8 +427,7 @@ fn too_much_of_gpu(share: GpuShare, most: u64) -> String {
             format!("{shards} shards requested, a GPU of this host has {most}")
         }
         (GpuShare::MemMb(_), 0) => {
-            "the memory of the GPUs of this host is not known: ask for gpu, without gpumem"
-                .to_owned()
+            "the GPU memory of this host is unknown: request gpu without gpumem".to_owned()
         }
         (GpuShare::MemMb(mb), _) => {
             format!("{mb} MB of each GPU requested, {most} MB on the largest GPU of this host")
@@ -413,7 +436,7 @@ fn too_much_of_gpu(share: GpuShare, most: u64) -> String {
     }
 }
 
-/// The text without the detail: Slurm's own (`slurm_strerror`), where Slurm has one.
+/// Prints the text without the detail: Slurm's own (`slurm_strerror`), if Slurm has one.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -424,13 +447,14 @@ impl fmt::Display for Refusal {
             Refusal::Disabled => "Requested operation is presently disabled",
             Refusal::NotPending => "Job is no longer pending execution",
             Refusal::ScriptOfArray => {
-                "All tasks of an array have one script, which can be changed for all of them before the first one starts"
+                "All tasks of an array share one script, which can only be changed for the whole array before its first task starts"
             }
             Refusal::NoScript => "The job has no batch script",
             Refusal::Held => "Job is in held state, pending scheduler release",
             Refusal::NotNow => "Job can not be altered now, try again later",
             Refusal::NotAnArray => "Job is not an array",
-            Refusal::NoTimeLimit => "No time limit that a difference could change",
+            Refusal::NoTimeLimit => "Job has no time limit to increase or decrease",
+            Refusal::DecrementTooLarge { .. } => "Requested time limit is invalid (missing or exceeds some limit)",
             Refusal::FixedSize { .. } => "Requested operation is presently disabled",
             Refusal::OverLimit { .. } => {
                 "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
@@ -470,36 +494,36 @@ impl fmt::Display for Refusal {
             Refusal::TooManyTasks { .. } => "Task count specification invalid",
             Refusal::Busy => "Requested nodes are busy",
             Refusal::Forgotten { job, step: Some(step) } => {
-                return write!(f, "the daemon knows no step {job}.{step} any more");
+                return write!(f, "the daemon no longer knows step {job}.{step}");
             }
-            Refusal::Managed { pid } => return write!(f, "process {pid} manages the steps of this job already"),
-            Refusal::Forgotten { job, step: None } => return write!(f, "the daemon knows no job {job} any more"),
+            Refusal::Managed { pid } => return write!(f, "process {pid} already manages the steps of this job"),
+            Refusal::Forgotten { job, step: None } => return write!(f, "the daemon no longer knows job {job}"),
             Refusal::NotStored(fault) => return write!(f, "{fault}: {} and try again", fault.remedy()),
             Refusal::Unrecorded(fault) => {
-                return write!(f, "done, but undone if the daemon dies before it can write that down: {fault}");
+                return write!(f, "done, but lost if the daemon dies before it can record it: {fault}");
             }
             Refusal::SnapshotGone(name) => {
-                return write!(f, "the copy {name} of the work tree (--snapshot) is not kept any more: submit the job anew");
+                return write!(f, "the copy {name} of the work tree (--snapshot) is no longer stored: submit the job again");
             }
             Refusal::EnvironmentDropped(job) => {
-                return write!(f, "the environment of job {job} is not kept any more: submit it again");
+                return write!(f, "the environment of job {job} is no longer stored: submit it again");
             }
             Refusal::NoCgroups(why) => return write!(f, "SLOTD_CGROUP_BASE cannot be used: {why}"),
             Refusal::ShuttingDown => "the daemon is shutting down",
-            Refusal::Crowded => "the daemon holds long answers for clients that do not read them: try again",
+            Refusal::Crowded => "the daemon is buffering long answers for clients that do not read them: try again",
             Refusal::TooManyClients(there) => {
-                return write!(f, "{there} clients are connected to the daemon, and it takes no more: try again");
+                return write!(f, "the daemon already serves {there} clients, the most it accepts: try again");
             }
             Refusal::NoDescriptors(limit) => {
                 return write!(
                     f,
-                    "the daemon has no descriptors left, it may have {limit} open files: try again, or raise its limit \
+                    "the daemon has no file descriptors left (limit: {limit}): try again, or raise its limit \
                      (LimitNOFILE= of its unit, ulimit -Hn)"
                 );
             }
             Refusal::CannotStart(why) => return write!(f, "the daemon cannot start: {why}"),
             Refusal::WrongUser { daemon, client } => {
-                return write!(f, "this daemon serves user {daemon} alone, not user {client}");
+                return write!(f, "this daemon serves only user {daemon}, not user {client}");
             }
             Refusal::Unsendable(why) => return write!(f, "the answer could not be sent: {why}"),
             Refusal::Malformed(why) | Refusal::Database(why) | Refusal::Configuration(why) => why,
@@ -514,8 +538,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offending_value_has_a_line_of_its_own() {
-        let refusal = Refusal::UnknownPartition { name: "nope".to_owned(), known: Vec::new() };
+    fn the_offending_value_is_on_its_own_line() {
+        let refusal = Refusal::UnknownPartition {
+            name: "nope".to_owned(),
+            known: Vec::new(),
+            lacks_gpus: false,
+        };
         let lines =
             ["invalid partition specified: nope", "It failed: Invalid partition name specified"];
         assert_eq!(refusal.lines("It failed"), lines);
@@ -526,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_the_daemon_is_no_fault_of_the_request() {
+    fn daemon_faults_are_printed_without_the_commands_prefix() {
         assert_eq!(Refusal::ShuttingDown.lines("It failed"), ["the daemon is shutting down"]);
         let gpus = |host| Refusal::TooManyGpus {
             asked: 2,
@@ -548,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_no_gpu_has_is_told_with_what_there_is() {
+    fn an_oversized_gpu_share_is_refused_with_the_maximum() {
         let detail = |share, most| {
             Refusal::TooMuchOfGpu { share, most }.detail().expect("it names the value")
         };
@@ -556,7 +584,7 @@ mod tests {
             detail(GpuShare::MemMb(9), 8),
             "9 MB of each GPU requested, 8 MB on the largest GPU of this host"
         );
-        assert!(detail(GpuShare::MemMb(9), 0).ends_with("ask for gpu, without gpumem"));
+        assert!(detail(GpuShare::MemMb(9), 0).ends_with("request gpu without gpumem"));
         assert_eq!(detail(GpuShare::Shards(9), 8), "9 shards requested, a GPU of this host has 8");
         assert!(detail(GpuShare::Shards(9), 0).ends_with("set SLOTD_GPU_SHARDS"));
     }
@@ -565,6 +593,6 @@ mod tests {
     fn a_refusal_survives_the_wire() {
         let refusal = Refusal::TooManyCpus { asked: 8, there: 4, place: Place::Host };
         let text = serde_json::to_string(&refusal).expect("plain data");
-        assert_eq!(serde_json::from_str::<Refusal>(&text).expect("what was written"), refusal);
+        assert_eq!(serde_json::from_str::<Refusal>(&text).expect("round trip"), refusal);
     }
 }

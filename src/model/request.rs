@@ -1,7 +1,7 @@
-//! What a submission asks for, as the client understood the command line.
+//! A submission, as the client understood the command line.
 //!
-//! Nothing here knows the host: how many CPUs and megabytes it comes to is decided by
-//! `sched::admit`.
+//! It does not depend on the host. `sched::admit` decides how many CPUs and megabytes it amounts
+//! to.
 
 use crate::model::array::ArraySpec;
 use crate::model::batch_tasks::{BatchTasks, ScriptTasks};
@@ -20,20 +20,20 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// A script of sbatch, launched by the daemon.
+    /// An sbatch script, launched by the daemon.
     #[default]
     Batch,
     /// A command of `srun --no-wait`, launched by the daemon.
     Run,
-    /// An allocation of srun or salloc: its processes come as steps.
+    /// An allocation of srun or salloc. Its processes are launched as steps.
     Allocation,
 }
 
-/// Which of the three memory options was given. Megabytes.
+/// The memory option that was given, in MB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemRequest {
-    /// None: the default (512 MB for the job).
+    /// None: the default applies (512 MB for the job).
     #[default]
     Default,
     /// `--mem`; 0 means the host's whole memory.
@@ -44,14 +44,14 @@ pub enum MemRequest {
     None,
 }
 
-/// What was said about GPUs, in each of Slurm's spellings.
+/// The GPU options, in each of Slurm's spellings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuRequest {
     /// `-G/--gpus` (for the job).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// `--gpus-per-node` or `--gres=gpu:n`. One node: the same as the total.
+    /// `--gpus-per-node` or `--gres=gpu:n`. With one node, the same as the total.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_node: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,16 +64,16 @@ pub struct GpuRequest {
     /// `--cpus-per-gpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_gpu: Option<u32>,
-    /// `--gres=gpumem:10G`: so many MB of each of its GPUs, which others may share.
+    /// `--gres=gpumem:10G`: this many MB of each of its GPUs, which other jobs may share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_mb: Option<u64>,
-    /// `--gres=shard:2`: so many parts of one GPU.
+    /// `--gres=shard:2`: this many shards of one GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
 }
 
 impl GpuRequest {
-    /// How much is wanted of each GPU.
+    /// Returns the requested share of each GPU.
     pub fn share(&self) -> GpuShare {
         match (self.mem_mb, self.shards) {
             (Some(mb), _) => GpuShare::MemMb(mb),
@@ -82,22 +82,22 @@ impl GpuRequest {
         }
     }
 
-    /// How many GPUs are wanted by so many tasks; `None` where nothing is said. A share of GPUs is
-    /// one of one GPU unless their number is said too.
+    /// Returns the number of GPUs requested for `tasks` tasks, or `None` if no option specifies it.
+    /// A share without a number of GPUs means one GPU.
     pub fn count(&self, tasks: u32) -> Option<u32> {
         let of_tasks = || self.per_task.map(|each| each.saturating_mul(tasks));
         let said = self.total.or(self.per_node).or_else(of_tasks).or(self.per_socket);
         said.or((self.share() != GpuShare::Whole).then_some(1))
     }
 
-    /// A count of these as Slurm's `TresPer...` fields spell it: `gres:gpu:2`, `gres:gpu:a100:2`.
+    /// Formats a GPU count as in Slurm's `TresPer...` fields: `gres:gpu:2`, `gres:gpu:a100:2`.
     pub fn as_gres(&self, count: u32) -> String {
         let model = self.model.as_ref().map(|model| format!("{model}:")).unwrap_or_default();
         format!("gres:gpu:{model}{count}")
     }
 }
 
-/// `-N`: the smallest and the largest number of nodes; `u32::MAX` for no largest.
+/// The value of `-N`: the minimum and the maximum number of nodes; `u32::MAX` for no maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct NodeCount {
@@ -117,7 +117,7 @@ impl From<NodeCount> for (u32, u32) {
     }
 }
 
-/// `1`, `1-2` or `1-`, which `parse::nodes` reads back.
+/// Prints `1`, `1-2` or `1-`, which `parse::nodes` parses back.
 impl fmt::Display for NodeCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -136,10 +136,10 @@ pub enum OpenMode {
     Append,
 }
 
-/// When Slurm would keep the environment, and what is added to it.
+/// The value of `--export`: the environment variables that the job receives from its submitter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportSpec {
-    /// `ALL` was named, or nothing was said.
+    /// `ALL` was named, or nothing was given.
     pub all: bool,
     /// Names to copy from the submitter's environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -161,7 +161,7 @@ pub struct WarnSignal {
     pub signal: i32,
     /// Seconds before the end of the time limit.
     pub before_secs: u32,
-    /// `B:`: the batch shell alone.
+    /// `B:`: only signal the batch shell.
     pub batch_only: bool,
 }
 
@@ -175,10 +175,10 @@ pub enum Sharing {
     Oversubscribe,
 }
 
-/// Each text once: its field of the request, and its name in `scontrol update`.
+/// Lists each text once, with its field in the request and its name in `scontrol update`.
 macro_rules! kept_texts {
     ($($text:ident: $field:ident, $name:literal;)*) => {
-        /// A text that is kept with the job and shown, and that `scontrol update` changes under its
+        /// A text that is stored with the job and shown. `scontrol update` changes it under its
         /// name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
@@ -187,22 +187,22 @@ macro_rules! kept_texts {
         impl KeptText {
             pub const ALL: [KeptText; [$($name),*].len()] = [$(KeptText::$text,)*];
 
-            /// As Slurm writes it.
+            /// Returns Slurm's name for it.
             pub const fn name(self) -> &'static str {
                 match self { $(KeptText::$text => $name,)* }
             }
 
-            /// What a refusal calls it: the name of its field.
+            /// Returns the name that refusals use, which is that of its field.
             pub const fn field(self) -> &'static str {
                 match self { $(KeptText::$text => stringify!($field),)* }
             }
 
-            /// What the request has.
+            /// Returns the text in a request.
             pub fn of(self, request: &JobRequest) -> Option<&String> {
                 match self { $(KeptText::$text => request.$field.as_ref(),)* }
             }
 
-            /// Where the request has it.
+            /// Returns the text's field in a request.
             pub fn of_mut(self, request: &mut JobRequest) -> &mut Option<String> {
                 match self { $(KeptText::$text => &mut request.$field,)* }
             }
@@ -224,7 +224,7 @@ kept_texts! {
 }
 
 impl KeptText {
-    /// The text with this name, in letters of any case.
+    /// Finds the option with this name, ignoring case.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|text| text.name().eq_ignore_ascii_case(name))
     }
@@ -232,7 +232,7 @@ impl KeptText {
 
 /// One submission.
 ///
-/// `None` and empty mean "not asked for"; defaults are applied on admission.
+/// `None` and empty values mean "not requested". Defaults are applied on admission.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobRequest {
@@ -244,7 +244,7 @@ pub struct JobRequest {
     pub group: String,
     #[serde(skip_serializing_if = "is_default")]
     pub gid: u32,
-    /// `-p`, possibly several separated by commas: the job goes where it can start first.
+    /// `-p`, possibly several separated by commas. The job goes to the first in which it can start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 
@@ -255,16 +255,16 @@ pub struct JobRequest {
     pub ntasks_per_node: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_task: Option<u32>,
-    /// One host: the minimum must be 1 (or 0 where it is given as a range).
+    /// One host: the minimum must be 1 (or 0 in a range).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCount>,
-    /// `-O`: the tasks share the CPUs of one (srun man page, `--overcommit`).
+    /// `-O`: the tasks share the CPUs of one task (srun man page, `--overcommit`).
     #[serde(skip_serializing_if = "is_default")]
     pub overcommit: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mincpus: Option<u32>,
-    /// The CPUs of the host that must be among the job's, ascending (`srun --cpu-bind=map_cpu:1`).
-    /// It waits until they are free.
+    /// Host CPUs that must be among the job's, ascending (`srun --cpu-bind=map_cpu:1`). The job
+    /// waits until they are free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_cpus: Vec<u32>,
     #[serde(skip_serializing_if = "is_default")]
@@ -274,8 +274,8 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "is_default")]
     pub sharing: Sharing,
 
-    // When.
-    /// Seconds; `None` is unlimited.
+    // Timing and order.
+    /// Seconds; `None` means unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_limit_secs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -298,13 +298,13 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub immediate_secs: Option<u64>,
 
-    // Where.
+    // Host selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraint: Option<Constraint>,
-    /// `--prefer`: every host there is has these features or has not, so that nothing comes of it.
+    /// `--prefer`: has no effect, since there is no other host to choose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefer: Option<Constraint>,
-    /// `--contiguous`: one node is next to itself.
+    /// `--contiguous`: always satisfied by one node.
     #[serde(skip_serializing_if = "is_default")]
     pub contiguous: bool,
     #[serde(skip_serializing_if = "is_default")]
@@ -312,17 +312,17 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "is_default")]
     pub exclude: HostList,
 
-    // What.
+    // Directories, files, script and environment.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub work_dir: String,
-    /// Where the command was called: `SLURM_SUBMIT_DIR`. Not the same as `work_dir` with `--chdir`.
-    /// Empty in records of before it was kept.
+    /// The directory in which the command was called: `SLURM_SUBMIT_DIR`. Differs from `work_dir`
+    /// if `--chdir` is given. Empty in records of older versions.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_dir: String,
-    /// The git work tree that `work_dir` lies in.
+    /// The git work tree that contains `work_dir`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<WorkTree>,
-    /// `--snapshot`: `work_dir` lies in this copy of the work tree.
+    /// `--snapshot`: the copy of the work tree that contains `work_dir`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -339,10 +339,10 @@ pub struct JobRequest {
     /// Arguments of the script, or the whole command of a `Run`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// The script came by `--wrap`.
+    /// The script came from `--wrap`.
     #[serde(skip_serializing_if = "is_default")]
     pub wrapped: bool,
-    /// What the script, or salloc's command, tells of its tasks.
+    /// Hints about its tasks in the script or in salloc's command.
     #[serde(alias = "script_has_srun", skip_serializing_if = "is_default")]
     pub script_tasks: ScriptTasks,
     /// The submitter's own `SLOTD_BATCH_TASKS`.
@@ -352,10 +352,10 @@ pub struct JobRequest {
     pub export: ExportSpec,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<WarnSignal>,
-    /// `--requeue`: requeued once after a failure.
+    /// `--requeue`: requeue the job once after a failure.
     #[serde(skip_serializing_if = "is_default")]
     pub requeue: bool,
-    /// `--no-requeue`: `scontrol requeue` is refused.
+    /// `--no-requeue`: refuse `scontrol requeue`.
     #[serde(skip_serializing_if = "is_default")]
     pub no_requeue: bool,
     #[serde(skip_serializing_if = "is_default")]
@@ -365,27 +365,27 @@ pub struct JobRequest {
     pub submit_line: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_host: String,
-    /// umask of the submitter.
+    /// The submitter's umask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// The submitter's resource limits that the processes of a job get which the daemon launches
+    /// The submitter's resource limits, which the processes that the daemon launches inherit
     /// (`--propagate`).
     #[serde(skip_serializing_if = "is_default")]
     pub rlimits: Rlimits,
-    /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
+    /// The CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_bind: CpuBind,
     #[serde(skip_serializing_if = "is_default")]
     pub placement: Placement,
 
-    // Kept and shown, without effect on one host.
+    // Stored and shown, without effect on one host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qos: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// What `scontrol update AdminComment=` noted of it.
+    /// The text of `scontrol update AdminComment=`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_comment: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -403,12 +403,12 @@ pub struct JobRequest {
 }
 
 impl JobRequest {
-    /// The directory that relative names of output files start from.
+    /// Returns the directory that relative names of output files start from.
     pub fn output_dir(&self) -> &str {
         self.snapshot.as_ref().map_or(&self.work_dir, |snapshot| &snapshot.output_dir)
     }
 
-    /// Tasks of the job: `--ntasks`, else `--ntasks-per-node` (one node), else 1.
+    /// Returns the number of tasks: `--ntasks`, else `--ntasks-per-node` (one node), else 1.
     pub fn task_count(&self) -> u32 {
         self.ntasks.or(self.ntasks_per_node).unwrap_or(1)
     }
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kept_text_has_its_name_and_its_place() {
+    fn each_kept_text_has_its_own_name_and_field() {
         let mut request = JobRequest::default();
         for text in KeptText::ALL {
             assert_eq!(KeptText::named(&text.name().to_ascii_lowercase()), Some(text));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_before_the_values_had_types_is_read() {
+    fn records_from_before_typed_values_are_read() {
         let old = r#"{"kind":"batch","name":"x","nodes":[1,4294967295],"constraint":"a,[b|c]","nodelist":"n[1-2]",
             "exclude":"m","cpu_bind":"map_cpu:0,2*3","gpu":{"total":2,"spelled":"gres:gpu:2"}}"#;
         let request: JobRequest = serde_json::from_str(old).unwrap();

@@ -1,4 +1,4 @@
-//! Running jobs whose size changes, as the managers of their steps hear of it.
+//! Size changes of running jobs, as the managers of their steps see them.
 
 use crate::model::node::NodeParts;
 use crate::model::tres::Allocation;
@@ -6,53 +6,53 @@ use crate::model::{JobId, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What the manager of a job's steps has of the job.
+/// The resources and the time that the manager of a job's steps has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ManagersPart {
-    /// What no other step of the job has.
+    /// The resources that no other step of the job uses.
     pub alloc: Allocation,
-    /// So much of it is to be given back, as soon as no step uses it.
+    /// The amount of `alloc` to give back as soon as no step uses it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub owed: Tres,
-    /// What the whole job has.
+    /// The resources of the whole job.
     pub whole: Allocation,
-    /// When the time limit ends the job, by the monotonic clock, microseconds.
+    /// When the time limit ends the job, in microseconds of the monotonic clock.
     pub end_us: Option<u64>,
-    /// For how long the job was suspended, microseconds.
+    /// Total time the job has been suspended, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
 }
 
-/// Why a manager has another part than before, or another time.
+/// The reason for a change of a manager's resources or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartChange {
     /// A step that the manager did not start has ended.
     StepEnded,
     TimeLimit,
-    /// A user wants another size (`scontrol update`).
+    /// A user changed the size (`scontrol update`).
     Update,
-    /// What it gave back is the job's no more.
+    /// Resources that the manager gave back have left the job.
     GivenBack,
-    /// Others were given for what is out of use.
+    /// Resources that are out of use were replaced.
     Replaced,
-    /// The resources of this job were transferred to it (`--dependency=expand`).
+    /// The resources of this job were transferred to the manager's job (`--dependency=expand`).
     Expanded(JobId),
 }
 
 impl fmt::Display for PartChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartChange::StepEnded => f.write_str("a step of srun has ended"),
-            PartChange::TimeLimit => f.write_str("the time limit of the job was changed"),
-            PartChange::Update => f.write_str("the size of the job was changed"),
+            PartChange::StepEnded => f.write_str("an srun step has ended"),
+            PartChange::TimeLimit => f.write_str("the job's time limit was changed"),
+            PartChange::Update => f.write_str("the job's size was changed"),
             PartChange::GivenBack => f.write_str("resources were given back"),
-            PartChange::Replaced => f.write_str("what is out of use was replaced"),
-            PartChange::Expanded(job) => write!(f, "job {job} has expanded the job"),
+            PartChange::Replaced => f.write_str("resources that are out of use were replaced"),
+            PartChange::Expanded(job) => write!(f, "job {job} expanded the job"),
         }
     }
 }
 
-/// Resources of a job that no step of its manager uses, or will.
+/// Resources of a job that no step of its manager uses or will use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GivenBack {
     pub cpu_ids: Vec<u32>,

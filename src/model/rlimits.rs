@@ -1,8 +1,8 @@
-//! The resource limits of a submitter, which the processes of the job get.
+//! The submitter's resource limits, which the job's processes inherit.
 //!
-//! Every job has its ten, mostly the same: they are kept as one short text,
-//! `9:-,4:0:-,7:1024:4096`. Each is the number that `setrlimit` takes, the soft value and, where it
-//! is another, the hard one; a hyphen is unlimited.
+//! Every job has ten of them, mostly the same, so they are stored as one short text:
+//! `9:-,4:0:-,7:1024:4096`. Each limit consists of the number that `setrlimit` takes, the soft
+//! value and, if it differs, the hard value. A hyphen means unlimited.
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is
+/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` means
 /// unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 pub struct Rlimit {
@@ -37,7 +37,7 @@ impl FromIterator<Rlimit> for Rlimits {
     }
 }
 
-/// One of the values.
+/// The soft or the hard value of a limit.
 struct Amount(u64);
 
 impl fmt::Display for Amount {
@@ -80,8 +80,9 @@ impl FromStr for Rlimits {
             return Ok(Rlimits::default());
         }
         let one = |part| {
-            limit(part)
-                .ok_or_else(|| format!("{part:?} is no resource limit: expected NUMBER:SOFT:HARD"))
+            limit(part).ok_or_else(|| {
+                format!("{part:?} is not a resource limit: expected NUMBER:SOFT:HARD")
+            })
         };
         text.split(',').map(one).collect()
     }
@@ -93,7 +94,7 @@ impl Serialize for Rlimits {
     }
 }
 
-/// The text, or the list of records that it was before.
+/// Accepts the text, or the list of records that older versions wrote.
 struct Either;
 
 impl<'de> Visitor<'de> for Either {
@@ -133,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn limits_are_read_as_they_were_written(
+        fn limits_round_trip(
             limits in prop::collection::vec((any::<u32>(), values(), values()), 0..12)
         ) {
             let limits: Rlimits =
@@ -144,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_breaks_the_reading(text in "[0-9:,-]{0,30}") {
+        fn any_text_that_parses_round_trips(text in "[0-9:,-]{0,30}") {
             if let Ok(limits) = text.parse::<Rlimits>() {
                 prop_assert_eq!(limits.to_string().parse::<Rlimits>(), Ok(limits));
             }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_short_and_the_records_of_before_say_the_same() {
+    fn records_of_older_versions_are_read_and_written_as_short_text() {
         let old = r#"[{"resource":9,"soft":18446744073709551615,"hard":18446744073709551615},
             {"resource":4,"soft":0,"hard":18446744073709551615},{"resource":7,"soft":1024,"hard":4096}]"#;
         let limits: Rlimits = serde_json::from_str(old).unwrap();
@@ -161,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_named() {
+    fn the_error_names_the_invalid_limit() {
         let why = serde_json::from_str::<Rlimits>(r#""9:-,4:x""#).unwrap_err().to_string();
-        assert!(why.starts_with(r#""4:x" is no resource limit"#), "{why}");
+        assert!(why.starts_with(r#""4:x" is not a resource limit"#), "{why}");
     }
 }

@@ -1,16 +1,17 @@
-//! A run of a job: from when it may start to its end. A job that goes back to the queue has
-//! several.
+//! The runs of a job. A run lasts from when the job becomes eligible until it ends. A requeued job
+//! has several.
 
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{ClockBase, End, ExitCode, Job, JobState, Reason, Step, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How a run goes, or went.
+/// The state of a run, present or past.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunState {
     pub state: JobState,
-    /// Of a terminal or running record. Why a pending job waits is worked out when it is asked for.
+    /// Set for running and ended records. The reason of a pending job is computed when it is
+    /// queried.
     pub reason: Reason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eligible: Option<Timestamp>,
@@ -18,52 +19,52 @@ pub struct RunState {
     pub start: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
-    /// The clocks as they stood when the times here were last brought up to them: under which boot
-    /// it runs, and by which wall clock it was suspended.
+    /// The clocks at the last update of these times: see [`Self::catch_up`]. They identify the boot
+    /// that the job runs under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockBase>,
-    /// How far the wall clock has jumped since the start, microseconds: set by hand, or while the
-    /// machine slept. By so much the time that has passed is less than the time that was shown.
+    /// Total jump of the wall clock since the start, in microseconds, because it was set or the
+    /// machine slept. The elapsed time excludes it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stepped_us: i64,
-    /// When it was suspended, while it is.
+    /// When the job was suspended, while it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_at: Option<Timestamp>,
-    /// Time spent suspended earlier, microseconds.
+    /// Time spent in earlier suspensions, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
-    /// When its processes were first told to end: their grace counts from there.
+    /// When its processes were first asked to end. Their grace period starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Timestamp>,
     pub exit: ExitCode,
     /// The worst exit code of its steps (sacct `DerivedExitCode`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub derived_exit: ExitCode,
-    /// How often the job had been restarted before this run.
+    /// The number of restarts before this run.
     pub restarts: u32,
-    /// How the run before this one ended, if `--requeue` alone had the job run once more.
+    /// How the previous run ended, if `--requeue` alone caused this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun_after: Option<End>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Box<Allocation>>,
-    /// It is to have less than it has, and gives the rest back as its steps end.
+    /// The job is shrinking: it gives resources back as its steps end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shrinks: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub usage: Usage,
-    /// Who cancelled it (uid), for `CANCELLED by 0`.
+    /// The UID of the user who cancelled it, for `CANCELLED by 0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<u32>,
-    /// What slotd has to say about it, as Slurm's `SystemComment`: why its launch failed.
+    /// slotd's comment, shown as Slurm's `SystemComment`: why a launch failed, for example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_comment: Option<String>,
 }
 
-/// An earlier run of a job that went back to the queue: what its record said then and says no more.
+/// An earlier run of a requeued job: the values that the job's record no longer has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// It was ended for the requeue, with the state CANCELLED; otherwise it had ended before.
-    /// Slurm's state for it is REQUEUED.
+    /// The requeue itself ended the run, with the state CANCELLED. Slurm's state for it is
+    /// REQUEUED. Otherwise the run had already ended.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
     pub run: RunState,
@@ -72,8 +73,7 @@ pub struct Run {
 }
 
 impl RunState {
-    /// The same, ended. Where the record does not say yet how its processes ended, `exit` and
-    /// `usage` do.
+    /// Ends the run. `exit` and `usage` come from its processes.
     #[must_use]
     pub fn ended_as(self, exit: ExitCode, usage: Usage, end: Timestamp) -> RunState {
         let mut run = RunState { exit, usage: self.usage.merge(usage), ..self };
@@ -81,8 +81,8 @@ impl RunState {
         run
     }
 
-    /// Notes the end. It is shown at the start at the earliest, though the clock may have been set
-    /// back while it ran; how long it ran is not touched by that.
+    /// Records the end. The end is never shown before the start, even if the clock was set back
+    /// during the run. The elapsed time is not affected.
     pub fn end_at(&mut self, ended: Timestamp) {
         if let Some(since) = self.suspended_at.take() {
             let still = u64::try_from(ended.since(since).as_micros()).unwrap_or(0);
@@ -93,8 +93,8 @@ impl RunState {
         self.end = Some(end);
     }
 
-    /// Takes note of the clocks as they stand now. A wall clock that has jumped since the last time
-    /// does not count as time that has passed, nor as time of a suspension.
+    /// Updates the run with the current clocks. A jump of the wall clock since the last update
+    /// counts neither as elapsed time nor as suspended time.
     pub fn catch_up(&mut self, clock: ClockBase) {
         let jump = self.clock.map_or(0, |known| known.jump_to(clock));
         if jump != 0 {
@@ -106,8 +106,8 @@ impl RunState {
         }
     }
 
-    /// Why it runs once more, if `--requeue` alone has it do so, without the subject:
-    /// `run was FAILED; …`.
+    /// Explains why `--requeue` runs the job once more, without the subject: `run was FAILED; …`.
+    /// `None` if `--requeue` did not cause this run.
     pub fn rerun_in_words(&self) -> Option<String> {
         let state = self.rerun_after?.name();
         Some(format!(
@@ -115,15 +115,15 @@ impl RunState {
         ))
     }
 
-    /// The monotonic clock at the start; `None` where it was not kept.
+    /// Returns the monotonic clock at the start; `None` if it was not recorded.
     pub fn started_at(&self) -> Option<Duration> {
         Some(self.clock?.monotonic(self.start?.plus_us(self.stepped_us)))
     }
 }
 
 impl Run {
-    /// The record as it was at the end of this run. What the user changed since then is as it is
-    /// now.
+    /// Returns the record as it was at the end of this run. Values that the user changed since then
+    /// are the current ones.
     pub fn record(self, job: &Job) -> Job {
         Job { run: self.run, steps: self.steps, ..job.without_steps() }
     }

@@ -1,43 +1,44 @@
-//! What a step used over time: a series of spans that stays short however long the step runs.
+//! A step's resource use over time, as a series of spans whose number stays bounded however long
+//! the step runs.
 //!
-//! Who measures adds a span after each look. Where there are more than [`MOST_SPANS`], the two
-//! neighbours that are the shortest together become one: sums, peaks and means are kept, and the
-//! series is as fine everywhere as its length allows.
+//! Each sample adds a span. When there are more than [`MOST_SPANS`], the two neighbors with the
+//! shortest total length are merged. Sums, peaks and means are kept, and the resolution stays as
+//! even as the length allows.
 
 use crate::model::host_use::mean;
 use crate::model::{StepId, StepKey, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
-/// No series has more spans.
+/// Maximum number of spans in a series.
 pub const MOST_SPANS: usize = 120;
 
-/// Spans that are shorter together are not told apart.
+/// Neighboring spans are merged if their total length is at most this.
 const SHORTEST_MS: u64 = 200;
 
-/// What was used in a stretch of time.
+/// The resource use in a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// How long it is.
+    /// The length of the span.
     pub ms: u64,
-    /// CPU time in it.
+    /// CPU time.
     pub cpu_us: u64,
-    /// The most memory in it, and the mean, KiB.
+    /// Memory: peak and mean, KiB.
     pub mem_max_kb: u64,
     pub mem_mean_kb: u64,
-    /// Bytes.
+    /// Bytes read and written.
     pub read: u64,
     pub written: u64,
     pub gpu: GpuSpan,
 }
 
-/// What was used of GPUs in it.
+/// The GPU use in a span of time, all GPUs of the step together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GpuSpan {
-    /// Time of the span for which that is known, ms.
+    /// The sampled part of the span, ms.
     pub ms: u64,
-    /// How busy they were together, thousandths of one.
+    /// Utilization, in thousandths of one GPU.
     pub busy_milli: u64,
-    /// The most of their memory, and the mean, KiB.
+    /// GPU memory: peak and mean, KiB.
     pub mem_max_kb: u64,
     pub mem_mean_kb: u64,
 }
@@ -54,7 +55,7 @@ impl GpuSpan {
 }
 
 impl Span {
-    /// This span and the next one as one.
+    /// Merges this span with the next one.
     fn and(self, next: Span) -> Span {
         Span {
             ms: self.ms.saturating_add(next.ms),
@@ -67,18 +68,18 @@ impl Span {
         }
     }
 
-    /// GPUs that were busy in it, as far as that is known.
+    /// Returns the number of busy GPUs, as far as known.
     pub fn gpus(&self) -> f64 {
         self.gpu.busy_milli as f64 / 1000.0
     }
 
-    /// CPUs that were busy in it.
+    /// Returns the number of busy CPUs.
     pub fn cpus(&self) -> f64 {
         if self.ms == 0 { 0.0 } else { self.cpu_us as f64 / (self.ms as f64 * 1000.0) }
     }
 }
 
-/// Spans, one after the other, from the start of the step on.
+/// Consecutive spans, from the start of the step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Columns", into = "Columns")]
 pub struct Series {
@@ -90,13 +91,13 @@ impl Series {
         &self.spans
     }
 
-    /// Whether anything is known of GPUs.
+    /// Returns whether there are GPU samples.
     pub fn has_gpus(&self) -> bool {
         self.spans.iter().any(|span| span.gpu.ms > 0)
     }
 
-    /// The GPUs were used so from the start on: nothing was known of them up to now.
-    pub fn gpus_were(&mut self, gpu: GpuSpan) {
+    /// Fills in the GPU use of earlier spans, for which nothing is known yet.
+    pub fn fill_in_gpus(&mut self, gpu: GpuSpan) {
         for span in self.spans.iter_mut().filter(|span| span.gpu.ms == 0) {
             span.gpu = GpuSpan { ms: span.ms, ..gpu };
         }
@@ -106,13 +107,13 @@ impl Series {
         self.spans.is_empty()
     }
 
-    /// From the start of the step to the end of the last span.
+    /// Returns the time from the start of the step to the end of the last span.
     pub fn length_ms(&self) -> u64 {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.ms))
     }
 
-    /// A peak that was told late: that of the highest span, where it is nearly the same. False
-    /// where it is none of these.
+    /// Raises the highest span's peak to a peak that was reported late, if that is at most 10%
+    /// higher. Otherwise returns false.
     pub fn raise_peak(&mut self, kb: u64) -> bool {
         let highest = self.spans.iter_mut().max_by_key(|span| span.mem_max_kb);
         let Some(span) =
@@ -124,7 +125,7 @@ impl Series {
         true
     }
 
-    /// Adds what was used after the last span.
+    /// Adds the use since the last span.
     pub fn push(&mut self, span: Span) {
         match self.spans.last_mut() {
             Some(last) if last.ms.saturating_add(span.ms) <= SHORTEST_MS => *last = last.and(span),
@@ -140,7 +141,7 @@ impl Series {
     }
 }
 
-/// What a step of a job used over time.
+/// The resource use of one step over time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSeries {
     pub step: StepKey,
@@ -149,18 +150,18 @@ pub struct StepSeries {
     pub series: Series,
 }
 
-/// What the steps of a job used together, from the start of the first to the end of the last.
+/// The combined use of a job's steps, from the start of the first to the end of the last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobSeries {
     pub from: Timestamp,
     pub to: Timestamp,
     pub bins: Vec<Bin>,
-    /// Whether anything is known of GPUs.
+    /// Whether there are GPU samples.
     pub has_gpus: bool,
 }
 
 impl JobSeries {
-    /// In so many bins. `None` where nothing is known of it.
+    /// Combines the steps into `count` bins. Returns `None` if there are no steps.
     pub fn of(steps: &[StepSeries], count: usize) -> Option<JobSeries> {
         let begin = |one: &StepSeries| one.start.0.div_euclid(1000);
         let end = |one: &StepSeries| {
@@ -172,7 +173,7 @@ impl JobSeries {
         Some(JobSeries::within(steps, at(from), at(to), count))
     }
 
-    /// The part of it from one moment to another.
+    /// Combines the part of the series between two instants.
     pub fn within(steps: &[StepSeries], from: Timestamp, to: Timestamp, count: usize) -> JobSeries {
         let ms = |at: Timestamp| at.0.div_euclid(1000);
         let is_whole = |step: StepId| !matches!(step, StepId::Num(_));
@@ -181,14 +182,13 @@ impl JobSeries {
         JobSeries { from, to, bins: bins(series, ms(from), ms(to), count), has_gpus }
     }
 
-    /// An amount in each bin.
+    /// Returns an amount for each bin.
     pub fn column(&self, amount: impl Fn(&Bin) -> f64) -> Vec<f64> {
         self.bins.iter().map(amount).collect()
     }
 }
 
-/// The form in which it is written: a list for each amount, which is missing where all of them are
-/// zero.
+/// The stored form: one list per amount. A list whose amounts are all zero is left out.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Columns {
@@ -255,25 +255,25 @@ impl From<Columns> for Series {
     }
 }
 
-/// What several steps used together in one of some stretches of time of the same length.
+/// The combined use of several steps in one of several bins of equal length.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Bin {
-    /// CPUs that were busy.
+    /// Busy CPUs.
     pub cpus: f64,
-    /// KiB. The steps had their peaks perhaps not at the same moment: no more than this was in use.
+    /// Memory in KiB. The steps may have peaked at different moments, so this is an upper bound.
     pub mem_max_kb: f64,
     pub mem_mean_kb: f64,
-    /// Bytes in a second.
+    /// Bytes per second.
     pub read: f64,
     pub written: f64,
-    /// GPUs that were busy, and the most of their memory, KiB.
+    /// Busy GPUs, and the peak of their memory in KiB.
     pub gpus: f64,
     pub gpu_mem_kb: f64,
 }
 
-/// Series as one, from one moment to another (ms of whatever clock), in so many bins. Each comes
-/// with its own start, and with whether it is that of a step that has all GPUs of the job: what
-/// others use of them is in it.
+/// Combines series into `count` bins between two instants (in ms of any clock). Each series comes
+/// with its start and a flag that says whether the step has all GPUs of the job. The GPU use of
+/// such a step includes that of the other steps.
 pub fn bins<'a>(
     series: impl IntoIterator<Item = (i64, bool, &'a Series)>,
     from_ms: i64,
@@ -285,8 +285,8 @@ pub fn bins<'a>(
     if width <= 0.0 || count == 0 {
         return bins;
     }
-    // Of the steps that have all GPUs of the job, and of the others: how many were busy, and their
-    // memory.
+    // Busy GPUs and their memory. Index 1: the steps that have all GPUs of the job; index 0: the
+    // others.
     let mut gpus = [vec![(0.0f64, 0.0f64); count], vec![(0.0f64, 0.0f64); count]];
     for (start_ms, is_whole, series) in series {
         let mut peaks = vec![(0.0f64, 0.0f64); count];
@@ -299,7 +299,7 @@ pub fn bins<'a>(
                 continue;
             }
             let first = (begin / width).floor().max(0.0) as usize;
-            // One without a length has all it has in one bin.
+            // A span of zero length falls into a single bin.
             let last = if end > begin { (end / width).floor() as usize } else { first };
             for i in first..=last.min(count - 1) {
                 let (left, right) = (i as f64 * width, (i + 1) as f64 * width);
@@ -376,7 +376,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn thinning_loses_no_time_no_amount_and_no_peak(spans in vec(span(), 0..500)) {
+        fn merging_keeps_times_amounts_and_peaks(spans in vec(span(), 0..500)) {
             let series = of(&spans);
             prop_assert!(series.spans().len() <= MOST_SPANS);
             for amount in [|s: &Span| s.ms, |s: &Span| s.cpu_us, |s: &Span| s.read, |s: &Span| s.written, |s: &Span| s.gpu.ms] {
@@ -393,12 +393,12 @@ mod tests {
                 let weighed: u128 = spans.iter().map(|s| u128::from(s.mem_mean_kb) * u128::from(s.ms)).sum();
                 weighed as f64 / sum(spans, |s| s.ms).max(1) as f64
             };
-            // Each merge rounds to a KiB, and spans without a length have no weight.
+            // Each merge rounds to a KiB, and spans of zero length have no weight.
             prop_assert!((mean(series.spans()) - mean(&spans)).abs() <= spans.len() as f64);
         }
 
         #[test]
-        fn it_stays_as_fine_everywhere_as_its_length_allows(spans in vec(1..5_000u64, 0..1000)) {
+        fn resolution_stays_even(spans in vec(1..5_000u64, 0..1000)) {
             let series = of(&spans.iter().map(|ms| Span { ms: *ms, ..Span::default() }).collect::<Vec<_>>());
             let fair = 2 * series.length_ms() / MOST_SPANS as u64;
             let longest = spans.iter().copied().max().unwrap_or(0);
@@ -408,7 +408,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_written_is_read_again(spans in vec(span(), 0..200)) {
+        fn series_round_trip(spans in vec(span(), 0..200)) {
             let series = of(&spans);
             let text = serde_json::to_string(&series).unwrap();
             prop_assert!(text.len() < 16 << 10, "{}", text.len());
@@ -416,14 +416,14 @@ mod tests {
         }
 
         #[test]
-        fn bins_have_all_that_the_series_have(
+        fn bins_add_up_to_the_series(
             steps in vec((0..100_000i64, vec(span(), 0..50)), 1..4),
             count in 1..100usize,
         ) {
             let steps: Vec<(i64, Series)> = steps.iter().map(|(start, spans)| (*start, of(spans))).collect();
             let from = steps.iter().map(|(start, _)| *start).min().unwrap();
             let to = steps.iter().map(|(start, series)| start + series.length_ms() as i64).max().unwrap();
-            // Room for a last span without a length.
+            // Leave space for a last span of zero length.
             let to = to + 1;
             let bins = bins(steps.iter().map(|(start, series)| (*start, false, series)), from, to, count);
             prop_assert_eq!(bins.len(), count);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_a_few_spans_and_amounts_that_are_all_zero_are_not_written() {
+    fn short_spans_are_merged_and_zero_amounts_are_not_stored() {
         let looks = [Span { ms: 20, cpu_us: 7, ..Span::default() }; 50];
         let series = of(&looks);
         assert!(series.spans().len() <= 10, "{:?}", series.spans());
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_of_two_steps_add_up_where_both_run() {
+    fn bins_add_up_while_two_steps_run() {
         let busy = of(&[Span {
             ms: 2000,
             cpu_us: 4_000_000,
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steps_use_of_gpus_is_not_counted_again_for_the_script_that_has_them_all() {
+    fn gpu_use_of_steps_is_not_counted_again_for_the_script() {
         let of_gpus = |busy_milli, kb| {
             of(&[Span {
                 ms: 1000,
@@ -510,7 +510,7 @@ mod tests {
         assert_eq!(told(&[(0, true, &script), (0, false, &one)]), (1.5, 60.0));
         assert_eq!(told(&[(0, true, &script), (0, false, &one), (0, false, &other)]), (1.6, 60.0));
         assert_eq!(told(&[(0, false, &one)]), (0.9, 40.0));
-        // Series of an earlier slotd say nothing of GPUs.
+        // Series of older versions have no GPU samples.
         assert!(
             script.has_gpus()
                 && !serde_json::from_str::<Series>(r#"{"ms":[20],"cpu_us":[7]}"#)
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_lasts_from_its_first_step_to_its_last() {
+    fn a_job_series_spans_all_its_steps() {
         let step = |start: i64, ms| StepSeries {
             step: StepKey { job: crate::model::JobId(1), step: crate::model::StepId::Batch },
             start: Timestamp::from_secs(start),

@@ -1,19 +1,19 @@
-//! Where what a job works on comes from: the git work tree that it was submitted from, and what
-//! differed there from its commit.
+//! The source of a job: the git work tree that it was submitted from, and how the tree differed
+//! from its commit.
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The work tree around the working directory of a job, at the moment of its submission.
+/// The work tree that contains a job's working directory, at submission.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkTree {
-    /// Its top directory.
+    /// The top-level directory.
     pub root: String,
-    /// What HEAD was, as 40 or 64 hexadecimal digits. `None`: there was no commit, or it stands
-    /// where only git finds it.
+    /// The commit of HEAD, as 40 or 64 hexadecimal digits. `None` if there was no commit, or if
+    /// only git can find it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// `None`: HEAD was a commit by itself, or is not known.
+    /// `None` if HEAD was detached or is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
 }
@@ -21,40 +21,39 @@ pub struct WorkTree {
 /// A copy of a work tree that jobs run in.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Of its directory, below that of all copies.
+    /// The name of its directory, below the directory of all copies.
     pub name: String,
-    /// The working directory that the job would have without it: output files go there.
+    /// The working directory that the job would have without the copy. Output files go there.
     pub output_dir: String,
 }
 
 impl Snapshot {
-    /// The name is that of a directory, and leads nowhere else.
+    /// Returns whether the name is a plain directory name that cannot lead anywhere else.
     pub fn is_sound(&self) -> bool {
         !self.name.is_empty()
             && self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     }
 }
 
-/// What git told of a work tree. The text of the differences is kept beside it.
+/// A work tree's state as git reports it. The diff itself is stored separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub commit: Option<String>,
     pub branch: Option<String>,
-    /// Or why they are not known.
+    /// The changes, or why they are unknown.
     pub changes: Result<Changes, String>,
 }
 
 /// How a work tree differed from its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Changes {
-    /// Files that the commit has, or that were added to the index, and that were not as the commit
-    /// has them.
+    /// Files in the commit or in the index that differed from the commit.
     pub changed: usize,
-    /// Files that git does not know and does not ignore.
+    /// Files that git neither tracks nor ignores.
     pub untracked: usize,
-    /// The first of them.
+    /// The first untracked files.
     pub untracked_files: Vec<Untracked>,
-    /// Why there is no text of the differences though something has changed.
+    /// Why there is no diff although something has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
 }
@@ -67,28 +66,27 @@ impl Changes {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untracked {
-    /// From the top of the work tree.
+    /// Relative to the top of the work tree.
     pub path: String,
-    /// `None`: it was gone when its size was asked for.
+    /// The size. `None` if the file disappeared before its size was read.
     pub bytes: Option<u64>,
 }
 
-/// A [`Source`], and when it was found.
+/// A [`Source`], and when it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     pub at: Timestamp,
     pub source: Source,
 }
 
-/// What is kept of a submission, and how its work tree differed from its commit, where that is
-/// kept.
+/// The stored source of a submission, with the diff if that is stored.
 pub type Kept = (Taken, Option<Vec<u8>>);
 
-/// What is known of where a job comes from.
+/// Everything known about the source of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSource {
-    /// `None`: it was submitted from no work tree, or the daemon was told not to look.
+    /// `None` if the job was not submitted from a work tree, or if recording sources is disabled.
     pub tree: Option<WorkTree>,
-    /// `None`: git was not asked, since the daemon ended before, say.
+    /// `None` if git was not run, for example because the daemon ended first.
     pub taken: Option<Taken>,
 }

@@ -1,4 +1,4 @@
-//! Job states and the ways between them.
+//! Job states and the transitions between them.
 //!
 //! ```text
 //! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY | NODE_FAIL
@@ -12,32 +12,32 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// How well a job ended: what most of the ends have in common.
+/// The broad outcome that an [`End`] amounts to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Success,
-    /// Somebody ended it, or nobody wanted it any more.
+    /// Cancelled by a user, or no longer needed.
     Cancelled,
     Failure,
 }
 
-/// Each state once: its name and its code; of an end also how well the job ended, and whether the
-/// end precedes the exit code.
+/// Lists each state once, with its name, its compact code and its meaning for the documentation. An
+/// end also has an outcome and a flag that says whether the end comes before the exit code.
 macro_rules! states {
     (
-        live { $($(#[$attr:meta])* $state:ident => $name:literal, $code:literal;)* }
+        live { $($(#[$attr:meta])* $state:ident => $name:literal, $code:literal, $meaning:literal;)* }
         ended { $(
-            $(#[$end_attr:meta])*
             $end:ident =>
-                $end_name:literal, $end_code:literal, $outcome:ident, $precedes_exit:literal;
+                $end_name:literal, $end_code:literal, $outcome:ident, $precedes_exit:literal,
+                $end_meaning:literal;
         )* }
     ) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
-        pub enum JobState { $($(#[$attr])* $state,)* Ended(End) }
+        pub enum JobState { $($(#[$attr])* #[doc = $meaning] $state,)* Ended(End) }
 
         /// How a job or a step ended.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum End { $($(#[$end_attr])* #[serde(rename = $end_name)] $end,)* }
+        pub enum End { $(#[doc = $end_meaning] #[serde(rename = $end_name)] $end,)* }
 
         impl JobState {
             const NAMES: &[&str] = &[$($name,)* $($end_name,)*];
@@ -60,6 +60,14 @@ macro_rules! states {
                     JobState::Ended(end) => end.code(),
                 }
             }
+
+            /// A sentence for the documentation.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(JobState::$state => $meaning,)*
+                    $(JobState::Ended(End::$end) => $end_meaning,)*
+                }
+            }
         }
 
         impl End {
@@ -79,8 +87,8 @@ macro_rules! states {
                 match self { $(End::$end => Outcome::$outcome,)* }
             }
 
-            /// Slurm records this end before the processes have ended: whatever they make of the
-            /// signal, it is nothing to the job.
+            /// Returns whether Slurm records this end before the processes exit. The exit code then
+            /// has no effect on the job's state.
             pub const fn precedes_exit(self) -> bool {
                 match self { $(End::$end => $precedes_exit,)* }
             }
@@ -91,36 +99,44 @@ macro_rules! states {
 states! {
     live {
         #[default]
-        Pending => "PENDING", "PD";
-        Running => "RUNNING", "R";
-        Suspended => "SUSPENDED", "S";
-        Completing => "COMPLETING", "CG";
+        Pending => "PENDING", "PD",
+            "The job is in the queue and has not started. Its reason says why.";
+        Running => "RUNNING", "R", "The job has its allocation, and its script or command runs.";
+        Suspended => "SUSPENDED", "S",
+            "The processes of the job are stopped. It keeps its CPUs, memory and GPUs.";
+        Completing => "COMPLETING", "CG",
+            "The job is ending: processes of it still run, or its end is not recorded yet.";
     }
     ended {
-        Completed => "COMPLETED", "CD", Success, false;
-        Failed => "FAILED", "F", Failure, false;
-        Cancelled => "CANCELLED", "CA", Cancelled, true;
-        Timeout => "TIMEOUT", "TO", Failure, true;
-        OutOfMemory => "OUT_OF_MEMORY", "OOM", Failure, false;
-        /// The machine went down while it ran.
-        NodeFail => "NODE_FAIL", "NF", Failure, false;
+        Completed => "COMPLETED", "CD", Success, false,
+            "The script or command ended with exit code 0.";
+        Failed => "FAILED", "F", Failure, false,
+            "The script or command ended with another exit code or by a signal, or could not be \
+             launched.";
+        Cancelled => "CANCELLED", "CA", Cancelled, true,
+            "The job was cancelled by its user, or by slotd if it could not start or end in time.";
+        Timeout => "TIMEOUT", "TO", Failure, true, "The job reached its time limit.";
+        OutOfMemory => "OUT_OF_MEMORY", "OOM", Failure, false,
+            "The kernel killed a process of the job at its memory limit.";
+        NodeFail => "NODE_FAIL", "NF", Failure, false,
+            "The machine went down while the job ran.";
     }
 }
 
 impl End {
-    /// Neither well nor by being cancelled.
+    /// Returns whether the job neither completed nor was cancelled.
     pub fn is_failure(self) -> bool {
         self.outcome() == Outcome::Failure
     }
 }
 
 impl JobState {
-    /// It ended neither well nor by being cancelled.
+    /// Returns whether the job ended, and neither completed nor was cancelled.
     pub fn is_failure(self) -> bool {
         self.end().is_some_and(End::is_failure)
     }
 
-    /// How it ended, if it did.
+    /// Returns how the job ended, or `None` if it has not.
     pub const fn end(self) -> Option<End> {
         match self {
             JobState::Ended(end) => Some(end),
@@ -130,17 +146,17 @@ impl JobState {
         }
     }
 
-    /// Nothing happens to the job any more.
+    /// Returns whether the job has ended.
     pub const fn is_terminal(self) -> bool {
         matches!(self, JobState::Ended(_))
     }
 
-    /// The states of jobs that are not over.
+    /// Returns the states of jobs that have not ended.
     pub fn live() -> impl Iterator<Item = JobState> {
         Self::ALL.into_iter().filter(|state| !state.is_terminal())
     }
 
-    /// The job holds resources.
+    /// Returns whether a job in this state holds resources.
     pub const fn is_active(self) -> bool {
         match self {
             JobState::Running | JobState::Suspended | JobState::Completing => true,
@@ -148,7 +164,7 @@ impl JobState {
         }
     }
 
-    /// Whether a job may go from this state to `next`.
+    /// Returns whether a job may move from this state to `next`.
     pub fn can_become(self, next: JobState) -> bool {
         match self {
             JobState::Pending => match next {
@@ -181,13 +197,13 @@ impl fmt::Display for JobState {
 
 impl std::str::FromStr for JobState {
     type Err = ();
-    /// Reads the long name only; `parse::states` reads what users write.
+    /// Parses the long name only. `parse::states` parses user input.
     fn from_str(s: &str) -> Result<Self, ()> {
         Self::ALL.into_iter().find(|state| state.name() == s).ok_or(())
     }
 }
 
-/// Its name, like that of an [`End`].
+/// Serializes as the name, like [`End`].
 impl Serialize for JobState {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.name())
@@ -223,34 +239,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_as_the_same_state() {
+    fn names_parse_back_to_the_same_state() {
         for state in JobState::ALL {
             assert_eq!(state.name().parse(), Ok(state));
         }
     }
 
     #[test]
-    fn a_state_and_an_end_are_kept_as_their_name() {
+    fn states_and_ends_serialize_as_their_names() {
         for state in JobState::ALL {
-            let text = serde_json::to_string(&state).expect("it has a name");
+            let text = serde_json::to_string(&state).expect("every state has a name");
             assert_eq!(text, format!("\"{}\"", state.name()));
-            assert_eq!(serde_json::from_str::<JobState>(&text).expect("a state"), state);
+            assert_eq!(serde_json::from_str::<JobState>(&text).expect("a known state"), state);
             let end = serde_json::from_str::<End>(&text).ok();
             assert_eq!((end, end.map(End::name)), (state.end(), state.end().map(|_| state.name())));
         }
-        let why = serde_json::from_str::<JobState>("\"OVER\"").expect_err("no state").to_string();
+        let why = serde_json::from_str::<JobState>("\"OVER\"").expect_err("unknown").to_string();
         assert!(why.starts_with("unknown variant `OVER`, expected one of `PENDING`, "), "{why}");
     }
 
     #[test]
-    fn states_are_in_the_order_of_the_table() {
+    fn states_are_in_table_order() {
         assert!(JobState::ALL.is_sorted());
         let ends = JobState::ALL.into_iter().filter_map(JobState::end);
         assert!(ends.eq(End::ALL.iter().copied()));
     }
 
     #[test]
-    fn a_terminal_state_can_only_be_left_by_requeue() {
+    fn only_a_requeue_leaves_a_terminal_state() {
         for from in JobState::ALL.into_iter().filter(|s| s.is_terminal()) {
             for to in JobState::ALL {
                 assert_eq!(from.can_become(to), to == JobState::Pending, "{from} -> {to}");

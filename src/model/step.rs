@@ -17,48 +17,47 @@ pub struct Step {
     pub exit: ExitCode,
     pub alloc: Allocation,
     pub usage: Usage,
-    /// The command line that made it.
+    /// The command line that created the step.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub submit_line: String,
-    /// `--overlap`: it takes nothing from the other steps.
+    /// `--overlap`: the step takes nothing from other steps.
     #[serde(default)]
     pub overlap: bool,
-    /// The process that asked for it: one process asks for one step.
+    /// The process that requested the step. A process requests only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientProcess>,
-    /// It was ended since that process was gone.
+    /// The step was ended because that process disappeared.
     #[serde(default, skip_serializing_if = "is_default")]
     pub client_gone: bool,
-    /// How long it stood still while its job was suspended, microseconds: suspensions that are
-    /// over.
+    /// Time spent in suspensions of the job that have ended, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
-    /// As those of the job's run.
+    /// See [`RunState::clock`](crate::model::run::RunState::clock).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockBase>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub stepped_us: i64,
-    /// The job's step manager runs it (`sjobmgr`), and tells of it.
+    /// The job's step manager (`sjobmgr`) runs the step and reports on it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub managed: bool,
 }
 
 impl Step {
-    /// Takes note of a suspension of the job from `since` to `now`, of which the step has seen what
-    /// came after its start.
-    pub fn stood_still(&mut self, since: Timestamp, now: Timestamp) {
+    /// Adds a suspension of the job from `since` to `now`. Only the part after the step's start
+    /// counts.
+    pub fn add_suspension(&mut self, since: Timestamp, now: Timestamp) {
         let still = now.since(since.max(self.start)).as_micros();
         self.suspended_us = self.suspended_us.saturating_add(u64::try_from(still).unwrap_or(0));
     }
 
-    /// Notes the end: see [`RunState::end_at`](crate::model::run::RunState::end_at).
+    /// Records the end: see [`RunState::end_at`](crate::model::run::RunState::end_at).
     pub fn end_at(&mut self, ended: Timestamp) {
         let end = ended.max(self.start);
         self.stepped_us = self.stepped_us.saturating_add(end.0.saturating_sub(ended.0));
         self.end = Some(end);
     }
 
-    /// Takes note of the clocks as they stand now: see
+    /// Updates the step with the current clocks: see
     /// [`RunState::catch_up`](crate::model::run::RunState::catch_up).
     pub fn catch_up(&mut self, clock: ClockBase) {
         let jump = self.clock.map_or(0, |known| known.jump_to(clock));

@@ -1,4 +1,4 @@
-//! What srun asks of an allocation: a step.
+//! A step request: what srun asks for inside an allocation.
 
 use crate::model::HostList;
 use crate::model::binding::{CpuBind, GpuBind};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// srun: `12.0`, `12.1`, …
+    /// A step of srun: `12.0`, `12.1`, …
     #[default]
     Numbered,
-    /// The command or shell of salloc (`12.interactive`).
+    /// The command or shell that salloc runs (`12.interactive`).
     Interactive,
 }
 
@@ -21,14 +21,14 @@ pub enum StepKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mpi {
-    /// Not by slotd.
+    /// Without slotd's help.
     #[default]
     None,
-    /// By the process management interface, version 2 or 1.
+    /// Through the process management interface, version 2 or 1.
     Pmi2,
 }
 
-/// A step inside an allocation. `None`: as the allocation has it.
+/// A step inside an allocation. `None` means the allocation's value.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepRequest {
@@ -42,68 +42,68 @@ pub struct StepRequest {
     pub cpus_per_task: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCount>,
-    /// `--relative`: how many of the allocation's nodes to leave out.
+    /// `--relative`: the number of the allocation's nodes to skip.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative: Option<u32>,
     pub nodelist: HostList,
     pub exclude: HostList,
     pub mem: MemRequest,
     pub gpu: GpuRequest,
-    /// `--exact`, `--exclusive` or `-c` in a step: its CPUs are what its tasks are told that there
-    /// are, rather than those of the job.
+    /// `--exact`, `--exclusive` or `-c` in a step: its tasks see the step's CPUs in their
+    /// environment instead of the job's.
     pub exact: bool,
-    /// `--overlap`: takes nothing from the other steps, and never waits.
+    /// `--overlap`: takes nothing from other steps and never waits.
     pub overlap: bool,
-    /// `-O/--overcommit`: more tasks than CPUs.
+    /// `-O/--overcommit`: allows more tasks than CPUs.
     pub overcommit: bool,
     pub cpu_bind: CpuBind,
     #[serde(skip_serializing_if = "is_default")]
     pub placement: Placement,
-    /// `--cpu-bind=verbose`: a line on each task's standard error that tells its CPUs.
+    /// `--cpu-bind=verbose`: print the CPUs of each task on its standard error.
     pub report_cpu_bind: bool,
     pub gpu_bind: GpuBind,
     pub kill_on_bad_exit: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub mpi: Mpi,
-    /// The step's own limit, seconds; `None` is as long as the job.
+    /// The step's own time limit in seconds; `None` means that of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_limit_secs: Option<u64>,
-    /// `--immediate`: refuse rather than wait.
+    /// `--immediate`: refuse instead of waiting.
     pub immediate: bool,
     /// The command line.
     pub submit_line: String,
 }
 
 impl StepRequest {
-    /// Whether other steps are not kept from what this one uses.
+    /// Returns whether other steps may use this step's resources.
     pub fn is_shared(&self) -> bool {
         self.overlap || self.kind == StepKind::Interactive
     }
 
-    /// The tasks in a job with this request: those of the job where nothing is said.
+    /// Returns the number of tasks, which defaults to the job's.
     pub fn tasks(&self, job: &JobRequest) -> u32 {
         self.ntasks.or(self.ntasks_per_node).unwrap_or_else(|| job.task_count()).max(1)
     }
 
-    /// CPUs of each task. A step that says nothing of its size has that of its job; one that does
-    /// has no `-c` from it (SLURM_CPUS_PER_TASK is not read by srun since Slurm 22.05).
+    /// Returns the CPUs per task. A step without a task count uses the job's value. One with a task
+    /// count does not: since Slurm 22.05, srun ignores SLURM_CPUS_PER_TASK.
     pub fn cpus_per_task(&self, job: &JobRequest) -> Option<u32> {
         let says_nothing = self.ntasks.is_none() && self.ntasks_per_node.is_none();
         self.cpus_per_task.or(job.cpus_per_task.filter(|_| says_nothing))
     }
 
-    /// The CPUs that its tasks keep busy.
+    /// Returns the number of CPUs that its tasks keep busy.
     pub fn cpus(&self, job: &JobRequest) -> u32 {
         self.tasks(job).saturating_mul(self.cpus_per_task(job).unwrap_or(1).max(1))
     }
 
-    /// `None`: those of the job that no other step has claimed for itself, shared with other steps
-    /// that say nothing.
+    /// Returns the number of GPUs. `None` means all GPUs of the job that no other step has claimed,
+    /// shared with other steps without a GPU request.
     pub fn gpus(&self, job: &JobRequest) -> Option<u32> {
         self.gpu.count(self.tasks(job))
     }
 
-    /// MB; `None`: all of the job's.
+    /// Returns the memory in MB. `None` means all of the job's.
     pub fn mem_mb(&self, job: &JobRequest) -> Option<u64> {
         match self.mem {
             MemRequest::Default | MemRequest::None | MemRequest::PerNode(0) => None,

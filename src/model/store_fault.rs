@@ -1,44 +1,44 @@
-//! Why the daemon's database cannot be written at present. What is to be committed waits until it
-//! can.
+//! Faults that keep the daemon from writing its database. Commits wait until it can be written
+//! again.
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The kind of a fault that may pass. The text is a clause of a sentence.
+/// A fault that may pass. It is printed as a clause of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoreFault {
-    /// No space, or no quota.
+    /// No space or quota is left.
     Full,
-    /// Another process holds a lock on the file for longer than the daemon waits for it at a time.
+    /// Another process has held a lock on the file for longer than the daemon waits for it.
     Locked,
-    /// The file system, or the file, was made read-only.
+    /// The file system or the file was made read-only.
     ReadOnly,
-    /// The file cannot be opened again after a fault.
+    /// The file cannot be reopened after a fault.
     Unopenable,
-    /// Its file is not where the daemon has opened it.
+    /// The file is no longer where the daemon opened it.
     Moved,
-    /// The same of its log, or of the index of the log.
+    /// The write-ahead log, or its index, is no longer where the daemon opened it.
     MovedLog,
-    /// A write or an fsync failed.
+    /// A write or fsync failed.
     Io,
     NoMemory,
 }
 
 impl StoreFault {
-    /// What helps.
+    /// Returns the action that fixes the fault, as an imperative clause.
     pub fn remedy(self) -> &'static str {
         match self {
-            StoreFault::Full => "make room",
+            StoreFault::Full => "free some space",
             StoreFault::Locked => "end that program",
             StoreFault::ReadOnly => "make it writable",
-            StoreFault::Unopenable => "see that it is there and the daemon's own",
+            StoreFault::Unopenable => "check that it exists and belongs to the daemon's user",
             StoreFault::Moved => {
-                "put that file back, or `slotd daemon stop` and `slotd db restore` a copy,"
+                "put that file back, or run `slotd daemon stop` and restore a copy with `slotd db restore`,"
             }
-            StoreFault::MovedLog => "restart the daemon, which loses nothing,",
-            StoreFault::Io => "see the log of the kernel",
-            StoreFault::NoMemory => "free some",
+            StoreFault::MovedLog => "restart the daemon (nothing is lost)",
+            StoreFault::Io => "check the kernel log",
+            StoreFault::NoMemory => "free some memory",
         }
     }
 }
@@ -54,17 +54,17 @@ impl fmt::Display for StoreFault {
             StoreFault::MovedLog => {
                 "the log of the daemon's database (lib/state.db-wal, -shm) was moved, deleted or replaced"
             }
-            StoreFault::Io => "the disk of the daemon's database fails",
-            StoreFault::NoMemory => "there is no memory for the daemon's database",
+            StoreFault::Io => "the disk of the daemon's database is failing",
+            StoreFault::NoMemory => "the daemon's database is out of memory",
         })
     }
 }
 
-/// A fault that lasts.
+/// A persisting fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreTrouble {
     pub fault: StoreFault,
-    /// In the words of SQLite or the system.
+    /// The message from SQLite or the operating system.
     pub message: String,
     pub since: Timestamp,
 }

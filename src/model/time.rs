@@ -1,9 +1,8 @@
-//! Instants, and what tells them apart from the time that passed. Calendar forms are the business
-//! of `parse` and `render`.
+//! Instants and elapsed time. `parse` and `render` handle calendar forms.
 //!
-//! The wall clock is for showing: somebody may set it, and it goes on while the machine sleeps. How
-//! long something took is counted on the monotonic clock of one boot. A [`ClockBase`] is the bridge
-//! between the two.
+//! The wall clock is only for display: it can be set, and it advances while the machine sleeps.
+//! Durations are measured on the monotonic clock, which is valid for one boot. A [`ClockBase`]
+//! connects the two.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,7 +21,7 @@ impl Timestamp {
         Timestamp(secs.saturating_mul(1_000_000))
     }
 
-    /// Whole seconds since 1970, as Slurm keeps them.
+    /// Returns whole seconds since 1970, as Slurm stores them.
     pub const fn as_secs(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
@@ -35,30 +34,30 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(d.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// So many microseconds later, or earlier.
+    /// Adds microseconds, which may be negative.
     pub const fn plus_us(self, us: i64) -> Self {
         Timestamp(self.0.saturating_add(us))
     }
 
-    /// The time from `earlier` to `self`; zero where `earlier` is the later one.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-/// One boot of the machine. Processes, sockets and times of the monotonic clock mean nothing under
-/// another one. All zeros: not known.
+/// A boot of the machine. Processes, sockets and monotonic times are meaningless in another boot.
+/// All zeros means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BootId(pub u128);
 
 impl BootId {
-    /// Whether the two are known to be different.
+    /// Returns whether the two are known to differ.
     pub fn differs(self, other: BootId) -> bool {
         self != other && self != BootId::default() && other != BootId::default()
     }
 }
 
-/// The digits of the kernel's text, without its dashes.
+/// Prints the digits of the kernel's text, without dashes.
 impl fmt::Display for BootId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
@@ -68,7 +67,7 @@ impl fmt::Display for BootId {
 impl FromStr for BootId {
     type Err = std::num::ParseIntError;
 
-    /// The text of `/proc/sys/kernel/random/boot_id`, with or without its dashes.
+    /// Parses the contents of `/proc/sys/kernel/random/boot_id`, with or without dashes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         u128::from_str_radix(&text.trim().replace('-', ""), 16).map(BootId)
     }
@@ -87,34 +86,34 @@ impl<'de> Deserialize<'de> for BootId {
     }
 }
 
-/// How the wall clock stood to the monotonic clock at a moment of one boot. As long as nobody sets
-/// the wall clock and the machine does not sleep, it stays the same: the difference of two is what
-/// the wall clock has jumped in between.
+/// The offset between the wall clock and the monotonic clock of one boot. It stays the same until
+/// someone sets the wall clock or the machine sleeps, so the difference of two offsets is the wall
+/// clock's jump between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClockBase {
     pub boot: BootId,
-    /// What the wall clock would have said when the monotonic clock was at zero.
+    /// The wall clock time at which the monotonic clock was zero.
     pub zero: Timestamp,
 }
 
-/// Two looks at the same clocks differ by as much: they are read one after the other.
+/// The tolerance for two equal offsets: the two clocks are read one after the other.
 const JITTER_US: i64 = 10_000;
 
 impl ClockBase {
-    /// How far the wall clock has jumped from here to `later`, in microseconds: 0 where it has not,
-    /// or where nobody can tell, since the machine was started again in between.
+    /// Returns the wall clock's jump from `self` to `later`, in microseconds. Zero if it did not
+    /// jump, or if the machine rebooted in between, since the jump is unknown then.
     pub fn jump_to(self, later: ClockBase) -> i64 {
         let jump = later.zero.0.saturating_sub(self.zero.0);
         if self.boot != later.boot || jump.abs() < JITTER_US { 0 } else { jump }
     }
 
-    /// What the monotonic clock said at this moment.
+    /// Returns the monotonic time at this instant.
     pub fn monotonic(self, at: Timestamp) -> Duration {
         at.since(self.zero)
     }
 }
 
-/// One moment by both clocks.
+/// An instant on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moment {
     pub wall: Timestamp,
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_boot_id_reads_back_and_an_unknown_one_differs_from_none() {
+    fn boot_ids_round_trip_and_an_unknown_one_differs_from_no_other() {
         let boot: BootId = "1f0a6c9e-8b1c-4f5d-9a55-0123456789ab\n".parse().unwrap();
         assert_eq!(boot.to_string(), "1f0a6c9e8b1c4f5d9a550123456789ab");
         let json = serde_json::to_string(&boot).unwrap();

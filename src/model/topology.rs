@@ -1,21 +1,20 @@
-//! How the CPUs of the host hang together: threads in cores, cores in sockets, and which of them
-//! share a NUMA node.
+//! CPU topology of the host: threads of cores, cores of sockets, and the CPUs of NUMA nodes.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 
-/// Where one logical CPU sits.
+/// The location of a logical CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub cpu: u32,
-    /// The lowest usable CPU of its core: a name for the core.
+    /// The lowest usable CPU of its core, which identifies the core.
     pub core: u32,
     pub socket: u32,
     /// The number of its NUMA node, which Slurm calls a locality domain (`ldom`).
     pub ldom: u32,
 }
 
-/// What CPUs may share.
+/// A unit that CPUs may share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     Core,
@@ -23,11 +22,11 @@ pub enum Level {
     Ldom,
 }
 
-/// The places of the CPUs that this machine really has and jobs may run on.
+/// The locations of the existing CPUs that jobs may run on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Topology {
-    /// Ascending by CPU, each once.
+    /// Ascending by CPU, without duplicates.
     places: Vec<Place>,
 }
 
@@ -38,18 +37,18 @@ impl Topology {
         Topology { places }
     }
 
-    /// Ascending by CPU.
+    /// Returns the locations, ascending by CPU.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// The CPUs that are really there, ascending.
+    /// Returns the numbers of the CPUs, ascending.
     pub fn cpus(&self) -> Vec<u32> {
         self.places.iter().map(|place| place.cpu).collect()
     }
 
-    /// Whether all of these CPUs are really there: a daemon may be told to count more than the
-    /// machine has.
+    /// Returns whether all of these CPUs exist. The daemon may be configured to use more CPUs than
+    /// the machine has.
     pub fn has_all(&self, cpus: &[u32]) -> bool {
         cpus.iter().all(|cpu| self.find(*cpu).is_some())
     }
@@ -59,7 +58,8 @@ impl Topology {
         self.places.get(at).copied()
     }
 
-    /// Where a CPU sits. One that is not there counts as a core of its own in the first socket.
+    /// Returns the location of a CPU. A CPU that does not exist counts as a separate core of the
+    /// first socket.
     pub fn place(&self, cpu: u32) -> Place {
         let first = self.places.first();
         let beside = |of: fn(&Place) -> u32| first.map_or(0, of);
@@ -72,7 +72,7 @@ impl Topology {
         self.find(cpu).unwrap_or(unknown)
     }
 
-    /// What the CPU is in, by its number.
+    /// Returns the number of the unit that contains the CPU.
     pub fn unit(&self, cpu: u32, level: Level) -> u32 {
         let place = self.place(cpu);
         match level {
@@ -82,8 +82,8 @@ impl Topology {
         }
     }
 
-    /// These CPUs by what they share; the groups and the CPUs of each in the order in which they
-    /// come.
+    /// Groups CPUs by the unit that contains them. Groups, and the CPUs in each, keep the order of
+    /// `cpus`.
     pub fn group(&self, cpus: impl IntoIterator<Item = u32>, level: Level) -> Vec<Vec<u32>> {
         let mut found: Vec<Vec<u32>> = Vec::new();
         let mut at: HashMap<u32, usize> = HashMap::new();
@@ -111,8 +111,8 @@ impl Topology {
         self.count(Level::Ldom)
     }
 
-    /// With a part of the host the numbers need not divide; Slurm then shows the rounded-up ones
-    /// too.
+    /// Returns the number of cores per socket, rounded up: jobs may use only part of the host, and
+    /// then the numbers need not divide evenly. Slurm rounds up too.
     pub fn cores_per_socket(&self) -> u32 {
         self.count(Level::Core).div_ceil(self.sockets())
     }
@@ -126,8 +126,8 @@ impl Topology {
 
 #[cfg(test)]
 impl Topology {
-    /// A host whose CPUs are numbered as most machines do it: the first threads of all cores, then
-    /// the second ones. Each socket is a NUMA node.
+    /// A host numbered like most machines: first the first threads of all cores, then the second
+    /// ones. Each socket is a NUMA node.
     pub fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
         let all = sockets * cores;
         let place = |cpu: u32| {
@@ -143,13 +143,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_told_in_sockets_cores_and_threads() {
+    fn a_host_is_counted_in_sockets_cores_and_threads() {
         let host = Topology::uniform(2, 4, 2);
         assert_eq!((host.sockets(), host.cores_per_socket(), host.threads_per_core()), (2, 4, 2));
         assert_eq!(host.group([0, 4, 8, 9], Level::Core), [vec![0, 8], vec![4], vec![9]]);
         assert_eq!(host.group([0, 4, 8, 9], Level::Socket), [vec![0, 8, 9], vec![4]]);
         assert!(host.has_all(&[0, 15]) && !host.has_all(&[0, 16]));
-        // A part of a host: two whole cores of the first socket and one of the second.
+        // Part of a host: two whole cores of the first socket and one thread of the second socket.
         let part = Topology::new(
             host.places.iter().filter(|p| [0, 8, 1, 9, 4].contains(&p.cpu)).copied().collect(),
         );
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_a_core_of_its_own() {
+    fn a_nonexistent_cpu_counts_as_a_separate_core() {
         assert_eq!(Topology::default().place(7), Place { cpu: 7, core: 7, socket: 0, ldom: 0 });
         let none = Topology::default();
         assert_eq!((none.sockets(), none.cores_per_socket(), none.threads_per_core()), (1, 1, 1));

@@ -1,4 +1,4 @@
-//! Trackable resources: what is asked for, what is given, what the host has.
+//! Trackable resources: amounts, allocations and usage.
 
 use crate::model::gpu::GpuShare;
 use crate::model::is_default;
@@ -13,10 +13,10 @@ pub struct Tres {
     pub mem_mb: u64,
     /// Whole GPUs.
     pub gpus: u32,
-    /// Memory of GPUs that are shared by it, MB.
+    /// Memory of GPUs that are shared by memory, MB.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_mem_mb: u64,
-    /// Parts of GPUs that are shared by parts.
+    /// Shards of GPUs that are shared by shards.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shards: u32,
 }
@@ -24,7 +24,7 @@ pub struct Tres {
 impl Tres {
     pub const ZERO: Tres = Tres { cpus: 0, mem_mb: 0, gpus: 0, gpu_mem_mb: 0, shards: 0 };
 
-    /// The same without GPUs and parts of them.
+    /// Returns the amount without GPUs and shares of GPUs.
     #[must_use]
     pub fn without_gpus(self) -> Tres {
         Tres { gpus: 0, gpu_mem_mb: 0, shards: 0, ..self }
@@ -40,7 +40,7 @@ impl Tres {
         }
     }
 
-    /// What is left of `self` after `other` is taken; never below zero.
+    /// Subtracts `other`; no amount goes below zero.
     pub fn minus(&self, other: &Tres) -> Tres {
         Tres {
             cpus: self.cpus.saturating_sub(other.cpus),
@@ -52,27 +52,27 @@ impl Tres {
     }
 }
 
-/// What a job or a step holds: the amount and which CPUs and GPUs.
+/// The resources that a job or a step holds: the amounts, and the CPU and GPU numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Allocation {
     pub tres: Tres,
-    /// Logical CPU numbers of the host. Empty where the host's CPUs are not told apart.
+    /// Logical CPU numbers of the host. Empty if the host's CPUs are not tracked individually.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_ids: Vec<u32>,
     /// GPU numbers as `nvidia-smi` counts them, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_ids: Vec<u32>,
-    /// How much it has of each of them.
+    /// The share of each GPU.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_share: GpuShare,
-    /// The names of those that have one: numbers mean what a daemon counted, and names the same for
-    /// each.
+    /// The UUIDs of the GPUs that have one. A number is only valid for the daemon that assigned it;
+    /// a UUID never changes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gpu_uuids: BTreeMap<u32, String>,
 }
 
 impl Allocation {
-    /// Its CPUs and GPUs.
+    /// Returns its CPUs and GPUs.
     pub fn parts(&self) -> NodeParts {
         NodeParts {
             cpus: self.cpu_ids.iter().copied().collect(),
@@ -81,7 +81,7 @@ impl Allocation {
     }
 }
 
-/// What a job or a step has used. Zero means "nothing measured".
+/// The resource use of a job or a step. Zero means "not measured".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Peak resident memory in KiB.
@@ -90,21 +90,19 @@ pub struct Usage {
     pub user_us: u64,
     /// CPU time in the kernel, microseconds.
     pub system_us: u64,
-    /// What was seen of its GPUs.
+    /// Samples of its GPUs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu: GpuUsage,
-    /// If it ended by SIGKILL: how many processes the kernel ended for lack of memory on this host
-    /// meanwhile, whichever they were; with a cgroup, how many of its own. `None` if that is not
-    /// known.
+    /// If it ended by SIGKILL: the number of processes that the kernel's OOM killer ended in the
+    /// meantime, in its cgroup or, without a cgroup, on the whole host. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ooms: Option<u64>,
-    /// What its tasks used, each for itself.
+    /// The use per task.
     #[serde(default, skip_serializing_if = "TaskUsage::is_unmeasured")]
     pub tasks: TaskUsage,
 }
 
-/// How busy GPUs were, and how much of their memory was used: all GPUs of a job or step together,
-/// over some readings.
+/// Utilization and memory of all GPUs of a job or step together, summed over samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuUsage {
@@ -127,7 +125,7 @@ impl GpuUsage {
         }
     }
 
-    /// Of the readings of both.
+    /// Combines the samples of both.
     #[must_use]
     pub fn merge(self, other: GpuUsage) -> GpuUsage {
         GpuUsage {
@@ -140,7 +138,7 @@ impl GpuUsage {
     }
 }
 
-/// What the tasks of a step used, with their children.
+/// The use of a step's tasks, including their children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskUsage {
@@ -148,25 +146,25 @@ pub struct TaskUsage {
     pub vm_kb: Spread,
     /// Page faults that had to wait for a disk.
     pub pages: Spread,
-    /// Bytes of all reads.
+    /// Bytes read.
     pub read: Spread,
-    /// Bytes of all writes.
+    /// Bytes written.
     pub written: Spread,
 }
 
-/// An amount over the tasks of a step.
+/// The distribution of an amount over the tasks of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spread {
-    /// Of the task that has the most.
+    /// The largest amount of a single task.
     pub max: u64,
     /// The rank of that task.
     pub task: u32,
-    /// Of all tasks together.
+    /// The sum over all tasks.
     pub total: u64,
 }
 
 impl TaskUsage {
-    /// Whether nothing of it is known.
+    /// Returns whether nothing was measured.
     pub fn is_unmeasured(&self) -> bool {
         *self == TaskUsage::default()
     }
@@ -182,7 +180,7 @@ impl TaskUsage {
 }
 
 impl Spread {
-    /// Over tasks with their amounts.
+    /// Builds the spread from (rank, amount) pairs.
     pub fn over(tasks: impl IntoIterator<Item = (u32, u64)>) -> Spread {
         tasks.into_iter().fold(Spread::default(), |seen, (task, amount)| {
             seen.merge(Spread { max: amount, task, total: amount })
@@ -196,7 +194,8 @@ impl Spread {
 }
 
 impl Usage {
-    /// The use of two process trees side by side: times add up, the peak is the larger one.
+    /// Combines the use of two process trees that ran side by side: times add up, and the peak is
+    /// the larger one.
     pub fn merge(self, other: Usage) -> Usage {
         Usage {
             max_rss_kb: self.max_rss_kb.max(other.max_rss_kb),
@@ -214,13 +213,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_names_the_first_task_that_has_the_most() {
+    fn a_spread_names_the_first_task_with_the_maximum() {
         assert_eq!(Spread::over([(0, 3), (1, 9), (2, 9)]), Spread { max: 9, task: 1, total: 21 });
         assert_eq!(Spread::over([]), Spread::default());
     }
 
     #[test]
-    fn a_usage_without_tasks_is_read_as_one_where_none_was_measured() {
+    fn a_usage_without_tasks_reads_as_unmeasured() {
         let old: Usage =
             serde_json::from_str(r#"{"max_rss_kb":1,"user_us":2,"system_us":3}"#).unwrap();
         assert_eq!(old, Usage { max_rss_kb: 1, user_us: 2, system_us: 3, ..Usage::default() });

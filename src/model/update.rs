@@ -1,5 +1,5 @@
-//! What `scontrol update job` and `slotd edit` may change: when, and what comes of it in the
-//! request. The texts that a user writes for it are those of `commands::changes`.
+//! Updates that `scontrol update job` and `slotd edit` can make: when they are allowed, and their
+//! effect on the request. `commands::changes` parses the user's text.
 
 use crate::model::batch_tasks::ScriptTasks;
 use crate::model::dependency::Dependency;
@@ -11,65 +11,65 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Update {
     JobName(String),
-    /// One or several, with commas: the first that can take the job is its partition.
+    /// One or several, separated by commas. The first that can take the job becomes its partition.
     Partition(String),
-    /// Seconds; `None` is unlimited.
+    /// Seconds; `None` means unlimited.
     TimeLimit(Option<u64>),
-    /// `TimeLimit=+10`, `TimeLimit=-10`: seconds more or less than the limit of each job.
+    /// `TimeLimit=+10`, `TimeLimit=-10`: seconds to add to each job's own limit.
     TimeLimitBy(i64),
     /// Seconds.
     TimeMin(Option<u64>),
-    /// 0 holds the job; any other number is refused for a held one, as in Slurm.
+    /// 0 holds the job. Any other number is refused for a held job, as in Slurm.
     Priority(u32),
-    /// As if no priority had ever been set. A hold stays.
+    /// Reverts to the default priority. A hold stays.
     PriorityReset,
     Nice(i64),
-    /// Empty: none any more.
+    /// Empty removes the dependency.
     Dependency(Dependency),
     NumCpus(u32),
     NumTasks(u32),
     CpusPerTask(u32),
-    /// The fewest nodes that are asked for: every job has one.
+    /// The requested minimum of nodes. Every job has one node.
     NumNodes(u32),
     /// MB.
     MinMemoryNode(u64),
     /// MB.
     MinMemoryCpu(u64),
-    /// How many GPUs, counted by job, node or task, and of which model.
+    /// The number of GPUs per job, node or task, and their model.
     Gpus(GpuRequest),
     StartTime(Timestamp),
     Deadline(Timestamp),
-    /// At most so many tasks of the array at once; `None` or 0: no limit.
+    /// Maximum number of tasks of the array to run at once; `None` or 0 means no limit.
     ArrayTaskThrottle(Option<u32>),
     Requeue(bool),
-    /// `None`: any host will do.
+    /// `None` accepts any host.
     Features(Option<Constraint>),
-    /// `--prefer`; `None`: any host is as good.
+    /// `--prefer`; `None` means no preference.
     Prefer(Option<Constraint>),
     Contiguous(bool),
-    /// The host that it asks for by name.
+    /// The host that the job requests by name.
     NodeList(HostList),
-    /// Shuts other jobs out, or lets them in.
+    /// Whether the job excludes other jobs.
     Exclusive(bool),
     /// Absolute.
     WorkDir(String),
     StdOut(String),
     StdErr(String),
     StdIn(String),
-    /// An empty text takes what was there away.
+    /// An empty string removes the old value.
     Text(KeptText, String),
-    /// The batch script, and what it tells of its tasks.
+    /// The batch script, and the hints it contains about its tasks.
     Script {
         text: String,
         tasks: ScriptTasks,
     },
 }
 
-/// In which states of a job an update is done.
+/// The job states in which an update is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Pending,
-    /// While it waits or runs.
+    /// While the job is pending or running.
     Size,
     Always,
 }
@@ -82,7 +82,7 @@ impl Update {
             | Update::CpusPerTask(_)
             | Update::MinMemoryNode(_)
             | Update::MinMemoryCpu(_) => Stage::Size,
-            // A hold is for what waits.
+            // Only pending jobs can be held.
             Update::Priority(0)
             | Update::Partition(_)
             | Update::Dependency(_)
@@ -92,17 +92,17 @@ impl Update {
             | Update::Prefer(_)
             | Update::Contiguous(_)
             | Update::Exclusive(_)
+            // The files of a running job are open, and its record must say where they are.
+            | Update::WorkDir(_)
+            | Update::StdOut(_)
+            | Update::StdErr(_)
+            | Update::StdIn(_)
             | Update::Script { .. } => Stage::Pending,
-            // Paths count for the next run, if the job is requeued.
             Update::JobName(_)
             | Update::Priority(1..)
             | Update::PriorityReset
             | Update::Nice(_)
             | Update::TimeMin(_)
-            | Update::WorkDir(_)
-            | Update::StdOut(_)
-            | Update::StdErr(_)
-            | Update::StdIn(_)
             | Update::TimeLimit(_)
             | Update::TimeLimitBy(_)
             | Update::NumNodes(_)
@@ -114,10 +114,10 @@ impl Update {
         }
     }
 
-    /// Writes it into a request.
+    /// Applies the update to a request.
     ///
     /// # Errors
-    /// No request can have it, or this one has nothing that it could change.
+    /// Fails if no request can have the value, or if this request has nothing to change.
     pub fn write(&self, request: &mut JobRequest) -> Result<(), Refusal> {
         match self {
             Update::JobName(name) => request.name.clone_from(name),
@@ -125,13 +125,19 @@ impl Update {
             Update::TimeLimit(limit) => request.time_limit_secs = *limit,
             Update::TimeLimitBy(by) => {
                 let limit = request.time_limit_secs.ok_or(Refusal::NoTimeLimit)?;
-                request.time_limit_secs = Some(limit.saturating_add_signed(*by));
+                let too_short =
+                    Refusal::DecrementTooLarge { by_secs: by.unsigned_abs(), limit_secs: limit };
+                let changed = if *by < 0 {
+                    limit.checked_sub(by.unsigned_abs()).ok_or(too_short)?
+                } else {
+                    limit.saturating_add(by.unsigned_abs())
+                };
+                request.time_limit_secs = Some(changed);
             }
             Update::TimeMin(secs) => request.time_min_secs = *secs,
-            // It holds the job, and leaves the priority for its release.
+            // Holds the job and keeps its priority for the release.
             Update::Priority(0) => {}
-            // What is asked for last is what the job has: in Slurm too a new priority ends the nice
-            // value.
+            // The latest request wins: in Slurm too, a new priority resets the nice value.
             Update::Priority(priority) => (request.priority, request.nice) = (Some(*priority), 0),
             Update::PriorityReset => request.priority = None,
             Update::Nice(nice) => request.nice = *nice,
@@ -173,7 +179,7 @@ impl Update {
             Update::Text(KeptText::Licenses, name) if !name.is_empty() => {
                 return Err(Refusal::UnknownLicense(name.clone()));
             }
-            // An empty text takes what was there away, as in Slurm.
+            // An empty string removes the old value, as in Slurm.
             Update::Text(which, text) => {
                 *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty())
             }
@@ -182,8 +188,7 @@ impl Update {
     }
 }
 
-/// Spreads a number of CPUs over the tasks: the tasks stay as many as they are where that is
-/// possible.
+/// Distributes CPUs over the tasks. The number of tasks stays the same if possible.
 pub fn set_cpus(request: &mut JobRequest, cpus: u32) {
     let tasks = request.task_count().max(1);
     request.mincpus = None;

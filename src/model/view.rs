@@ -1,7 +1,7 @@
-//! What queries answer: everything that is known of a job, step, partition or node at one moment.
+//! Answers to queries: everything known about a job, step, partition or node at one moment.
 //!
-//! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it
-//! carries.
+//! `render` turns these into text. A view is self-contained: the only clock it needs is its own
+//! `now`.
 
 use crate::model::brief::BriefJob;
 use crate::model::cpu_use::CpusElsewhere;
@@ -15,37 +15,34 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// A job record as queries see it, with what is worked out for them. Its fields are read as those
-/// of the job.
+/// A job record with values computed for queries. It derefs to the job.
 ///
-/// The steps include the one that stands for the script. The reason of a pending job is why it
-/// waits now.
+/// The steps include the script's own step. The reason of a pending job is its current one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobView {
     pub job: Job,
-    /// The dependency as it stands now: satisfied terms are gone. Empty: none left.
+    /// The unsatisfied terms of the dependency. Empty if none are left.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dependency: String,
-    /// When the plan would start a pending job (`squeue --start`).
+    /// When a pending job is predicted to start (`squeue --start`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<Timestamp>,
-    /// All that keeps a pending job from starting, where that is asked for; first what squeue
-    /// shows.
+    /// Everything that keeps a pending job from starting, if requested. The reason that squeue
+    /// shows comes first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub blockers: Vec<Blocker>,
-    /// An earlier run, which was ended for a requeue.
+    /// Whether this is an earlier run that was ended for a requeue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
-    /// Absolute paths, with their patterns filled in where the ids are known. `/dev/null` for input
-    /// where none was given. Empty for an allocation.
+    /// Absolute paths with their patterns filled in, as far as the IDs are known. Input defaults to
+    /// `/dev/null`. Empty for an allocation.
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_out: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_err: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_in: String,
-    /// The job launches one process a rank, rather than its script (salloc: its command) once, as
-    /// with Slurm.
+    /// Whether the job runs one process per rank. Slurm runs the script (salloc: the command) once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batch_ranks: bool,
 }
@@ -65,7 +62,7 @@ impl From<Job> for JobView {
 }
 
 impl JobView {
-    /// For who does not look at the paths of the standard streams.
+    /// Clears the paths of the standard streams, for clients that do not need them.
     pub fn clear_paths(&mut self) {
         for path in [&mut self.std_out, &mut self.std_err, &mut self.std_in] {
             path.clear();
@@ -80,32 +77,32 @@ impl DerefMut for JobView {
 }
 
 impl Job {
-    /// Time it has run, without suspension; zero for a job that has not started.
+    /// Returns the run time without suspensions; zero for a job that has not started.
     pub fn elapsed(&self, now: Timestamp) -> Duration {
         let Some(start) = self.run.start else { return Duration::ZERO };
         let until = self.run.end.or(self.run.suspended_at).unwrap_or(now);
         passed(start, until, self.run.stepped_us, self.run.suspended_us)
     }
 
-    /// Time that a step of it has run, without suspension.
+    /// Returns the run time of a step without suspensions.
     pub fn step_elapsed(&self, step: &Step, now: Timestamp) -> Duration {
         let until = step.end.or(self.run.suspended_at).unwrap_or(now);
         passed(step.start, until, step.stepped_us, step.suspended_us)
     }
 }
 
-/// What has passed of the time between two readings of the wall clock, which has jumped by
+/// Returns the time elapsed between two readings of the wall clock, which has jumped by
 /// `stepped_us` in between.
 fn passed(from: Timestamp, until: Timestamp, stepped_us: i64, suspended_us: u64) -> Duration {
     let shown = until.0.saturating_sub(from.0).saturating_sub(stepped_us);
     Duration::from_micros(u64::try_from(shown).unwrap_or(0).saturating_sub(suspended_us))
 }
 
-/// A partition with what is going on in it.
+/// A partition and its job counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartitionView {
     pub partition: Partition,
-    /// Jobs, not tasks; a pending array counts each of its tasks.
+    /// Job counts; each task of a pending array counts as one job.
     pub running: u64,
     pub pending: u64,
 }
@@ -115,39 +112,39 @@ pub struct PartitionView {
 pub struct NodeView {
     pub host: Host,
     pub allocated: Tres,
-    /// CPUs that no job has, and none gets.
+    /// CPUs that are neither allocated nor available.
     #[serde(default, skip_serializing_if = "is_default")]
     pub closed_cpus: u32,
     /// An exclusive job has the host.
     pub exclusive: bool,
     pub partitions: Vec<PartitionView>,
-    /// Why it takes no jobs.
+    /// Why the node is drained, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<NodeReason>,
-    /// What of it no job gets, and why.
+    /// Parts of the node that are not allocated, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
-    /// What some kind of jobs may have together.
+    /// The owner's limits on groups of jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
     pub daemon_start: Timestamp,
-    /// Load of the last minute times 100, as Slurm's `CPULoad` prints it.
+    /// The one-minute load average times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,
-    /// What processes that no job started use of the CPUs, where that counts.
+    /// CPU use by processes that do not belong to any job, if it affects scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus_elsewhere: Option<CpusElsewhere>,
-    /// MB not in use now.
+    /// Free memory in MB.
     pub free_mem_mb: u64,
     pub now: Timestamp,
 }
 
 impl JobList {
-    /// With what is told in brief among the jobs.
+    /// Moves the brief jobs into `jobs`.
     #[must_use]
     pub fn whole(mut self) -> JobList {
         let brief = std::mem::take(&mut self.brief).into_iter().map(|BriefJob(view)| view);
         if self.jobs.is_empty() {
-            // The same memory: nothing is copied.
+            // Reuses the allocation: nothing is copied.
             self.jobs = brief.collect();
         } else {
             self.jobs.extend(brief);
@@ -155,7 +152,7 @@ impl JobList {
         self
     }
 
-    /// The last part of an answer, with the jobs of the parts before it.
+    /// Combines the jobs of the earlier parts with this one, the last part of the answer.
     #[must_use]
     pub fn after(mut self, earlier: Vec<JobView>) -> JobList {
         let changed: BTreeSet<JobId> = std::mem::take(&mut self.changed).into_iter().collect();
@@ -168,7 +165,7 @@ impl JobList {
         self
     }
 
-    /// An answer of this moment, without jobs.
+    /// Creates an answer without jobs.
     pub fn at(now: Timestamp) -> JobList {
         JobList {
             jobs: Vec::new(),
@@ -184,16 +181,16 @@ impl JobList {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobList {
     pub jobs: Vec<JobView>,
-    /// In place of `jobs`, where the query was brief.
+    /// Used instead of `jobs` if the query was brief.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brief: Vec<BriefJob>,
     /// The daemon's clock when it answered.
     pub now: Timestamp,
-    /// Ids that were asked for and are not known.
+    /// Requested IDs that do not exist.
     #[serde(default)]
     pub unknown: Vec<JobId>,
-    /// Records that have changed since their part of the answer was sent, or are gone. Those that
-    /// still belong to the answer are in this part.
+    /// Records that were changed or deleted after their part of the answer was sent. This part
+    /// repeats the ones that still match the query.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<JobId>,
 }

@@ -1,7 +1,6 @@
-//! What stands between a pending job and its start: the scheduler's own reasons, with their
-//! figures.
+//! Why a pending job does not start: the scheduler's own reasons, with their figures.
 //!
-//! Times are written as whole seconds since 1970, for whoever reads this as JSON.
+//! Times are serialized as whole seconds since 1970, for readers of the JSON output.
 
 use crate::model::partition::PartitionState;
 use crate::model::{JobId, JobState, Reason, Timestamp, Tres, is_default};
@@ -10,24 +9,24 @@ use serde::{Deserialize, Serialize};
 /// One thing that keeps a pending job from starting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// As squeue names it.
+    /// The reason that squeue shows.
     pub reason: Reason,
-    /// In a sentence, for people: what it says is also in `what`.
+    /// A sentence for people. All its information is also in `what`.
     pub text: String,
-    /// What would end it: a command, mostly.
+    /// A command, or another action, that would resolve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     pub what: What,
 }
 
-/// What kind of thing it is, and its figures.
+/// The kind of blocker, with its figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     Hold {
         by_admin: bool,
     },
-    /// Of these conditions one is enough (`any`), or all must hold.
+    /// One of the conditions must hold (`any`), or all of them.
     Dependency {
         any: bool,
         on: Vec<Awaited>,
@@ -40,38 +39,38 @@ pub enum What {
         limit: u32,
         running: u32,
     },
-    /// A partition that is not there, or starts no jobs now.
+    /// A partition that does not exist, or currently starts no jobs.
     Partition {
         partition: String,
-        /// `None`: there is no such partition.
+        /// `None` if the partition does not exist.
         state: Option<PartitionState>,
-        /// When its hours begin.
+        /// When its allowed hours begin.
         #[serde(with = "maybe_secs")]
         opens: Option<Timestamp>,
     },
-    /// `None`: no limit.
+    /// `None` means no limit.
     TimeLimit {
         partition: String,
         asked_secs: Option<u64>,
         most_secs: Option<u64>,
     },
-    /// A limit of the owner on jobs of an account, or with such a name.
+    /// The owner's limit on the jobs of an account or name.
     Limit {
         limit: String,
         jobs: u32,
         cpus: u32,
     },
-    /// It asks for more than there is, even with nobody else on the host.
+    /// The job needs more than an empty host has.
     TooLarge {
         partition: String,
         needs: Tres,
         most: Tres,
     },
-    /// What is no job's uses the CPUs or GPUs.
+    /// Processes that do not belong to any job use the CPUs or GPUs.
     Elsewhere {
         partition: String,
     },
-    /// The node takes no jobs.
+    /// The node is drained.
     Node {
         #[serde(with = "secs")]
         since: Timestamp,
@@ -79,35 +78,34 @@ pub enum What {
     Shortage(Shortage),
 }
 
-/// Too little is free for a job, or others go before it.
+/// Too few resources are free, or other jobs go first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
     pub partition: String,
     pub needs: Tres,
     pub free: Tres,
-    /// Of what it needs, that of which too little is free. Nothing: there is room, and others go
-    /// before it.
+    /// The resources that are short. Zero if there is enough but other jobs go first.
     pub lacks: Tres,
-    /// The CPUs that it needs by their numbers and that are not free, ascending.
+    /// The CPUs that the job requests by number and that are not free, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks_cpus: Vec<u32>,
-    /// The jobs that have to end for it, in the order in which they are expected to.
+    /// The jobs that must end first, in the order in which they are expected to.
     pub holders: Vec<Holder>,
-    /// Who comes first of those that wait for the same.
+    /// The first job that waits for the same resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
-    /// With a time limit below this it would delay nobody, and start now.
+    /// With a time limit shorter than this, the job would delay no other job and could start now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_secs: Option<u64>,
 }
 
-/// A running job that has what another one waits for.
+/// A running job that holds resources another job waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub id: JobId,
-    /// As users name it.
+    /// The job ID as users write it.
     pub job: String,
-    /// What it has of that which is lacking.
+    /// Its share of the missing resources.
     pub holds: Tres,
     pub until: Until,
 }
@@ -116,43 +114,43 @@ pub struct Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// It is about to.
+    /// It is ending now.
     Ending,
     Suspended,
     /// It has no time limit.
     Unknown,
-    /// By its time limit, at the latest.
+    /// At its time limit, at the latest.
     ByLimit(#[serde(with = "secs")] Timestamp),
-    /// If it takes as long as earlier jobs of its name.
+    /// At this time, if it runs as long as earlier jobs of the same name did.
     AsEarlier(#[serde(with = "secs")] Timestamp),
 }
 
 /// A condition of a dependency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Awaited {
-    /// As sbatch reads it: `afterok:12`.
+    /// The term in sbatch's syntax: `afterok:12`.
     pub term: String,
     pub standing: Standing,
-    /// The state of the job that it is about, while that is in memory.
+    /// The state of the other job, as long as it is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
-    /// When that job is expected to end, if it runs.
+    /// When the other job is expected to end, if it is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
-    /// Of an array: how many tasks have ended, and how many there are.
+    /// For an array: the number of ended tasks and of all tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<(usize, usize)>,
-    /// Of `singleton`: the jobs of its name that go before it.
+    /// For `singleton`: the jobs of the same name that go first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub jobs: Vec<JobId>,
 }
 
-/// How a condition stands.
+/// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     Open,
-    /// It holds from this moment on.
+    /// It will hold from this instant on.
     MetAt(#[serde(with = "secs")] Timestamp),
     Met,
     /// It can never hold.
