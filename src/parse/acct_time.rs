@@ -1,4 +1,4 @@
-//! The window of an accounting query: `sacct -S`, `sacct -E` (sacct man page).
+//! The time window of an accounting query: `sacct -S`, `sacct -E` (sacct man page).
 
 use crate::model::Timestamp;
 use crate::parse::error::{SpecError, shown};
@@ -6,16 +6,16 @@ use crate::parse::moment::{self, Toward};
 use crate::parse::suggest;
 use jiff::tz::TimeZone;
 
-/// The instant of `now`, `now-3600`, `now-2days`, `today`, `midnight`, `noon`,
+/// Parses one end of a time window: `now`, `now-3600`, `now-2days`, `today`, `midnight`, `noon`,
 /// `HH:MM[:SS] [AM|PM]`, `MMDD[YY]`, `MM/DD[/YY]`, `MM.DD[.YY]`, `YYYY-MM-DD[THH:MM[:SS]]` or
 /// seconds since 1970.
 ///
-/// A bare time is today's, also where that is still to come, and a day without a year is the latest
-/// such day. Where daylight saving makes a wall time ambiguous, the window is made the larger one:
-/// `is_end` says which end it is.
+/// A bare time means today, even if it is still in the future. A date without a year means its most
+/// recent occurrence. If daylight saving makes a wall time ambiguous, the instant that makes the
+/// window larger is chosen; `is_end` says which end is being parsed.
 ///
 /// # Errors
-/// `Invalid time specification (pos=0): foo` (`sacct -S foo`).
+/// Fails with `Invalid time specification (pos=0): foo` (`sacct -S foo`).
 pub fn parse(
     text: &str,
     now: Timestamp,
@@ -29,7 +29,7 @@ pub fn parse(
     })
 }
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str = "now-2days, today, noon, 14:30, 12/31, 2026-12-31, 2026-12-31T23:59";
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_malformed_time_is_refused_with_sacct_s_text() {
+    fn a_malformed_time_gets_the_error_text_of_sacct() {
         let error = parse("foo", Timestamp(0), &TimeZone::UTC, false).expect_err("foo");
         assert_eq!(
             (error.to_string().as_str(), error.exit_code()),

@@ -1,18 +1,17 @@
-//! How old something is: `30d`, `12h`, or the forms of a time limit that name their units by their
-//! shape.
+//! Ages: `30d`, `12h`, or a time limit in a form with unambiguous units (`1:30:00`, `2-12`).
 
 use crate::parse::error::{SpecError, shown};
 use crate::parse::time::seconds;
 use std::time::Duration;
 
-const FORMS: &str = "a number of seconds, minutes, hours, days or weeks (90s, 10m, 12h, 30d, 2w), or a time as Slurm writes \
-     it (1:30:00, 2-12)";
+const FORMS: &str = "seconds, minutes, hours, days or weeks with their unit (90s, 10m, 12h, 30d, 2w), or a time in Slurm's \
+     format (1:30:00, 2-12)";
 
-/// The age in the text of `option`. A bare number is refused: Slurm would read minutes, and its
-/// author may mean days.
+/// Parses an age given to `option`. A bare number is an error: Slurm would read it as minutes, but
+/// the user may have meant days.
 ///
 /// # Errors
-/// It is none of these forms.
+/// Fails for any other form.
 pub fn parse(text: &str, option: &str) -> Result<Duration, SpecError> {
     let invalid = || SpecError::invalid_option(option, text).with_hint(FORMS);
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_and_slurms_forms_are_understood() {
+    fn units_and_slurm_time_formats_parse() {
         let hour = 3600;
         let known = [
             ("30d", 720 * hour),
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_is_refused_with_the_unit_that_may_be_meant() {
+    fn a_bare_number_is_refused_with_a_suggested_unit() {
         for text in ["30", "0", "007", "99999999999999999999"] {
             let error = parse(text, "--older-than").unwrap_err();
             assert_eq!(error.to_string(), format!("Invalid --older-than specification: {text}"));

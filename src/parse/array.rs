@@ -4,17 +4,18 @@ use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
 use crate::parse::error::{SpecError, shown};
 use std::collections::BTreeMap;
 
-/// How many task ids overlapping stepped ranges may name together, repeats counted, before they are
-/// refused. Only contrived texts come near it, and they would keep a client busy for seconds.
+/// The maximum number of task IDs, counting repeats, in overlapping ranges with different steps.
+/// Only contrived input comes near this limit, and it would keep a client busy for seconds.
 const MAX_NAMED: u64 = 64 * (MAX_TASK_ID as u64 + 1);
 
-/// The tasks of an array and how many may run at once (`%4`; `%0` and a bare `%` set no limit).
+/// Parses the tasks of an array and the number that may run at once (`%4`; `%0` and a bare `%` set
+/// no limit).
 ///
-/// Ids go up to [`MAX_TASK_ID`]; the order is free and repeats are allowed; brackets around the
-/// list are dropped. The empty text, which Slurm takes for a plain job, is the caller's affair.
+/// IDs go up to [`MAX_TASK_ID`], may come in any order and may repeat. Brackets around the list are
+/// dropped. Slurm treats the empty string as a plain job; callers must handle that case.
 ///
 /// # Errors
-/// `Invalid job array specification: …`, as Slurm's controller refuses it.
+/// Fails with `Invalid job array specification: …`, the error of Slurm's controller.
 pub fn parse(text: &str) -> Result<ArraySpec, SpecError> {
     spec(text).ok_or_else(|| {
         SpecError::submission(format!("Invalid job array specification: {}", shown(text)))
@@ -22,7 +23,7 @@ pub fn parse(text: &str) -> Result<ArraySpec, SpecError> {
     })
 }
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str = "0-7, 1,3,5-9:2 (every second), with %4 at most 4 at once; ids up to 4000000";
 
 fn spec(text: &str) -> Option<ArraySpec> {
@@ -38,8 +39,8 @@ fn spec(text: &str) -> Option<ArraySpec> {
     Some(ArraySpec { tasks: task_set(list)?, limit })
 }
 
-/// Task ids without brackets and limit, as they also stand in `12_[1-3,7]`. `None` where malformed
-/// or empty.
+/// Parses task IDs without brackets and limit, such as the list in `12_[1-3,7]`. Returns `None` if
+/// the list is malformed or empty.
 pub(crate) fn task_set(list: &str) -> Option<TaskSet> {
     let mut ranges = Vec::new();
     // Slurm skips empty elements.
@@ -61,10 +62,9 @@ pub(crate) fn task_set(list: &str) -> Option<TaskSet> {
     if ranges.is_empty() { None } else { union(ranges) }
 }
 
-/// The union of `ranges`, in an amount of time and memory that does not grow with how often they
-/// overlap.
+/// Returns the union of `ranges`. Time and memory do not grow with the number of overlaps.
 fn union(ranges: Vec<TaskRange>) -> Option<TaskSet> {
-    // First what has the same step and the same remainder grows together: `1,2,3` becomes `1-3`.
+    // Merge ranges with the same step and remainder first: `1,2,3` becomes `1-3`.
     let mut classes: BTreeMap<(u32, u32), Vec<TaskRange>> = BTreeMap::new();
     for r in ranges {
         classes.entry((r.step, r.first % r.step)).or_default().push(r);
@@ -84,7 +84,7 @@ fn union(ranges: Vec<TaskRange>) -> Option<TaskSet> {
     if merged.windows(2).all(|w| w[0].last < w[1].first) {
         return Some(TaskSet::from_ranges(merged));
     }
-    // Ranges of different steps interleave: their members are marked one by one.
+    // Ranges with different steps interleave, so mark their members one by one.
     if merged.iter().map(|r| r.len() as u64).sum::<u64>() > MAX_NAMED {
         return None;
     }
@@ -99,7 +99,7 @@ fn union(ranges: Vec<TaskRange>) -> Option<TaskSet> {
     Some(TaskSet::from_sorted(&ids))
 }
 
-/// Digits only: `u32::from_str` would take a sign.
+/// Parses digits only: `u32::from_str` would accept a sign.
 pub(crate) fn number(text: &str) -> Option<u32> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_slurm_is_read() {
+    fn every_slurm_form_parses() {
         for (text, print) in [
             ("0-7", "0-7"),
             ("0-15:2", "0-14:2"),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_arrays_are_refused_as_by_the_controller() {
+    fn malformed_arrays_get_the_error_of_the_controller() {
         for text in [
             "",
             ",",
@@ -180,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_overlapping_ranges_are_merged_at_once() {
+    fn ten_thousand_overlapping_ranges_merge_quickly() {
         let text: Vec<String> = (0..10_000).map(|i| format!("{}-4000000:2", i % 2)).collect();
-        let spec = parse(&text.join(",")).expect("the same two ranges over and over");
+        let spec = parse(&text.join(",")).expect("the same two ranges repeated");
         assert_eq!(spec.tasks.len(), 4_000_001);
         let text: Vec<String> = (2..10_000).map(|i| format!("0-4000000:{i}")).collect();
         assert!(parse(&text.join(",")).is_ok());
@@ -199,7 +199,7 @@ mod tests {
         ]
     }
 
-    /// The members a list names, one by one.
+    /// Returns the members of a list.
     fn members(text: &str) -> std::collections::BTreeSet<u32> {
         let n = |s: &str| s.parse::<u32>().expect("a number");
         text.split(',')

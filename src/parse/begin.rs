@@ -1,4 +1,5 @@
-//! The earliest start of a job: `--begin`, and `--deadline` in the same forms (sbatch man page).
+//! The earliest start of a job: `--begin`, and `--deadline`, which has the same syntax (sbatch man
+//! page).
 
 use crate::model::Timestamp;
 use crate::parse::error::SpecError;
@@ -6,16 +7,16 @@ use crate::parse::moment::{self, Toward};
 use crate::parse::suggest;
 use jiff::tz::TimeZone;
 
-/// The instant of `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`,
-/// `tomorrow`, `noon`, `teatime`, `fika`, `elevenses`, `midnight`, `MMDD[YY]`, `MM/DD[/YY]`,
+/// Parses `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`, `tomorrow`,
+/// `noon`, `teatime`, `fika`, `elevenses`, `midnight`, `MMDD[YY]`, `MM/DD[/YY]`,
 /// `YYYY-MM-DD[THH:MM[:SS]]` or seconds since 1970.
 ///
-/// A bare time is the next such time; days and weeks of `now+…` have 24 hours and 7 times 24, as in
-/// Slurm. Wall times that daylight saving skips are moved forward by the gap; of those that it
-/// repeats, the first is meant.
+/// A bare time means its next occurrence. The days and weeks of `now+…` are multiples of 24 hours,
+/// as in Slurm. A wall time that daylight saving skips moves forward by the gap; for one that
+/// occurs twice, the first is used.
 ///
 /// # Errors
-/// `Invalid --begin specification: …`, with the name of the `option`.
+/// Fails with `Invalid --begin specification: …`, with the name of `option`.
 pub fn parse_for(
     text: &str,
     option: &str,
@@ -27,7 +28,7 @@ pub fn parse_for(
     })
 }
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str = "now+2hours, 16:00, tomorrow, noon, 16:00 tomorrow, 12/31, 2030-12-31T23:59";
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn begin_is_epoch_seconds_a_date_or_a_length_from_now() {
+    fn begin_accepts_epoch_seconds_dates_and_offsets() {
         let (now, tz) = (Timestamp::from_secs(1_800_000_000), TimeZone::UTC);
         for (text, secs) in [
             ("1800000060", 1_800_000_060),
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_begin_is_refused_with_its_value() {
+    fn a_malformed_begin_error_shows_the_value() {
         let error = parse("foo", Timestamp(0), &TimeZone::UTC).expect_err("foo");
         assert_eq!(
             (error.to_string().as_str(), error.exit_code()),

@@ -1,9 +1,9 @@
-//! How much of what the host has may be given to jobs: `SLOTD_CPUS`, `SLOTD_MEMORY_MB`, and the
+//! The part of the host's resources that jobs may use: `SLOTD_CPUS`, `SLOTD_MEMORY_MB`, and the
 //! same keys of `slotd.toml`.
 
 use std::fmt;
 
-/// A part of what there is, or more than that.
+/// A fixed amount, or an amount relative to the host's total. It may exceed the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
     /// `32`.
@@ -14,17 +14,17 @@ pub enum Capacity {
     Percent(u64),
 }
 
-/// More than ten times what is there is a slip.
+/// The largest percentage. More than ten times the total is assumed to be a typo.
 const MAX_PERCENT: u64 = 1000;
 
-/// The forms, as an error tells them.
+/// Returns the accepted forms, for error messages.
 pub fn forms(what: &str, most: u64) -> String {
     format!(
-        "{what} from 1 to {most}, how many are kept back (-2), or a part of what there is (75%, at most {MAX_PERCENT}%)"
+        "{what} from 1 to {most}, a number to keep back (-2), or a percentage of the total (75%, at most {MAX_PERCENT}%)"
     )
 }
 
-/// `32`, `-2` or `150%`; `most` is the largest amount. `None`: it makes no sense.
+/// Parses `32`, `-2` or `150%`. `most` is the largest amount. Returns `None` for anything else.
 pub fn parse(text: &str, most: u64) -> Option<Capacity> {
     let number = |digits: &str| -> Option<u64> {
         let is_plain = digits.bytes().all(|b| b.is_ascii_digit());
@@ -40,7 +40,7 @@ pub fn parse(text: &str, most: u64) -> Option<Capacity> {
 }
 
 impl Capacity {
-    /// What it comes to where there is so much; `None`: nothing would be left.
+    /// Returns the capacity of a host with a total of `there`, or `None` if nothing would be left.
     pub fn of(self, there: u64) -> Option<u64> {
         let amount = match self {
             Capacity::Amount(amount) => amount,
@@ -50,8 +50,8 @@ impl Capacity {
         Some(amount).filter(|amount| *amount > 0)
     }
 
-    /// What is left of it where so much is still there and so much of it is lost. An amount is made
-    /// of what is left first.
+    /// Returns the capacity after `lost` units have disappeared and `there` remain. A fixed amount
+    /// shrinks only if the remaining units cannot cover it.
     pub fn of_rest(self, there: u64, lost: u64) -> u64 {
         match self {
             Capacity::Amount(amount) => {
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_amount_what_is_kept_back_and_a_part() {
+    fn amounts_reserves_and_percentages_are_applied() {
         let of = |text: &str, there| parse(text, 65_536).and_then(|capacity| capacity.of(there));
         assert_eq!(
             (of("32", 8), of("-2", 8), of("150%", 8), of("50%", 7)),
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(
             (of("-8", 8), of("-9", 8), of("10%", 8)),
             (None, None, None),
-            "nothing would be left"
+            "no capacity would be left"
         );
         for text in [
             "", "0", "-0", "0%", "1001%", "65537", "-65537", "1.5", "+3", "--2", "-5%", "%", "8 ",
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_missed_where_nothing_else_is_left_in_its_place() {
+    fn losses_reduce_a_fixed_amount_only_if_the_rest_cannot_cover_it() {
         let rest = |text: &str, there, lost| parse(text, 65_536).unwrap().of_rest(there, lost);
         assert_eq!((rest("2", 3, 1), rest("4", 3, 1), rest("6", 3, 1)), (2, 3, 5));
         assert_eq!((rest("-2", 7, 1), rest("50%", 7, 1), rest("-8", 7, 1)), (5, 3, 0));
@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(n in 1u64..=1000) {
+        fn a_printed_capacity_reads_back(n in 1u64..=1000) {
             for capacity in [Capacity::Amount(n), Capacity::KeptBack(n), Capacity::Percent(n)] {
                 prop_assert_eq!(parse(&capacity.to_string(), 1000), Some(capacity));
             }

@@ -1,13 +1,13 @@
-//! Names of clusters: `--clusters`, `SLURM_CLUSTERS`.
+//! Cluster names: `--clusters`, `SLURM_CLUSTERS`.
 
 use crate::CLUSTER;
 use crate::parse::error::{SpecError, shown};
 
-/// The cluster that is meant: the one there is, by its name or by `all`.
+/// Parses a list of cluster names. Only the local cluster, by its name or as `all`, is accepted.
 ///
 /// # Errors
-/// `No cluster 'lab' known by database.` for any other name in the list: what is meant for another
-/// cluster must not be done to this one.
+/// Fails with `No cluster 'lab' known by database.` for any other name in the list, because a
+/// request for another cluster must not be applied to this one.
 pub fn parse(text: &str) -> Result<&'static str, SpecError> {
     let is_this =
         |name: &str| name.eq_ignore_ascii_case(CLUSTER) || name.eq_ignore_ascii_case("all");
@@ -16,8 +16,9 @@ pub fn parse(text: &str) -> Result<&'static str, SpecError> {
         None => Ok(CLUSTER),
         Some(other) => {
             let text = format!("No cluster '{}' known by database.", shown(other));
-            Err(SpecError::usage(text)
-                .with_hint(format!("there is one cluster, {CLUSTER}: leave --clusters out")))
+            Err(SpecError::usage(text).with_hint(format!(
+                "this command reaches no other cluster than {CLUSTER}, this host"
+            )))
         }
     }
 }
@@ -27,14 +28,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_cluster_has_two_names() {
+    fn the_only_cluster_has_two_names() {
         for text in ["slotd", "Slotd", "all", "slotd,all", " slotd "] {
             assert_eq!(parse(text), Ok("slotd"), "{text}");
         }
     }
 
     #[test]
-    fn any_other_cluster_is_refused_also_beside_the_one() {
+    fn any_other_cluster_is_refused_even_next_to_the_local_one() {
         for (text, other) in [("nosuch", "nosuch"), ("slotd,lab", "lab"), ("slotd,", ""), ("", "")]
         {
             let error = parse(text).expect_err(text);

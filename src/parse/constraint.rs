@@ -1,20 +1,20 @@
-//! Features a job asks of the host: `--constraint="a&b"` (sbatch man page).
+//! Features that a job requires of the host: `--constraint="a&b"` (sbatch man page).
 
 use crate::model::Constraint;
 use crate::parse::error::{SpecError, shown};
 
-/// Parentheses nested deeper than this are refused.
+/// The maximum nesting depth of parentheses.
 const MAX_DEPTH: usize = 32;
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str =
     "features joined by & (all) or | (any), !FEATURE, and parentheses (gpu&!slow, gpu|(cpu&fast))";
 
-/// `a`, `a&b`, `a,b` (the same), `a|b`, `(a&b)|c`, `[a|b]`, `a*1`, `!a`. `&` and `,` bind more
-/// tightly than `|`. Square brackets ("all nodes alike") group on one host.
+/// Parses `a`, `a&b`, `a,b` (the same), `a|b`, `(a&b)|c`, `[a|b]`, `a*1` or `!a`. `&` and `,` bind
+/// more tightly than `|`. Square brackets ("all nodes alike") only group, since there is one host.
 ///
 /// # Errors
-/// `Invalid feature specification: …`, as Slurm's controller refuses it.
+/// Fails with `Invalid feature specification: …`, the error of Slurm's controller.
 pub fn parse(text: &str) -> Result<Constraint, SpecError> {
     let mut parser = Parser { text, pos: 0 };
     parser.any(0).filter(|_| parser.peek().is_none()).ok_or_else(|| {
@@ -23,10 +23,10 @@ pub fn parse(text: &str) -> Result<Constraint, SpecError> {
     })
 }
 
-/// The same for `--prefer`.
+/// Parses the value of `--prefer`, which has the same syntax.
 ///
 /// # Errors
-/// `Invalid preferred feature specification: …`
+/// Fails with `Invalid preferred feature specification: …`.
 pub fn parse_preference(text: &str) -> Result<Constraint, SpecError> {
     parse(text).map_err(|_| {
         SpecError::submission(format!("Invalid preferred feature specification: {}", shown(text)))
@@ -48,7 +48,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// The next character after blanks.
+    /// Skips whitespace and returns the next character.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.pos..];
         let trimmed = rest.trim_start();
@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn expressions_are_met_by_the_features_they_name() {
+    fn expressions_match_the_features_of_the_host() {
         let host = ["cpu", "gpu", "avx512"];
         for (text, met) in [
             ("gpu", true),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_expressions_are_refused_as_by_the_controller() {
+    fn malformed_expressions_get_the_error_of_the_controller() {
         for text in [
             "", "&", "a&", "a||b", "(a", "a)", "[a|b", "[a|b)", "a*", "a*0", "a*x", "a b", "!",
             "a,", "*2", "()",

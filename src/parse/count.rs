@@ -2,19 +2,19 @@
 
 use crate::parse::error::{SpecError, shown};
 
-/// The largest count, as Slurm keeps it in an `int`.
+/// The largest count: Slurm stores counts in an `int`.
 pub const MAX: u32 = i32::MAX as u32;
 
-/// A positive count given to `option` (`--ntasks`).
+/// Parses a positive count given to `option` (`--ntasks`).
 ///
 /// # Errors
-/// `Invalid numeric value "abc" for --ntasks.` with exit code 1, also for zero.
+/// Fails with `Invalid numeric value "abc" for --ntasks.` and exit code 1, also for zero.
 pub fn parse(text: &str, option: &str) -> Result<u32, SpecError> {
     parse_or_zero(text, option)
         .and_then(|count| if count == 0 { Err(invalid(text, option)) } else { Ok(count) })
 }
 
-/// As [`parse`] for an option that may be zero.
+/// Like [`parse`], but accepts zero.
 pub fn parse_or_zero(text: &str, option: &str) -> Result<u32, SpecError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid(text, option));

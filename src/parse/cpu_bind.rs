@@ -4,25 +4,25 @@ use crate::model::binding::{CpuBind, Repeated};
 use crate::parse::error::{SpecError, shown};
 use crate::parse::suggest;
 
-/// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
+/// The largest CPU number in a map or mask; Linux supports at most 8192 CPUs.
 const MAX_CPU: u32 = 65_535;
 
-/// The kinds that are a word alone.
+/// The kinds of binding without a value.
 const NAMES: [&str; 7] = ["none", "threads", "cores", "sockets", "ldoms", "rank", "rank_ldom"];
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldoms, rank, rank_ldom, map_cpu:CPU,..., \
      mask_cpu:MASK,..., map_ldom:NODE,... or mask_ldom:MASK,...";
 
-/// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
+/// Parses a CPU binding. [`wants_report`] returns whether the binding is to be reported.
 ///
-/// `q[uiet]` and `v[erbose]` may stand beside one of `none`/`no`, `threads`, `cores`, `sockets`,
-/// `ldoms`, `rank`, `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>`
-/// (hexadecimal), or `map_ldom:` and `mask_ldom:` for NUMA nodes; `0*3` repeats.
+/// `q[uiet]` and `v[erbose]` may accompany one of `none`/`no`, `threads`, `cores`, `sockets`,
+/// `ldoms`, `rank`, `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`), `mask_cpu:<masks>`
+/// (hexadecimal), or `map_ldom:` and `mask_ldom:` for NUMA nodes. `0*3` repeats an element.
 ///
 /// # Errors
-/// `unrecognized --cpu-bind argument "…"` with exit code 1 for anything else, two kinds at once,
-/// and CPU numbers above [`MAX_CPU`].
+/// Fails with `unrecognized --cpu-bind argument "…"` and exit code 1 for anything else, for two
+/// kinds at once, and for CPU numbers above [`MAX_CPU`].
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
     let unrecognized = || {
         let word = text.split(',').find(|word| read(word).is_none()).unwrap_or_default();
@@ -40,7 +40,7 @@ impl TryFrom<String> for CpuBind {
     }
 }
 
-/// Whether `verbose` was asked for, in a text that [`parse`] accepts.
+/// Returns whether `text`, which [`parse`] accepts, asks for `verbose`.
 pub fn wants_report(text: &str) -> bool {
     read(text).is_some_and(|(_, verbose)| verbose)
 }
@@ -89,7 +89,7 @@ fn read(text: &str) -> Option<(CpuBind, bool)> {
     Some((bind, verbose))
 }
 
-/// Whether a word continues a list; no name of a kind is made of hexadecimal digits alone.
+/// Returns whether a word continues a list. No kind's name consists only of hexadecimal digits.
 pub(super) fn is_item(word: &str) -> bool {
     let value = word.split_once('*').map_or(word, |(value, _)| value);
     let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
@@ -127,7 +127,7 @@ pub(super) fn number(text: &str) -> Option<u32> {
     cpu.filter(|&cpu| cpu <= MAX_CPU)
 }
 
-/// The CPUs of a hexadecimal mask, ascending; at least one.
+/// Returns the CPUs of a hexadecimal mask in ascending order, or `None` if the mask is empty.
 pub(super) fn mask(text: &str) -> Option<Vec<u32>> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let significant = digits.trim_start_matches('0');
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read() {
+    fn every_kind_parses() {
         for (text, bind) in [
             ("none", CpuBind::None),
             ("no", CpuBind::None),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_told_of_their_binding() {
+    fn tasks_get_variables_that_describe_their_binding() {
         const UNBOUND: Bound<'_> = Bound { tasks: &[], host: &[] };
         for (text, all, list, kind, said) in [
             ("map_cpu:0,1", "quiet,map_cpu:0,1", "0,1", "map_cpu:", "quiet"),
@@ -208,13 +208,13 @@ mod tests {
                 [all, list, kind, said],
                 "{text}"
             );
-            assert!(parse(all).is_ok(), "{all} is read again by srun in the task");
+            assert!(parse(all).is_ok(), "srun in the task must parse {all}");
         }
         assert!(parse("quiet").unwrap().variables(false, &UNBOUND).is_empty());
     }
 
     #[test]
-    fn malformed_bindings_are_refused_with_their_value() {
+    fn malformed_binding_errors_show_the_value() {
         for text in [
             "",
             "foo",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_begins_anew_at_its_end() {
+    fn a_list_wraps_around() {
         let CpuBind::MapCpu(list) = parse("map_cpu:7,2*3").expect("a list") else {
             panic!("no list")
         };

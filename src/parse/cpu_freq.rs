@@ -1,5 +1,5 @@
-//! Frequencies of the CPUs: `--cpu-freq` (srun man page). slotd leaves them to the kernel: a value
-//! is checked, and told to the job.
+//! CPU frequencies: `--cpu-freq` (srun man page). slotd leaves frequencies to the kernel: it
+//! validates the value and passes it to the job.
 
 use crate::parse::error::{SpecError, shown};
 
@@ -7,11 +7,11 @@ const FREQUENCIES: [&str; 4] = ["Low", "Medium", "High", "HighM1"];
 const GOVERNORS: [&str; 6] =
     ["Conservative", "OnDemand", "Performance", "PowerSave", "SchedUtil", "UserSpace"];
 
-/// `F`, a governor, or `F-F[:GOVERNOR]`, where `F` is kilohertz, `low`, `medium`, `high` or
-/// `highm1`. It comes back as Slurm spells it: `Low-High:OnDemand`.
+/// Parses `F`, a governor, or `F-F[:GOVERNOR]`. `F` is a frequency in kilohertz, `low`, `medium`,
+/// `high` or `highm1`. Returns Slurm's spelling: `Low-High:OnDemand`.
 ///
 /// # Errors
-/// `Invalid --cpu-freq argument: …`.
+/// Fails with `Invalid --cpu-freq argument: …`.
 pub fn parse(text: &str) -> Result<String, SpecError> {
     let one_of = |names: &[&'static str], word: &str| {
         names.iter().find(|name| name.eq_ignore_ascii_case(word)).map(|name| (*name).to_owned())
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequencies_ranges_and_governors_are_taken() {
+    fn frequencies_ranges_and_governors_parse() {
         for (text, read) in [
             ("2400000", "2400000"),
             ("high", "High"),

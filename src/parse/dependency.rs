@@ -1,4 +1,4 @@
-//! What a job waits for: `--dependency` (sbatch man page).
+//! Job dependencies: `--dependency` (sbatch man page).
 
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::parse::array;
@@ -15,17 +15,17 @@ const KINDS: [DependencyKind; 6] = [
     DependencyKind::Expand,
 ];
 
-/// `afterok:1:2`, `afterok:1,2`, `afterok:1,afterany:2_3`, `afterok:1?afternotok:2`, `after:1+5`,
-/// `singleton`.
+/// Parses `afterok:1:2`, `afterok:1,2`, `afterok:1,afterany:2_3`, `afterok:1?afternotok:2`,
+/// `after:1+5` or `singleton`.
 ///
-/// `,` asks for all; one `?` anywhere asks for any of them, as in Slurm. A bare job number
-/// continues the kind before it; at the very beginning it means `afterany`, Slurm's oldest form.
-/// The empty text and `0` mean "no dependency". Array ids: `12_3`, `12_[1-3]`, `12_*`.
+/// `,` requires all dependencies; a single `?` anywhere requires any of them, as in Slurm. A bare
+/// job number continues the preceding kind; at the beginning it means `afterany`, Slurm's oldest
+/// form. The empty string and `0` mean "no dependency". Array IDs are `12_3`, `12_[1-3]` or `12_*`.
 ///
 /// # Errors
-/// `Job dependency problem: …`, as Slurm's controller refuses it; also for `afterburstbuffer:`,
-/// which has no meaning on one host, and where several jobs are to be expanded, or one of several
-/// things.
+/// Fails with `Job dependency problem: …`, the error of Slurm's controller. This includes
+/// `afterburstbuffer:`, which has no meaning on one host, and `expand:` if it names several jobs or
+/// is combined with `?`.
 pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     if text.is_empty() || text == "0" {
         return Ok(Dependency::default());
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     })
 }
 
-/// The forms, as an error tells them, and the kind that is nearest to one that is not known.
+/// Returns the accepted forms, and the known kind nearest to an unknown one.
 fn hint(text: &str) -> String {
     const FORMS: &str = "afterok:12, afterany:12:13, afternotok:12, after:12+5, aftercorr:12, expand:12 or singleton, with , for all or \
          ? for any";
@@ -69,7 +69,7 @@ fn dependency(text: &str) -> Option<Dependency> {
             (kind(name)?, jobs)
         };
         continued = Some(kind);
-        // Not at the colon of `12_[0-8:2]`.
+        // Don't split at the colon of `12_[0-8:2]`.
         for (job, _) in ids::split_outside_brackets(jobs, |c| c == ':') {
             terms.push(term(kind, job)?);
         }
@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_form_of_slurm_is_read() {
+    fn every_slurm_form_parses() {
         for (text, print) in [
             ("", ""),
             ("0", ""),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_dependencies_are_refused_as_by_the_controller() {
+    fn malformed_dependencies_get_the_error_of_the_controller() {
         for text in [
             "foo:1",
             "afterok:abc",
@@ -171,7 +171,7 @@ mod tests {
     fn dependency_strategy() -> impl Strategy<Value = Dependency> {
         let tasks = prop::option::of(
             prop::collection::btree_set(0u32..1000, 1..5)
-                // Every second id: what lies side by side would be printed as one range.
+                // Use only even IDs: adjacent ones would be printed as one range.
                 .prop_map(|ids| {
                     TaskSet::from_sorted(&ids.into_iter().map(|id| id * 2).collect::<Vec<_>>())
                 }),

@@ -1,7 +1,7 @@
-//! `#SBATCH` lines of a batch script, cut into words (sbatch man page, "SCRIPT PROCESSING").
+//! Splits the `#SBATCH` lines of a batch script into words (sbatch man page, "SCRIPT PROCESSING").
 //!
-//! What the words mean is told by the command line's own definition: directives take what the
-//! command line takes.
+//! The words are interpreted by the command line's definition: a directive accepts the options of
+//! the command line.
 
 use crate::parse::error::{SpecError, shown};
 
@@ -10,25 +10,25 @@ const MAGIC: &str = "#SBATCH";
 /// The words of one `#SBATCH` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directive {
-    /// Counted from 1.
+    /// The line number, starting at 1.
     pub line: usize,
     pub words: Vec<String>,
 }
 
-/// Why `hetjob`, `packjob` and `:` are refused.
-pub const NO_COMPONENTS: &str = "heterogeneous jobs need several hosts, and slotd has one";
+/// The reason why `hetjob`, `packjob` and `:` are refused.
+pub const NO_COMPONENTS: &str = "heterogeneous jobs need several hosts, but slotd has only one";
 
-/// The directives of a script, down to its first command.
+/// Returns the directives of a script up to its first command.
 ///
-/// A line that begins with `#SBATCH` is a directive, also where no blank follows: `#SBATCH--mem=4G`
-/// counts in Slurm. Words are parted by blanks; quotes group, a backslash takes the next character
-/// as it is, also inside quotes, and a bare `#` makes the rest a comment. So does a backslash that
-/// stands alone, which scripts have at the end of a line as if it went on. Blank lines and comments
-/// do not end the search; the first other line does.
+/// A line that begins with `#SBATCH` is a directive even if no space follows: Slurm accepts
+/// `#SBATCH--mem=4G`. Whitespace separates words, and quotes group them. A backslash escapes the
+/// next character, also inside quotes. A bare `#` makes the rest of the line a comment, and so does
+/// a lone backslash: scripts put one at the end of a line as if the directive continued. Blank
+/// lines and comments do not end the search; any other line does.
 ///
 /// # Errors
-/// `line 3: unmatched " in: …` and, for Slurm's `#SBATCH hetjob`, that slotd has no heterogeneous
-/// jobs.
+/// Fails with `line 3: unmatched " in: …` for an unclosed quote. Also fails for Slurm's `#SBATCH
+/// hetjob`, because slotd has no heterogeneous jobs.
 pub fn directives(script: &str) -> Result<Vec<Directive>, SpecError> {
     let mut found = Vec::new();
     for (i, text) in script.lines().enumerate() {
@@ -57,7 +57,7 @@ pub fn directives(script: &str) -> Result<Vec<Directive>, SpecError> {
     Ok(found)
 }
 
-/// The line that is read as this word. `None` for one that no line can hold.
+/// Returns a directive that reads back as `word`, or `None` if no line can hold it.
 pub fn line_of(word: &str) -> Option<String> {
     let is_plain = |c: char| !c.is_whitespace() && !"'\"#\\".contains(c);
     match word {
@@ -67,7 +67,7 @@ pub fn line_of(word: &str) -> Option<String> {
     }
 }
 
-/// The words of a directive's text; the error is the quote that has no end.
+/// Splits a directive into words. The error is the quote that is not closed.
 fn words(text: &str) -> Result<Vec<String>, char> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_stand_before_the_first_command() {
+    fn directives_end_at_the_first_command() {
         let script = "#!/bin/sh\n\
             #SBATCH -J early\n\
             \n\
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_cut_as_slurm_cuts_them() {
+    fn words_are_split_as_in_slurm() {
         assert_eq!(one("#SBATCH -N1"), ["-N1"]);
         assert_eq!(one("#SBATCH\t--mem  1G   -n 2  \t"), ["--mem", "1G", "-n", "2"]);
         assert_eq!(one("#SBATCH --parsable            "), ["--parsable"]);
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_after_the_magic_word_may_be_missing() {
+    fn the_blank_after_the_magic_word_is_optional() {
         assert_eq!(one("#SBATCH-N1"), ["-N1"]);
         assert_eq!(one("#SBATCH--mem=4G -n 2"), ["--mem=4G", "-n", "2"]);
-        assert_eq!(one("#SBATCHING"), ["ING"], "is refused as no option");
+        assert_eq!(one("#SBATCHING"), ["ING"], "refused later as an unknown option");
     }
 
     #[test]
-    fn a_backslash_that_stands_alone_ends_a_directive() {
+    fn a_lone_backslash_ends_a_directive() {
         assert_eq!(words_of("#SBATCH -n 2 \\\n#SBATCH -c 3 \\ \n").len(), 2);
         assert_eq!(one("#SBATCH -n 2 \\"), ["-n", "2"]);
         assert_eq!(one("#SBATCH -n 2 \\ \t"), ["-n", "2"]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn other_comments_are_no_directives() {
+    fn other_comments_are_not_directives() {
         for script in [
             "#SBATCH",
             "##SBATCH -n 2",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_without_end_is_told_with_its_line() {
+    fn an_unclosed_quote_error_names_the_line() {
         let error = directives("#!/bin/sh\n\n#SBATCH -J \"x\n").expect_err("open quote");
         assert_eq!(error.to_string(), "line 3: unmatched \" in: #SBATCH -J \"x");
         assert!(

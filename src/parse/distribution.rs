@@ -1,4 +1,4 @@
-//! How tasks are dealt out: `--distribution=block:cyclic`, `plane=4`, `*:block,NoPack` (srun man
+//! Distribution of tasks: `--distribution=block:cyclic`, `plane=4`, `*:block,NoPack` (srun man
 //! page).
 
 use crate::model::placement::{Dealing, Distribution, Spread};
@@ -8,11 +8,11 @@ use crate::parse::suggest;
 const FORMS: &str = "block, cyclic, plane=SIZE or *; then :block, :cyclic, :fcyclic or :* for sockets, the same for cores, \
      and ,Pack or ,NoPack";
 
-/// What `text` asks for. `plane` alone has its size from SLURM_DIST_PLANESIZE.
+/// Parses a distribution. If `plane` has no size, the size is taken from SLURM_DIST_PLANESIZE.
 ///
 /// # Errors
-/// `Invalid --distribution specification: …` with exit code 255, also for `arbitrary`, which needs
-/// several nodes.
+/// Fails with `Invalid --distribution specification: …` and exit code 255, also for `arbitrary`,
+/// which needs several nodes.
 pub fn parse(text: &str) -> Result<Distribution, SpecError> {
     let words = ["block", "cyclic", "fcyclic", "plane", "pack", "nopack"];
     let unknown = || text.split([',', ':']).find(|word| !words.contains(word)).unwrap_or_default();
@@ -60,7 +60,7 @@ fn read(text: &str) -> Option<Distribution> {
         Some(_) => None,
     };
     let (sockets, cores) = (dealing()?, dealing()?);
-    // Of a plane nothing more can be said.
+    // `plane` takes no further words.
     let is_whole = words.next().is_none()
         && (!matches!(nodes, Spread::Plane(_)) || (sockets, cores) == (None, None));
     is_whole.then_some(Distribution { nodes, sockets, cores, packs })
@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nonsense_is_refused_with_its_value() {
+    fn malformed_distribution_errors_show_the_value() {
         for text in [
             "",
             "nonsense",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slurm_takes_is_read() {
+    fn slurm_distributions_parse() {
         for (text, printed) in [
             ("BLOCK", "block"),
             ("block:*", "block"),

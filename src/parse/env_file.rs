@@ -1,24 +1,25 @@
-//! Environment files as systemd reads them (systemd.exec(5), `EnvironmentFile=`), and edits that
-//! leave other lines alone.
+//! Reads environment files like systemd (systemd.exec(5), `EnvironmentFile=`), and edits them
+//! without touching other lines.
 //!
-//! A value ends with its line. Quotes hold it together, also over lines; within double quotes a
-//! backslash protects `"`, `\`, `$` and a backquote, outside of quotes any character; a backslash
-//! at the end of a line joins it with the next. Blanks around an unquoted value do not count.
-//! Nothing is expanded. Where systemd ignores a line in silence, it is an error here.
+//! A value ends with its line. Quotes keep it together, even over several lines. Within double
+//! quotes a backslash escapes `"`, `\`, `$` and a backquote; outside quotes it escapes any
+//! character. A backslash at the end of a line joins it with the next one. Whitespace around an
+//! unquoted value is dropped. Nothing is expanded. A line that systemd silently ignores is an error
+//! here.
 
 use std::fmt::Write;
 use std::ops::Range;
 
-/// A line that makes no sense.
+/// A malformed line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: {what}")]
 pub struct EnvFileError {
-    /// Counted from 1.
+    /// The line number, starting at 1.
     pub line: usize,
     pub what: String,
 }
 
-/// The text of an environment file, and where its assignments stand in it.
+/// The text of an environment file, and the positions of its assignments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnvFile {
     text: String,
@@ -29,14 +30,16 @@ pub struct EnvFile {
 struct Assignment {
     name: String,
     value: String,
-    /// Whole lines, with the end of the last one.
+    /// The byte range of whole lines, including the last line ending.
     span: Range<usize>,
 }
 
 impl EnvFile {
+    /// Parses the text of an environment file.
+    ///
     /// # Errors
-    /// The first line that is no assignment, a quote without an end, a control character in a
-    /// value.
+    /// Fails at the first line that is not an assignment, at an unclosed quote, and at a control
+    /// character in a value.
     pub fn parse(text: &str) -> Result<EnvFile, EnvFileError> {
         let mut assignments = Vec::new();
         let mut at = 0;
@@ -49,18 +52,16 @@ impl EnvFile {
             }
             let refused = |what| EnvFileError { line: text[..at].matches('\n').count() + 1, what };
             let (name, _) =
-                line.split_once('=').ok_or_else(|| refused(format!("no NAME=VALUE: {line}")))?;
+                line.split_once('=').ok_or_else(|| refused(format!("not NAME=VALUE: {line}")))?;
             let name = name.trim_end_matches(BLANKS);
             if !is_name(name) {
-                return Err(refused(format!("no NAME=VALUE: {line}")));
+                return Err(refused(format!("not NAME=VALUE: {line}")));
             }
             let start = at + text[at..].find('=').unwrap_or_default() + 1;
             let (value, length) = unquote(&text[start..])
-                .ok_or_else(|| refused(format!("a quote of the value of {name} has no end")))?;
+                .ok_or_else(|| refused(format!("unclosed quote in the value of {name}")))?;
             if let Some(c) = value.chars().find(|c| is_forbidden(*c)) {
-                return Err(refused(format!(
-                    "the value of {name} holds the control character {c:?}"
-                )));
+                return Err(refused(format!("control character {c:?} in the value of {name}")));
             }
             assignments.push(Assignment { name: name.to_owned(), value, span: at..start + length });
             at = start + length;
@@ -68,7 +69,7 @@ impl EnvFile {
         Ok(EnvFile { text: text.to_owned(), assignments })
     }
 
-    /// The value of a variable: the last assignment counts.
+    /// Returns the value of a variable. The last assignment wins.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.assignments
             .iter()
@@ -77,7 +78,7 @@ impl EnvFile {
             .map(|found| found.value.as_str())
     }
 
-    /// All assignments in their order.
+    /// Iterates over all assignments in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.assignments
             .iter()
@@ -88,11 +89,12 @@ impl EnvFile {
         &self.text
     }
 
-    /// The file with this value for the variable: in place of its first assignment, or at the end.
-    /// Other assignments of it go, every other line stays.
+    /// Returns the file with the variable set to `value`. The new assignment replaces the first
+    /// existing one, or is appended. Other assignments of the variable are removed; all other lines
+    /// are kept.
     ///
     /// # Errors
-    /// The value cannot stand in an environment file.
+    /// Fails if an environment file cannot hold the value.
     pub fn with(&self, name: &str, value: &str) -> Result<EnvFile, EnvFileError> {
         let new = assignment(name, value);
         let mut text = String::with_capacity(self.text.len() + new.len());
@@ -108,8 +110,8 @@ impl EnvFile {
         }
         text.push_str(&self.text[copied..]);
         if !is_set {
-            // The last line may have no end, or one that its backslash takes: then the next one
-            // ends it.
+            // The last line may lack a newline, or end with a backslash that joins the next line to
+            // it. An extra newline ends it.
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
@@ -130,13 +132,13 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// systemd drops an assignment with such a character in its value.
+/// systemd ignores an assignment if its value contains one of these characters.
 fn is_forbidden(c: char) -> bool {
     c.is_ascii_control() && c != '\t' && c != '\n'
 }
 
-/// `NAME="VALUE"` and the line's end. In double quotes systemd and a shell read each character
-/// alike.
+/// Formats `NAME="VALUE"` and a newline. systemd and shells agree on the meaning of every character
+/// in double quotes.
 fn assignment(name: &str, value: &str) -> String {
     let mut line = format!("{name}=\"");
     for c in value.chars() {
@@ -150,7 +152,7 @@ fn assignment(name: &str, value: &str) -> String {
     line
 }
 
-/// What a backslash protects within double quotes.
+/// The characters that a backslash escapes within double quotes.
 const PROTECTED: [char; 4] = ['"', '\\', '$', '`'];
 
 enum State {
@@ -163,12 +165,12 @@ enum State {
     DoubleEscape,
 }
 
-/// The value at the beginning of the text after `=`, and the length of what it took, with the
-/// line's end. `None` where a quote has no end.
+/// Parses the value at the beginning of `text`, which follows a `=`. Returns the value and the
+/// length of its source, including the newline, or `None` if a quote is not closed.
 fn unquote(text: &str) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut state = State::Start;
-    // So much of the value stays where blanks at its end go.
+    // The length of the value without trailing whitespace.
     let mut kept = 0;
     for (at, c) in text.char_indices() {
         let is_end = NEWLINES.contains(&c);
@@ -234,9 +236,9 @@ mod tests {
         EnvFile::parse(&format!("A={text}\n")).unwrap().get("A").unwrap().to_owned()
     }
 
-    // As systemd 252 reads them.
+    // These match systemd 252.
     #[test]
-    fn values_are_read_as_systemd_reads_them() {
+    fn values_parse_as_in_systemd() {
         for (text, expected) in [
             ("", ""),
             ("a b  ", "a b"),
@@ -260,20 +262,20 @@ mod tests {
     }
 
     #[test]
-    fn what_systemd_would_ignore_is_an_error_with_its_line() {
+    fn lines_that_systemd_ignores_are_errors() {
         for (text, expected) in [
-            ("# fine\nexport A=1\n", "2: no NAME=VALUE: export A=1"),
-            ("A", "1: no NAME=VALUE: A"),
-            ("2A=1", "1: no NAME=VALUE: 2A=1"),
-            ("\n\nA=\"b\nc", "3: a quote of the value of A has no end"),
-            ("A=a\u{7}", "1: the value of A holds the control character '\\u{7}'"),
+            ("# fine\nexport A=1\n", "2: not NAME=VALUE: export A=1"),
+            ("A", "1: not NAME=VALUE: A"),
+            ("2A=1", "1: not NAME=VALUE: 2A=1"),
+            ("\n\nA=\"b\nc", "3: unclosed quote in the value of A"),
+            ("A=a\u{7}", "1: control character '\\u{7}' in the value of A"),
         ] {
             assert_eq!(EnvFile::parse(text).unwrap_err().to_string(), expected);
         }
     }
 
     #[test]
-    fn a_new_value_takes_the_place_of_the_first_and_other_lines_stay() {
+    fn a_new_value_replaces_the_first_assignment_and_keeps_other_lines() {
         let file = EnvFile::parse("# mine\n A='1'\nB=2\nA=3 \\\n4\n; end").unwrap();
         let set = file.with("A", "a $b").unwrap();
         assert_eq!(set.text(), "# mine\nA=\"a \\$b\"\nB=2\n; end");
@@ -314,7 +316,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC{0,40}|[A='\"\\\\\n\r #;]{0,40}") {
+        fn any_text_parses_or_fails(text in "\\PC{0,40}|[A='\"\\\\\n\r #;]{0,40}") {
             let _ = EnvFile::parse(&text);
         }
     }

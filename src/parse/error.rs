@@ -1,59 +1,58 @@
-//! What was wrong with a text, in Slurm's words.
+//! Parse errors, in Slurm's words.
 
 use std::fmt;
 
-/// How many characters of an offending value an error repeats.
+/// The number of characters of an invalid value that an error shows.
 const SHOWN_CHARS: usize = 200;
 
-/// A text that could not be understood.
+/// An input that could not be parsed.
 ///
-/// `Display` is what follows `sbatch: error: ` on the terminal: Slurm's own text where it has one,
-/// then the offending value. Texts of several lines are joined by `\n`; the caller puts its prefix
-/// before each line.
+/// `Display` prints the part after `sbatch: error: `: Slurm's own text if there is one, then the
+/// invalid value. Several lines are joined by `\n`; the caller prefixes each of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
     text: String,
-    /// Slurm's commands that start jobs end with 255 for it, as for an unknown option; otherwise
-    /// with 1.
+    /// Whether the commands that start jobs exit with 255, as Slurm's do for an unknown option,
+    /// rather than with 1.
     pub usage: bool,
-    /// In Slurm the controller finds it, so that the text comes after
+    /// Whether Slurm's controller detects this error. If so, the text follows
     /// `Batch job submission failed: ` (sbatch), `Unable to allocate resources: ` (srun) or
     /// `Job submit/allocate failed: ` (salloc).
     pub submission: bool,
-    /// What would be understood, for a line of its own.
+    /// The accepted forms, or the nearest name, for a line of its own.
     pub hint: Option<String>,
 }
 
 impl SpecError {
-    /// A value that the option parser refuses: exit code 255.
+    /// Creates an error that Slurm's option parser reports; exit code 255.
     pub fn usage(text: impl Into<String>) -> Self {
         SpecError { text: text.into(), usage: true, submission: false, hint: None }
     }
 
-    /// A value that is refused with exit code 1.
+    /// Creates an error with exit code 1.
     pub fn value(text: impl Into<String>) -> Self {
         SpecError { text: text.into(), usage: false, submission: false, hint: None }
     }
 
-    /// A value that Slurm's controller refuses: exit code 1, after the words for a failed
+    /// Creates an error that Slurm's controller reports; exit code 1, after the text for a failed
     /// submission.
     pub fn submission(text: impl Into<String>) -> Self {
         SpecError { text: text.into(), usage: false, submission: true, hint: None }
     }
 
-    /// Adds what would be understood: the forms, or the nearest name.
+    /// Adds a hint: the accepted forms, or the nearest name.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         SpecError { hint: Some(hint.into()), ..self }
     }
 
-    /// The same, where there is one.
+    /// Adds a hint if there is one.
     #[must_use]
     pub fn maybe_hint(self, hint: Option<&str>) -> Self {
         SpecError { hint: hint.map(str::to_owned).or(self.hint), ..self }
     }
 
-    /// Adds the name that is meant, where one is near.
+    /// Suggests the nearest name if there is one.
     #[must_use]
     pub fn with_hint_of(self, nearest: Option<&str>) -> Self {
         SpecError {
@@ -62,13 +61,13 @@ impl SpecError {
         }
     }
 
-    /// `Invalid --time specification: 1h`.
+    /// Creates `Invalid --time specification: 1h`.
     pub(crate) fn invalid_option(option: &str, value: &str) -> Self {
         Self::usage(format!("Invalid {option} specification: {}", shown(value)))
     }
 
-    /// The exit code of sbatch, srun and salloc. The commands that only ask and steer end with 1
-    /// always.
+    /// Returns the exit code of sbatch, srun and salloc. The commands that only query and control
+    /// jobs always exit with 1.
     pub fn exit_code(&self) -> u8 {
         if self.usage { 255 } else { 1 }
     }
@@ -82,8 +81,8 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// `value` as an error may repeat it: no control characters, which a terminal would act on, and of
-/// limited length.
+/// Returns `value` for use in an error: limited in length, and without control characters, which a
+/// terminal would interpret.
 pub fn shown(value: &str) -> String {
     let mut out = String::new();
     for (i, c) in value.chars().enumerate() {
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_errors_end_with_255_and_others_with_1() {
+    fn usage_errors_exit_with_255_and_others_with_1() {
         assert_eq!(SpecError::usage("x").exit_code(), 255);
         assert_eq!(SpecError::value("x").exit_code(), 1);
         assert_eq!(SpecError::submission("x").exit_code(), 1);

@@ -1,19 +1,19 @@
-//! What of the environment a job gets: `--export`, `--export-file` (sbatch man page).
+//! The environment that a job receives: `--export`, `--export-file` (sbatch man page).
 //!
-//! Only the words are understood here; the values of names come from the submitter's environment
-//! later.
+//! This module only parses the text. The values of plain names are taken from the submitter's
+//! environment later.
 
 use crate::model::request::ExportSpec;
 use crate::parse::error::{SpecError, shown};
 
-/// `ALL`, `NONE`, `NIL`, the empty text (nothing), `NAME`, `KEY=VALUE`, and lists of them with
-/// commas.
+/// Parses `ALL`, `NONE`, `NIL`, the empty string (no variables), `NAME`, `KEY=VALUE`, or a
+/// comma-separated list of them.
 ///
-/// Without `ALL`, only what is named is passed on. Quotes group, as in a shell, and are
-/// dropped: `NEW='a,b'`. Names and values are kept in the order written; a name may be named twice.
+/// Without `ALL`, only the listed variables are exported. Quotes group, as in a shell, and are
+/// dropped: `NEW='a,b'`. Names and values keep their order, and a name may occur twice.
 ///
 /// # Errors
-/// `Invalid --export specification: …` for a missing name or a quote without its end.
+/// Fails with `Invalid --export specification: …` for a missing name or an unclosed quote.
 pub fn parse(text: &str) -> Result<ExportSpec, SpecError> {
     let invalid = || SpecError::invalid_option("--export", text);
     let mut spec = ExportSpec { all: false, names: Vec::new(), set: Vec::new() };
@@ -36,7 +36,7 @@ struct Item {
     value: Option<String>,
 }
 
-/// The elements of a list, quotes dropped; `None` where a quote has no end.
+/// Splits a list into its elements and drops quotes. Returns `None` if a quote is not closed.
 fn items(text: &str) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     let mut item = Item { name: String::new(), value: None };
@@ -48,7 +48,7 @@ fn items(text: &str) -> Option<Vec<Item>> {
             (None, ',') => {
                 items.push(std::mem::replace(&mut item, Item { name: String::new(), value: None }))
             }
-            // Also inside quotes, since no name has a `=`: `'NEW=a,b'`.
+            // Also inside quotes, because names do not contain `=`: `'NEW=a,b'`.
             (_, '=') if item.value.is_none() => item.value = Some(String::new()),
             (_, '\0') => return None,
             _ => item.value.as_mut().unwrap_or(&mut item.name).push(c),
@@ -58,14 +58,14 @@ fn items(text: &str) -> Option<Vec<Item>> {
     quote.is_none().then_some(items)
 }
 
-/// The variables of an `--export-file`.
+/// Parses the variables of an `--export-file`.
 ///
-/// Entries are `NAME=value`, ended by NUL (`env -0`, Slurm's form) or, where the file has no NUL,
-/// by the end of the line. In the form with lines, blank lines and `#` comments are skipped, a
-/// leading `export ` is dropped, and quotes around a whole value too.
+/// Entries have the form `NAME=value` and end with NUL (`env -0`, Slurm's format) or, if the file
+/// contains no NUL, with a newline. In the line format, blank lines and `#` comments are skipped,
+/// and a leading `export ` and quotes around a whole value are dropped.
 ///
 /// # Errors
-/// `--export-file entry 3 is not NAME=VALUE: …`, also for text that is not UTF-8.
+/// Fails with `--export-file entry 3 is not NAME=VALUE: …`, also for text that is not UTF-8.
 pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
     let by_nul = content.contains(&0);
     let mut set = Vec::new();
@@ -80,7 +80,7 @@ pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
         let entry =
             std::str::from_utf8(entry).map_err(|_| malformed(&String::from_utf8_lossy(entry)))?;
         let pair = if by_nul {
-            // `env -0 > file` and a newline typed after it.
+            // A newline that was typed after `env -0 > file`.
             if entry.trim().is_empty() {
                 continue;
             }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What [`parse`] reads back as the same value: `ALL,FOO=9,NEW='a,b'`, or `NONE`.
+    /// Prints a value in a form that [`parse`] reads back: `ALL,FOO=9,NEW='a,b'`, or `NONE`.
     fn print(spec: &ExportSpec) -> String {
         let all = spec.all.then(|| "ALL".to_string());
         let names = spec.names.iter().map(|name| quoted(name));
@@ -131,7 +131,7 @@ mod tests {
         if !text.contains([',', '\'', '"', ' ', '\t', '\n']) {
             return text.to_string();
         }
-        // A single quote stands in double quotes.
+        // Put a single quote inside double quotes.
         text.split('\'').map(|part| format!("'{part}'")).collect::<Vec<_>>().join("\"'\"")
     }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_slurm_is_read() {
+    fn every_slurm_form_parses() {
         assert_eq!(parse("ALL"), spec(true, &[], &[]));
         assert_eq!(parse("all"), spec(true, &[], &[]));
         assert_eq!(parse("NONE"), spec(false, &[], &[]));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_entries_ended_by_nul_or_by_line() {
+    fn file_entries_end_with_nul_or_newline() {
         let pairs = |set: &[(&str, &str)]| -> Result<Vec<(String, String)>, SpecError> {
             Ok(set.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect())
         };

@@ -1,24 +1,23 @@
-//! Names of output files: `slurm-%A_%a.out` (sbatch man page, "filename pattern").
+//! Output file names: `slurm-%A_%a.out` (sbatch man page, "filename pattern").
 
-/// The widest padding, as Slurm caps it.
+/// The maximum padding, the same as Slurm's.
 const MAX_WIDTH: usize = 10;
 
-/// A name longer than this can't be opened anyway (Linux takes 4096 bytes); the rest of the pattern
-/// is left out.
+/// The length at which expansion stops. Linux cannot open longer names anyway (at most 4096 bytes).
 const MAX_LEN: usize = 1 << 16;
 
-/// Slurm's "no value", which `%a` shows outside an array.
+/// Slurm's "no value", which `%a` prints outside an array.
 pub const NO_VAL: u32 = u32::MAX - 1;
 
-/// What the tokens stand for.
+/// The values of the tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilenameVars {
     /// `%j`.
     pub job_id: u32,
-    /// `%A`: the array's own number; outside an array the job's.
+    /// `%A`: the ID of the array, or of the job outside an array.
     pub array_job: u32,
-    /// `%a`: [`NO_VAL`] outside an array; `None` for tasks that wait together, whose tokens stay as
-    /// they are written.
+    /// `%a`: [`NO_VAL`] outside an array. `None` for pending tasks that share a record; their
+    /// tokens are not expanded.
     pub array_task: Option<u32>,
     /// `%x`.
     pub name: String,
@@ -26,11 +25,11 @@ pub struct FilenameVars {
     pub user: String,
     /// `%N`.
     pub host: String,
-    /// `%n`: the number of the node within the job; 0 on one host.
+    /// `%n`: the index of the node within the job; always 0 on one host.
     pub node_id: u32,
     /// `%s`: `batch`, `0`, ….
     pub step: String,
-    /// `%s` of a step of sjobmgr, whose name tells it apart from the others.
+    /// `%s` of a step of sjobmgr, which is identified by its name.
     pub step_name: Option<String>,
     /// `%t`: the rank.
     pub task: u32,
@@ -53,25 +52,25 @@ impl Default for FilenameVars {
     }
 }
 
-/// One piece of a pattern.
+/// A piece of a pattern.
 enum Piece<'a> {
     Text(&'a str),
     Token { letter: char, width: usize, written: &'a str },
 }
 
-/// The file name that a pattern stands for.
+/// Expands a pattern into a file name.
 ///
-/// Tokens: `%j` job, `%J` job and step (`12.0`; the job alone for a batch script), `%A` array, `%a`
-/// array task, `%b` array task modulo 10, `%x` name, `%u` user, `%N` host, `%n` node number, `%s`
+/// Tokens: `%j` job, `%J` job and step (`12.0`; only the job for a batch script), `%A` array, `%a`
+/// array task, `%b` array task modulo 10, `%x` name, `%u` user, `%N` host, `%n` node index, `%s`
 /// step, `%t` rank, `%%`. A width pads numbers with zeros (`%4a`, `%03j`; at most 10). Anything
-/// else stays as written. A pattern with a backslash anywhere is not expanded: the backslashes are
-/// dropped and the rest is the name, as in Slurm.
+/// else is kept as written. As in Slurm, a backslash anywhere disables expansion: the backslashes
+/// are dropped, and the rest is the name.
 pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
     let mut out = String::with_capacity(pattern.len());
     if pattern.contains('\\') {
         let mut chars = pattern.chars();
         while let Some(c) = chars.next() {
-            // Of two backslashes the second one stays.
+            // The second of two backslashes is kept.
             out.extend(if c == '\\' { chars.next() } else { Some(c) });
         }
         return out;
@@ -119,7 +118,8 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
     out
 }
 
-/// A job's name as one name of a file: it cannot lead out of the directory that the pattern names.
+/// Returns a job's name as a single path component, so that it cannot escape the directory of the
+/// pattern.
 fn file_name(name: &str) -> String {
     match name {
         "." | ".." => name.replace('.', "_"),
@@ -143,7 +143,7 @@ fn pieces(pattern: &str) -> impl Iterator<Item = Piece<'_>> {
         let Some(letter) = rest[1 + digits..].chars().next() else {
             return Some(Piece::Text(std::mem::take(&mut rest)));
         };
-        // A number too large to read is wider than any.
+        // A width too large to parse is capped as well.
         let width =
             rest[1..=digits].parse::<usize>().unwrap_or(if digits == 0 { 0 } else { MAX_WIDTH });
         let (written, after) = rest.split_at(1 + digits + letter.len_utf8());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_token_is_expanded_as_slurm_does_outside_an_array() {
+    fn every_token_expands_as_in_slurm_outside_an_array() {
         assert_eq!(
             expand("o_%x_%j_%u_%N_%n_%t_%s_%%_%4j_%A_%a.out", &batch()),
             "o_nm_52_lab_vm_0_0_batch_%_0052_52_4294967294.out"
@@ -180,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn array_tasks_and_widths() {
+    fn array_tasks_and_widths_expand() {
         let vars = FilenameVars { job_id: 81, array_job: 80, array_task: Some(12), ..batch() };
         assert_eq!(expand("arr_%A_%a_%j_%x_%3a.txt", &vars), "arr_80_12_81_nm_012.txt");
         assert_eq!(expand("%4a %03j %b %5N %2x", &vars), "0012 081 2 vm nm");
-        // At most ten digits, whatever was asked for.
+        // The width is capped at 10 digits.
         assert_eq!(expand("%99j", &vars), "0000000081");
         assert_eq!(expand("%99999999999999999999999j", &vars), "0000000081");
         assert_eq!(expand("%t-%2t", &FilenameVars { task: 7, ..vars }), "7-07");
     }
 
     #[test]
-    fn a_name_cannot_lead_out_of_the_directory_that_was_named() {
+    fn a_job_name_cannot_escape_the_directory() {
         for (name, path) in [
             ("../../etc/x", "logs/.._.._etc_x.out"),
             ("a/b", "logs/a_b.out"),
@@ -205,26 +205,26 @@ mod tests {
     }
 
     #[test]
-    fn the_tokens_of_a_task_that_is_not_known_yet_stay_as_written() {
+    fn tokens_of_an_unknown_array_task_are_kept() {
         let vars = FilenameVars { job_id: 80, array_job: 80, array_task: None, ..batch() };
         assert_eq!(expand("%A_%a_%4a_%b_%03b_%j", &vars), "80_%a_%4a_%b_%03b_80");
     }
 
     #[test]
-    fn what_is_no_token_stays_as_written() {
+    fn unknown_tokens_are_kept() {
         assert_eq!(expand("100%", &batch()), "100%");
         assert_eq!(expand("%q%5q%é%7", &batch()), "%q%5q%é%7");
         assert_eq!(expand("%%j", &batch()), "%j");
     }
 
     #[test]
-    fn a_backslash_switches_expansion_off() {
+    fn a_backslash_disables_expansion() {
         assert_eq!(expand("out\\%j", &batch()), "out%j");
         assert_eq!(expand("\\%j-%x\\\\", &batch()), "%j-%x\\");
     }
 
     #[test]
-    fn a_pattern_can_not_blow_up() {
+    fn the_length_of_an_expansion_is_limited() {
         let vars = FilenameVars { name: "n".repeat(10_000), ..batch() };
         assert!(expand(&"%x".repeat(100_000), &vars).len() < MAX_LEN + 20_000);
     }
@@ -236,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn an_escaped_name_comes_out_as_it_went_in(name in ".{0,40}") {
+        fn an_escaped_name_expands_to_itself(name in ".{0,40}") {
             let escaped: String = name.chars().flat_map(|c| ['\\', c]).collect();
             prop_assert_eq!(expand(&escaped, &batch()), name.clone());
             if !name.contains('\\') {
@@ -245,7 +245,7 @@ mod tests {
         }
 
         #[test]
-        fn no_pattern_breaks_it(pattern in "[%0-9a-zA-Z\\\\é]{0,40}|.*") {
+        fn no_pattern_panics(pattern in "[%0-9a-zA-Z\\\\é]{0,40}|.*") {
             let _ = expand(&pattern, &batch());
         }
     }

@@ -3,13 +3,13 @@
 use crate::model::binding::GpuBind;
 use crate::parse::error::{SpecError, shown};
 
-/// A list may repeat its elements (`0*1000`): this many are told apart.
+/// The maximum number of elements of a list, repeats (`0*1000`) included.
 const MAX_ITEMS: usize = 65_536;
 
-/// What `text` asks for. `verbose` may stand before it; `closest` is what one host does anyhow.
+/// Parses a GPU binding. `verbose` may precede it. `closest` is accepted and means the default.
 ///
 /// # Errors
-/// `Invalid --gpu-bind argument: gpu:…` with exit code 255.
+/// Fails with `Invalid --gpu-bind argument: gpu:…` and exit code 255.
 pub fn parse(text: &str) -> Result<GpuBind, SpecError> {
     read(text).ok_or_else(|| {
         SpecError::usage(format!("Invalid --gpu-bind argument: gpu:{}", shown(text)))
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn single_gives_each_task_one_and_shares_it() {
+    fn single_binds_each_task_to_one_gpu_and_shares_gpus() {
         assert_eq!(seen("single:1", &[4, 7], 3), [Some(vec![4]), Some(vec![7]), Some(vec![4])]);
         assert_eq!(seen("single:2", &[4, 7], 3), [Some(vec![4]), Some(vec![4]), Some(vec![7])]);
     }
 
     #[test]
-    fn a_map_counts_places_in_the_step_and_begins_anew() {
+    fn a_map_indexes_the_gpus_of_the_step_and_wraps_around() {
         assert_eq!(seen("map_gpu:1,0", &[4, 7], 3), [Some(vec![7]), Some(vec![4]), Some(vec![7])]);
         assert_eq!(
             seen("map_gpu:0*2,1", &[4, 7], 3),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_beyond_the_step_is_found_where_a_task_uses_it() {
+    fn an_index_out_of_range_is_found_only_if_a_task_uses_it() {
         let outside = |text: &str, gpus, tasks| parse(text).unwrap().outside(gpus, tasks);
         assert_eq!((outside("map_gpu:0,2", 2, 2), outside("map_gpu:0,2", 2, 1)), (Some(2), None));
         assert_eq!(
@@ -99,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn tasks_begin_anew_where_the_step_has_fewer_gpus() {
+    fn tasks_share_gpus_if_the_step_has_too_few() {
         assert_eq!(seen("per_task:1", &[4], 2), [Some(vec![4]), Some(vec![4])]);
         assert_eq!(seen("single:1", &[], 1), [None]);
     }
 
     #[test]
-    fn nothing_said_goes_by_what_was_asked_for() {
+    fn the_default_follows_the_gpus_per_task() {
         let of = |text: &str, each| parse(text).unwrap().gpus_of(each, &[1, 3, 5, 7], 1);
         assert_eq!(of("closest", Some(2)), Some(vec![5, 7]));
         assert_eq!(of("closest", None), None);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_binding_is_refused() {
+    fn malformed_bindings_are_refused() {
         for text in [
             "",
             "single:0",

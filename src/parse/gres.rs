@@ -1,18 +1,19 @@
-//! GPUs in Slurm's spellings: `--gres=gpu:a100:2`, `--gpus=2`, `--gpus-per-task=a100:1` (sbatch man
-//! page), and parts of them: `--gres=shard:2`, and `--gres=gpumem:10G`, which is slotd's own.
+//! GPU requests in Slurm's spellings: `--gres=gpu:a100:2`, `--gpus=2`, `--gpus-per-task=a100:1`
+//! (sbatch man page); and fractions of GPUs: `--gres=shard:2`, and `--gres=gpumem:10G`, an
+//! extension of slotd.
 
 use crate::parse::error::{SpecError, shown};
 use crate::parse::mem;
 use std::fmt;
 
-/// How many GPUs, and of which model where one was named.
+/// A number of GPUs, optionally of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuAsk {
     pub model: Option<String>,
     pub count: u32,
 }
 
-/// `a100:2` or `2`, which [`parse_gpus`] reads back.
+/// Formats `a100:2` or `2`, which [`parse_gpus`] reads back.
 impl fmt::Display for GpuAsk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.model {
@@ -22,17 +23,17 @@ impl fmt::Display for GpuAsk {
     }
 }
 
-/// What `--gres` asks for.
+/// The resources that `--gres` requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GresAsk {
     pub gpus: Option<GpuAsk>,
-    /// So many MB of each GPU.
+    /// The memory of each GPU, in MB.
     pub mem_mb: Option<u64>,
-    /// So many shards of one GPU.
+    /// The number of shards of one GPU.
     pub shards: Option<u32>,
 }
 
-/// `gpu:a100:2,gpumem:10240M`, which [`parse`] reads back.
+/// Formats `gpu:a100:2,gpumem:10240M`, which [`parse`] reads back.
 impl fmt::Display for GresAsk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gpus = self.gpus.as_ref().map(|ask| format!("gpu:{ask}"));
@@ -43,14 +44,14 @@ impl fmt::Display for GresAsk {
     }
 }
 
-/// `--gres`: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`, `gpumem:10G`, `shard:2`, `none`; lists of
-/// GPUs and shards add up. `gres:gpu:2` and `gres/gpu:2` too. `None` where `none` or nothing was
-/// named.
+/// Parses `--gres`: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`, `gpumem:10G`, `shard:2` or `none`,
+/// also as `gres:gpu:2` and `gres/gpu:2`. The GPUs and shards of a list are added up. Returns
+/// `None` for `none` and for the empty string.
 ///
 /// # Errors
-/// `Invalid generic resource (gres) specification: …` for any other resource, exit code 1, for two
-/// models at once, of which one job on one host gets only one, for no memory, and for shards beside
-/// GPUs or their memory.
+/// Fails with `Invalid generic resource (gres) specification: …`, exit code 1, for any other
+/// resource, for zero memory, for shards combined with GPUs or GPU memory, and for two models: a
+/// job on one host can use only one.
 pub fn parse(text: &str) -> Result<Option<GresAsk>, SpecError> {
     if text.is_empty() || text.eq_ignore_ascii_case("none") {
         return Ok(None);
@@ -69,8 +70,9 @@ pub fn parse(text: &str) -> Result<Option<GresAsk>, SpecError> {
     Ok(Some(asked))
 }
 
-/// What is wrong with shards beside the others.
-pub const NOT_BOTH: &str = "a job has GPUs (gpu, gpumem) or shards of one (shard), not both";
+/// The error hint for shards that are combined with GPUs or GPU memory.
+pub const NOT_BOTH: &str =
+    "request either GPUs (gpu, gpumem) or shards of one GPU (shard), not both";
 
 fn hint(element: &str) -> Option<&'static str> {
     match element.split([':', '=']).next() {
@@ -80,7 +82,7 @@ fn hint(element: &str) -> Option<&'static str> {
     }
 }
 
-/// Adds one element of a list; `None` where it is none.
+/// Adds an element of a list. Returns `None` if the element is malformed.
 fn add(asked: &mut GresAsk, element: &str) -> Option<()> {
     match element.split_once([':', '=']) {
         Some(("gpu", rest)) => {
@@ -101,11 +103,11 @@ fn add(asked: &mut GresAsk, element: &str) -> Option<()> {
     Some(())
 }
 
-/// `--gpus`, `--gpus-per-node`, `--gpus-per-task`, `--gpus-per-socket`: `2`, `a100:2`, `a100`;
-/// lists add up.
+/// Parses `--gpus`, `--gpus-per-node`, `--gpus-per-task` or `--gpus-per-socket`: `2`, `a100:2`,
+/// `a100`. The counts of a list are added up.
 ///
 /// # Errors
-/// As [`parse`].
+/// See [`parse`].
 pub fn parse_gpus(text: &str) -> Result<GpuAsk, SpecError> {
     let asks = text.split(',').map(|element| ask(element.strip_prefix("gpu:").unwrap_or(element)));
     sum(asks).flatten().ok_or_else(|| invalid(text))
@@ -115,7 +117,7 @@ fn invalid(text: &str) -> SpecError {
     SpecError::value(format!("Invalid generic resource (gres) specification: {}", shown(text)))
 }
 
-/// `2`, `a100:2`, `a100=2` or `a100`.
+/// Parses `2`, `a100:2`, `a100=2` or `a100`.
 fn ask(text: &str) -> Option<GpuAsk> {
     let (model, count) = match text.rsplit_once([':', '=']) {
         Some((model, count)) => (Some(model), number(count)?),
@@ -127,7 +129,7 @@ fn ask(text: &str) -> Option<GpuAsk> {
     let is_name = |model: &str| {
         model.starts_with(|c: char| c.is_ascii_alphanumeric())
             && model.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+'))
-            // A name has a letter in it: `0.5` is a mistake.
+            // A name contains a letter: `0.5` is a mistake.
             && model.bytes().any(|b| b.is_ascii_alphabetic())
     };
     match model {
@@ -140,7 +142,7 @@ fn number(text: &str) -> Option<u32> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// All asks in one: `None` where one is malformed or two models are named.
+/// Adds up all requests. Returns `None` if one is malformed or if they name two models.
 fn sum(asks: impl Iterator<Item = Option<GpuAsk>>) -> Option<Option<GpuAsk>> {
     let mut total: Option<GpuAsk> = None;
     for ask in asks {
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_gres_is_read() {
+    fn every_gres_spelling_parses() {
         for (text, wanted) in [
             ("gpu", Some(ask(None, 1))),
             ("gpu:2", Some(ask(None, 2))),
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_gpus_are_read() {
+    fn gpu_memory_and_shards_parse() {
         let asked = |gpus, mem_mb, shards| Ok(Some(GresAsk { gpus, mem_mb, shards }));
         assert_eq!(parse("gpumem:10G"), asked(None, Some(10_240), None));
         assert_eq!(
@@ -218,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_gpus_is_read() {
+    fn every_gpus_spelling_parses() {
         assert_eq!(parse_gpus("2"), Ok(ask(None, 2)));
         assert_eq!(parse_gpus("a100:2"), Ok(ask(Some("a100"), 2)));
         assert_eq!(parse_gpus("a100:1,a100:2"), Ok(ask(Some("a100"), 3)));
-        // As in Slurm a bare word is a model, which the host then lacks (`--gpus=abc`).
+        // As in Slurm, a bare word is a model, even if the host has no such GPU (`--gpus=abc`).
         assert_eq!(parse_gpus("abc"), Ok(ask(Some("abc"), 1)));
         assert_eq!(parse_gpus("gpu:2"), Ok(ask(None, 2)));
     }

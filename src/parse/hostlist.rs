@@ -1,28 +1,27 @@
-//! Lists of host names: `n[1-3,5],m` (`scontrol show hostnames`, `-w`).
+//! Host lists: `n[1-3,5],m` (`scontrol show hostnames`, `-w`).
 
 use crate::model::HostList;
 use crate::parse::error::{SpecError, shown};
 
-/// The most names that a list may stand for.
+/// The maximum number of names in an expanded list.
 const MAX_HOSTS: usize = 65_536;
 
-/// The longest name; DNS has the same bound.
+/// The maximum length of a name, the same as in DNS.
 const MAX_NAME_LEN: usize = 255;
 
-/// Every name that the list stands for, in its order, repeats kept. Leading zeros are kept:
-/// `m[01-02]`.
+/// Expands a list into its names, in order. Repeats and leading zeros are kept: `m[01-02]`.
 ///
 /// # Errors
-/// `Invalid hostlist: n[1-3]x`: as in Slurm, nothing may follow the last bracket of a name. Also
-/// for more than [`MAX_HOSTS`] names.
+/// Fails with `Invalid hostlist: n[1-3]x`: as in Slurm, no text may follow the last bracket of a
+/// name. Also fails for more than [`MAX_HOSTS`] names.
 pub fn expand(text: &str) -> Result<Vec<String>, SpecError> {
     hosts(text).ok_or_else(|| SpecError::value(format!("Invalid hostlist: {}", shown(text))))
 }
 
-/// The list as a value, as [`expand`] reads it.
+/// Parses a list like [`expand`] into a [`HostList`].
 ///
 /// # Errors
-/// As [`expand`].
+/// See [`expand`].
 pub fn parse(text: &str) -> Result<HostList, SpecError> {
     expand(text).map(HostList::new)
 }
@@ -84,7 +83,7 @@ fn hosts(text: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// The numbers of `1-3,07`, each as wide as it was written.
+/// Returns the numbers of `1-3,07`, each with its leading zeros.
 fn numbers(list: &str) -> Option<Vec<String>> {
     let mut numbers = Vec::new();
     for element in list.split(',') {
@@ -103,7 +102,7 @@ fn numbers(list: &str) -> Option<Vec<String>> {
 }
 
 fn number(text: &str) -> Option<u64> {
-    // No host is numbered with more digits, and a width is copied into each name.
+    // Longer numbers are refused, because every name would repeat the width.
     let good = (1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     if good { text.parse().ok() } else { None }
 }
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_and_endless_lists_are_refused() {
+    fn malformed_and_huge_lists_are_refused() {
         for text in [
             "n[1-3]x",
             "][5]",

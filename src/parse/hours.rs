@@ -1,4 +1,4 @@
-//! The hours of a day at which a partition starts jobs: `allowed_hours` of `slotd.toml`.
+//! The hours of the day during which a partition starts jobs: `allowed_hours` of `slotd.toml`.
 
 use crate::model::Timestamp;
 use crate::model::partition::Hours;
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 const MINUTES_OF_DAY: u16 = 24 * 60;
 
-/// `18:00-08:00`, also over midnight. `None`: it makes no sense.
+/// Parses `18:00-08:00`. The hours may span midnight. Returns `None` if the text is malformed.
 pub fn parse(text: &str) -> Option<Hours> {
     let minute = |text: &str| -> Option<u16> {
         let (hours, minutes) = text.trim().split_once(':')?;
@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Option<Hours> {
     (hours.from != hours.until).then_some(hours)
 }
 
-/// The clock on the wall, by which the hours go.
+/// The time zone in which hours are interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -42,7 +42,7 @@ impl From<TimeZone> for Zone {
 }
 
 impl Zone {
-    /// Whether it is one of these hours.
+    /// Returns whether `now` is within these hours.
     pub fn is_within(&self, hours: Hours, now: Timestamp) -> bool {
         let Some(now) = self.at(now) else { return true };
         let minute =
@@ -54,7 +54,7 @@ impl Zone {
         }
     }
 
-    /// When these hours begin next.
+    /// Returns the next time at which these hours begin.
     pub fn next_begin(&self, hours: Hours, now: Timestamp) -> Option<Timestamp> {
         let present = self.at(now)?;
         let clock = Time::new((hours.from / 60) as i8, (hours.from % 60) as i8, 0, 0).ok()?;
@@ -64,8 +64,9 @@ impl Zone {
         })
     }
 
-    /// A moment in words: the time alone where it is today.
-    pub fn tell(&self, moment: Timestamp, now: Timestamp) -> Option<String> {
+    /// Formats an instant, without the date if it is today. Returns `None` if it has no calendar
+    /// form.
+    pub fn format(&self, moment: Timestamp, now: Timestamp) -> Option<String> {
         let (then, today) = (self.at(moment)?, self.at(now)?.date());
         let form = if then.date() == today { "%H:%M" } else { "%Y-%m-%d %H:%M" };
         Some(then.strftime(form).to_string())
@@ -82,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn hours_may_go_over_midnight() {
+    fn hours_may_span_midnight() {
         let (zone, day) = (Zone::default(), 1_800_000_000 - 1_800_000_000 % 86_400);
         let at = |hour: i64, minute: i64| Timestamp::from_secs(day + hour * 3600 + minute * 60);
         let night = parse("18:00-08:00").unwrap();
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_that_make_no_sense_are_refused() {
+    fn malformed_hours_are_refused() {
         for text in [
             "",
             "18:00",
@@ -120,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(from in 0..MINUTES_OF_DAY, until in 0..MINUTES_OF_DAY) {
+        fn printed_hours_read_back(from in 0..MINUTES_OF_DAY, until in 0..MINUTES_OF_DAY) {
             let hours = Hours { from, until };
             prop_assert_eq!(parse(&hours.to_string()), Some(hours).filter(|_| from != until));
         }

@@ -1,27 +1,28 @@
-//! Names of jobs, array tasks and steps: `12`, `12_3`, `12_[3-9]`, `12.0`, `12_3.batch`.
+//! IDs of jobs, array tasks and steps: `12`, `12_3`, `12_[3-9]`, `12.0`, `12_3.batch`.
 
 use crate::model::{JobId, JobRef, StepId};
 use crate::parse::array;
 use crate::parse::error::{SpecError, shown};
 
-/// The largest job number; the two above it mean "no value" and "all" in Slurm.
+/// The largest job ID. The two values above it mean "no value" and "all" in Slurm.
 pub const MAX_JOB_ID: u32 = u32::MAX - 2;
 
-/// One job, some tasks of an array, or a step.
+/// Parses the ID of a job, of some tasks of an array, or of a step.
 ///
-/// `12_*` and `12_[*]` are the whole array. The task list may have a step and a limit, as squeue
-/// prints it (`12_[3-9%2]`), so that what was printed can be pasted; the limit means nothing here.
+/// `12_*` and `12_[*]` are the whole array. The task list may have a step and a limit, as printed
+/// by squeue (`12_[3-9%2]`), so that users can paste it; the limit is ignored.
 ///
 /// # Errors
-/// `Invalid job id 12x`.
+/// Fails with `Invalid job id 12x`.
 pub fn parse_job(text: &str) -> Result<JobRef, SpecError> {
     job_ref(text).ok_or_else(|| SpecError::value(format!("Invalid job id {}", shown(text))))
 }
 
-/// A list with commas; empty elements, such as after a trailing comma, are skipped.
+/// Parses a comma-separated list. Empty elements, such as after a trailing comma, are skipped.
 ///
 /// # Errors
-/// As [`parse_job`], for the first malformed element, or for the whole where nothing is named.
+/// See [`parse_job`]. Fails for the first malformed element, or for the whole text if the list is
+/// empty.
 pub fn parse_job_list(text: &str) -> Result<Vec<JobRef>, SpecError> {
     let refs = split_outside_brackets(text, |c| c == ',')
         .into_iter()
@@ -55,7 +56,7 @@ pub(crate) fn job_ref(text: &str) -> Option<JobRef> {
                         None => inner,
                     }
                 }
-                // Without brackets it is one task.
+                // Without brackets, this is a single task.
                 None => array::number(tasks).map(|_| tasks)?,
             };
             (job, Some(array::task_set(list)?))
@@ -74,8 +75,7 @@ fn step_id(text: &str) -> Option<StepId> {
     }
 }
 
-/// The parts of `text` between separators that are not inside `[…]`, each with the separator before
-/// it.
+/// Splits `text` at separators outside `[…]`. Returns each part with the separator before it.
 pub(crate) fn split_outside_brackets(
     text: &str,
     is_separator: impl Fn(char) -> bool,
@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn jobs_tasks_and_steps_are_read() {
+    fn jobs_tasks_and_steps_parse() {
         for (text, print) in [
             ("12", "12"),
             ("012", "12"),
@@ -188,7 +188,7 @@ mod tests {
         fn a_printed_list_reads_back(refs in prop::collection::vec(job_ref_strategy(), 1..5)) {
             let text: Vec<String> = refs.iter().map(JobRef::to_string).collect();
             let read = parse_job_list(&text.join(",")).expect("well-formed");
-            // Neighbouring ids grow together, so the sets are compared by their members.
+            // Adjacent IDs are merged, so compare the sets by their members.
             let plain = |refs: &[JobRef]| -> Vec<(JobId, Option<Vec<u32>>, Option<StepId>)> {
                 refs.iter().map(|r| (r.job, r.tasks.as_ref().map(|t| t.iter().collect()), r.step)).collect()
             };

@@ -1,29 +1,28 @@
-//! Amounts of memory: `--mem`, `--mem-per-cpu`, `--mem-per-gpu`, `MinMemoryNode=` (sbatch man page,
+//! Memory sizes: `--mem`, `--mem-per-cpu`, `--mem-per-gpu`, `MinMemoryNode=` (sbatch man page,
 //! `--mem`).
 
 use crate::parse::error::SpecError;
 
-/// The largest amount, 2^60 bytes: whatever is added up or turned into bytes later stays inside 64
-/// bits.
+/// The largest size, 2^60 bytes, so that sums and conversions to bytes fit into 64 bits.
 const MAX_MB: u64 = 1 << 40;
 
-/// Megabytes (2^20 bytes) of `512M`, `1G`, `1g`, `1GB`, `500K` (rounded up to 1) or a bare number
-/// of megabytes.
+/// Parses `512M`, `1G`, `1g`, `1GB`, `500K` (rounded up to 1 MB) or a bare number of megabytes.
+/// Returns megabytes (2^20 bytes).
 ///
-/// Zero is a value of its own (the host's whole memory), so it is returned as it is.
+/// Zero is returned as is: it means the host's whole memory.
 ///
 /// # Errors
-/// `Invalid --mem specification: …` for the option `--mem`: fractions and signs are refused as in
-/// Slurm.
+/// Fails with `Invalid --mem specification: …` if `option` is `--mem`. As in Slurm, fractions and
+/// signs are errors.
 pub fn parse_mb_for(text: &str, option: &str) -> Result<u64, SpecError> {
     megabytes(text).ok_or_else(|| SpecError::invalid_option(option, text).with_hint(FORMS))
 }
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str =
-    "a whole number of megabytes, or one with K, M, G or T: 4000, 512M, 8G; 0 is all of it";
+    "a whole number of megabytes, or a number with K, M, G or T: 4000, 512M, 8G; 0 is all memory";
 
-/// Megabytes of the same forms.
+/// Like [`parse_mb_for`], but returns `None` for malformed text.
 pub fn megabytes(text: &str) -> Option<u64> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -52,7 +51,7 @@ mod tests {
         parse_mb_for(text, "--mem")
     }
 
-    /// `512M`; the largest unit that shows the amount without a fraction: `1G`.
+    /// Prints the size with the largest unit that needs no fraction: `512M`, `1G`.
     fn print_mb(mb: u64) -> String {
         match mb {
             0 => "0".to_string(),
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_of_slurm_is_read() {
+    fn every_slurm_unit_parses() {
         for (text, mb) in [
             ("10", 10),
             ("0", 0),
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_amounts_are_refused_with_their_value() {
+    fn malformed_size_errors_show_the_value() {
         for text in [
             "",
             "abc",
@@ -115,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_amount_reads_back(mb in prop_oneof![0..=MAX_MB, (0u64..1 << 20).prop_map(|g| g << 10)]) {
+        fn a_printed_size_reads_back(mb in prop_oneof![0..=MAX_MB, (0u64..1 << 20).prop_map(|g| g << 10)]) {
             prop_assert_eq!(parse_mb(&print_mb(mb)), Ok(mb));
         }
 

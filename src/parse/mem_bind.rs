@@ -7,13 +7,13 @@ use crate::parse::suggest;
 
 const NAMES: [&str; 8] = ["none", "local", "rank", "prefer", "sort", "nosort", "quiet", "verbose"];
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str = "[quiet|verbose,][prefer,][sort|nosort,] and none, local, rank, map_mem:NODE,... or mask_mem:MASK,...";
 
-/// The binding that `text` asks for. Of several kinds the last one counts, as in Slurm.
+/// Parses a memory binding. If several kinds are given, the last one wins, as in Slurm.
 ///
 /// # Errors
-/// `unrecognized --mem-bind argument "…"` with exit code 255.
+/// Fails with `unrecognized --mem-bind argument "…"` and exit code 255.
 pub fn parse(text: &str) -> Result<MemBind, SpecError> {
     let unrecognized = || {
         let word = text.split(',').find(|word| !NAMES.contains(word)).unwrap_or_default();
@@ -68,7 +68,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nonsense_is_refused_with_its_value() {
+    fn malformed_binding_errors_show_the_value() {
         for text in
             ["", "nonsense", "map_mem:", "map_mem:x", "mask_mem:0", "local,", "map_cpu:0", "0"]
         {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_told_as_slurm_tells_them() {
+    fn tasks_get_the_variables_that_slurm_sets() {
         let told = |text: &str| -> Vec<String> {
             parse(text)
                 .unwrap()

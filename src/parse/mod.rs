@@ -1,8 +1,8 @@
-//! Text that a user writes → model: one grammar a file.
+//! Parsers of user input, one module per grammar.
 //!
-//! Pure: no file, process, socket, environment or clock. The present instant and the time zone are
-//! arguments. What is asked for is understood here; whether the host can give it is decided by
-//! `sched`.
+//! This module is pure: it does not access files, processes, sockets, the environment or the clock.
+//! The current time and the time zone are arguments. Parsers only check syntax; `sched` decides
+//! whether the host can satisfy a request.
 
 pub mod acct_time;
 pub mod age;

@@ -1,43 +1,42 @@
-//! Points in time as Slurm's commands read them: the grammar that `begin` and `acct_time` share.
+//! Points in time in Slurm's syntax: the grammar that `begin` and `acct_time` share.
 //!
 //! A text is a sequence of a day (`today`, `tomorrow`, `01/02/30`, `2030-01-02`), a time of day
-//! (`16:00`, `4:30PM`, `noon`) and `now` with an offset, with blanks, `-` or `T` between them, in
-//! any order: `16:00 tomorrow`. This module says what the words mean; which error text a malformed
-//! one gets is the caller's business.
+//! (`16:00`, `4:30PM`, `noon`) and `now` with an offset, in any order and separated by spaces, `-`
+//! or `T`: `16:00 tomorrow`. Callers choose the error text.
 
 use crate::model::Timestamp;
 use crate::parse::time;
 use jiff::civil::{Date, Time};
 use jiff::tz::{Disambiguation, TimeZone};
 
-/// The words of the grammar.
+/// The keywords of the grammar.
 pub const WORDS: [&str; 8] =
     ["now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"];
 
-/// Which way an incomplete time points, and which instant a wall time that occurs twice or never
-/// stands for.
+/// The direction in which an incomplete time is completed, and the instant chosen for a wall time
+/// that occurs twice or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Toward {
-    /// The next such time (`--begin`): `16:00` after four is tomorrow's, `01/02` in March is next
-    /// year's.
+    /// The next occurrence (`--begin`): after 16:00, `16:00` is tomorrow; in March, `01/02` is next
+    /// year.
     Future,
-    /// The latest such day, and of two possible instants the earlier (`sacct -S`).
+    /// The most recent such day, and the earlier of two possible instants (`sacct -S`).
     PastStart,
-    /// The latest such day, and of two possible instants the later (`sacct -E`).
+    /// The most recent such day, and the later of two possible instants (`sacct -E`).
     PastEnd,
 }
 
-/// The instant that `text` names.
+/// Parses a point in time.
 ///
 /// # Errors
-/// The position, in bytes, of the first thing that was not understood.
+/// Returns the byte position of the first part that could not be parsed.
 pub fn parse(
     text: &str,
     now: Timestamp,
     tz: &TimeZone,
     toward: Toward,
 ) -> Result<Timestamp, usize> {
-    // What lies outside jiff's years (-9999 to 9999) can't be shown as a date later.
+    // Times outside jiff's years (-9999 to 9999) could not be printed as dates later.
     let in_range =
         |secs: i64| jiff::Timestamp::from_second(secs).is_ok().then(|| Timestamp::from_secs(secs));
     if let Some(secs) = epoch_seconds(text) {
@@ -80,7 +79,7 @@ pub fn parse(
         }
         (None, None, Some(clock)) => {
             let today = resolve(present.date(), clock, tz, toward).ok_or(0usize)?;
-            // The seconds of `now` count: at 16:00:00 sharp, `16:00` is tomorrow's, as in Slurm.
+            // Compare seconds: at exactly 16:00:00, `16:00` is tomorrow, as in Slurm.
             if toward != Toward::Future || today.as_secs() > now.as_secs() {
                 return Ok(today);
             }
@@ -91,8 +90,9 @@ pub fn parse(
     }
 }
 
-/// `1767225600` or Slurm's `uts1767225600`. Nine digits or more: fewer are a date (`010230`) or a
-/// mistake (`20300102`), and no job was submitted before 1973.
+/// Parses `1767225600` or Slurm's `uts1767225600`. A bare number needs at least nine digits: a
+/// shorter one is a date (`010230`) or a mistake (`20300102`), and no job was submitted before
+/// 1973.
 fn epoch_seconds(text: &str) -> Option<i64> {
     let (digits, least) = match text.get(..3) {
         Some(uts) if uts.eq_ignore_ascii_case("uts") => (&text[3..], 1),
@@ -108,9 +108,9 @@ fn set<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }
 
-/// The instant of a wall time. One that a clock change skips or repeats is taken as the direction
-/// wants it: jiff's "compatible" rule for the future, and for a window the instant that makes the
-/// window larger.
+/// Returns the instant of a wall time. A time that a clock change skips or repeats is resolved by
+/// jiff's "compatible" rule for the future; for a time window, the instant that makes the window
+/// larger is used.
 fn resolve(day: Date, clock: Time, tz: &TimeZone, toward: Toward) -> Option<Timestamp> {
     let rule = match toward {
         Toward::Future => Disambiguation::Compatible,
@@ -135,7 +135,8 @@ impl<'a> Reader<'a> {
         let rest = self.rest();
         let mut skip = 0;
         for (i, c) in rest.char_indices() {
-            // `T` parts a date from a time; `tomorrow` and `today` and `teatime` begin with one.
+            // `T` separates a date from a time, but `tomorrow`, `today` and `teatime` also begin
+            // with one.
             let parts =
                 matches!(c, 'T' | 't') && rest[i + 1..].starts_with(|c: char| c.is_ascii_digit());
             if !(c == ' ' || c == '\t' || c == '-' || parts) {
@@ -146,7 +147,7 @@ impl<'a> Reader<'a> {
         self.pos += skip;
     }
 
-    /// Takes `word`, in any case, where no letter follows it.
+    /// Consumes `word`, ignoring case, unless a letter follows it.
     fn word(&mut self, word: &str) -> bool {
         let rest = self.rest();
         let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
@@ -164,7 +165,7 @@ impl<'a> Reader<'a> {
             .map(|(_, hour)| hour)
     }
 
-    /// How many digits come next, at most `most`, and their value.
+    /// Consumes `least` to `most` digits and returns their value.
     fn digits(&mut self, least: usize, most: usize) -> Option<i64> {
         let rest = self.rest();
         let count = rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
@@ -184,7 +185,8 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// `HH:MM[:SS][ AM| PM]`; nothing is taken where no `H:` or `HH:` comes next.
+    /// Parses `HH:MM[:SS][ AM| PM]`. Consumes nothing if the text does not begin with `H:` or
+    /// `HH:`.
     fn clock(&mut self) -> Result<Option<Time>, usize> {
         let start = self.pos;
         let hour = self.digits(1, 2);
@@ -220,8 +222,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `YYYY-MM-DD`, `MMDD[YY]`, `MM/DD[/YY]` or `MM.DD[.YY]`; the year may have four digits in all
-    /// of them.
+    /// Parses `YYYY-MM-DD`, `MMDD[YY]`, `MM/DD[/YY]` or `MM.DD[.YY]`. Years after a separator may
+    /// have four digits.
     fn date(&mut self, today: Date, toward: Toward) -> Result<Date, usize> {
         let start = self.pos;
         let date = |year: i64, month: i64, day: i64| {
@@ -245,8 +247,8 @@ impl<'a> Reader<'a> {
         if let Some(year) = year {
             return date(year, month, day).ok_or(start);
         }
-        // Without a year: the next such day, or the latest, and 29 February only where there is
-        // one.
+        // Without a year, choose the next or the most recent such day. 29 February skips years
+        // without one.
         let this_year = i64::from(today.year());
         let years: Vec<i64> = match toward {
             Toward::Future => (this_year..=this_year + 8).collect(),
@@ -259,8 +261,8 @@ impl<'a> Reader<'a> {
             .ok_or(start)
     }
 
-    /// `MMDD`, `MMDDYY`, `MM/DD` or `MM.DD`, the latter two with a year of two or four digits or
-    /// without.
+    /// Parses `MMDD`, `MMDDYY`, `MM/DD` or `MM.DD`. The latter two may be followed by a year with
+    /// two or four digits.
     fn month_day_year(&mut self, start: usize) -> Result<(i64, i64, Option<i64>), usize> {
         let run = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         if let 4 | 6 = run {
@@ -293,8 +295,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands after `now`: nothing, or a sign and a length of time. Seconds, negative for the
-    /// past.
+    /// Parses the optional offset after `now`: a sign and a duration. Returns seconds, negative for
+    /// the past.
     fn offset(&mut self) -> Result<i64, usize> {
         while self.take(' ') {}
         let start = self.pos;
@@ -318,7 +320,7 @@ impl<'a> Reader<'a> {
             self.pos = self.text.len() - (unit.len() - letters);
             number.parse::<i64>().ok().and_then(|n| n.checked_mul(factor))
         } else {
-            // `now+00:10:00`: the forms of a time limit.
+            // `now+00:10:00` uses the syntax of a time limit.
             self.pos += length;
             time::seconds(number).and_then(|secs| i64::try_from(secs).ok())
         };
@@ -326,7 +328,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Seconds of Slurm's units and of their beginnings (`min`, `h`); `m` is minutes.
+/// Returns the seconds of Slurm's units and of their prefixes (`min`, `h`); `m` is minutes.
 fn unit_secs(unit: &str) -> Option<i64> {
     if unit.is_empty() {
         return Some(1);
@@ -349,7 +351,7 @@ mod tests {
     use jiff::civil::{DateTime, date};
     use proptest::prelude::*;
 
-    /// Central European time by its rule, so that no time zone database is needed.
+    /// Central European time as a rule, so that tests need no time zone database.
     fn berlin() -> TimeZone {
         TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule")
     }
@@ -358,7 +360,7 @@ mod tests {
         Timestamp::from_secs(tz.to_timestamp(local).expect("in range").as_second())
     }
 
-    /// What `text` means at `now`, both as wall time in Berlin.
+    /// Parses `text` at `now`; both are wall times in Berlin.
     fn local(text: &str, now: DateTime, toward: Toward) -> Result<String, usize> {
         let tz = berlin();
         let instant = parse(text, at(&tz, now), &tz, toward)?;
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_slurm_is_read() {
+    fn every_slurm_form_parses() {
         for (text, meant) in [
             ("now", "2026-11-20T23:39:37"),
             ("now+60", "2026-11-20T23:40:37"),
@@ -442,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_times_are_refused_where_they_stop_making_sense() {
+    fn malformed_time_errors_have_the_position() {
         for (text, pos) in [
             ("foo", 0),
             ("", 0),
@@ -476,8 +478,9 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_wall_time_is_moved_and_a_repeated_one_is_the_first() {
-        // Clocks go from 02:00 to 03:00 on 2026-03-29 and from 03:00 back to 02:00 on 2026-10-25.
+    fn skipped_wall_times_move_forward_and_repeated_ones_mean_the_first() {
+        // Clocks change from 02:00 to 03:00 on 2026-03-29 and from 03:00 back to 02:00 on
+        // 2026-10-25.
         let now = date(2026, 3, 1).at(0, 0, 0, 0);
         assert_eq!(
             local("2026-03-29T02:30", now, Toward::Future),
@@ -492,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn tomorrow_is_the_next_day_of_the_calendar_also_when_a_day_has_25_hours() {
+    fn tomorrow_is_the_next_calendar_day_even_after_a_25_hour_day() {
         let now = date(2026, 10, 25).at(0, 30, 0, 0);
         assert_eq!(local("tomorrow", now, Toward::Future), Ok("2026-10-26T00:00:00".to_string()));
         assert_eq!(local("now+1day", now, Toward::Future), Ok("2026-10-25T23:30:00".to_string()));

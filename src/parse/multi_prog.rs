@@ -1,21 +1,21 @@
-//! The file of `srun --multi-prog`: which program each rank runs (srun man page, "MULTIPLE PROGRAM
-//! CONFIGURATION").
+//! The configuration file of `srun --multi-prog`, which assigns a program to each rank (srun man
+//! page, "MULTIPLE PROGRAM CONFIGURATION").
 
 use crate::parse::error::{SpecError, shown};
 use std::iter::Peekable;
 
-/// The command of each of `ntasks` ranks, by the text of the file of this name. `args`, the words
-/// after the file's name on the command line, come after the words of each program.
+/// Returns the commands of `ntasks` ranks. `text` is the content of `file`. `args`, the
+/// command-line arguments after the file name, are appended to each command.
 ///
-/// A line is `ranks program arguments…`; ranks are numbers and ranges with commas between them, or
-/// `*` for the rest, which comes last; `%t` is the rank, `%o` its place in the line's list, and any
-/// other character after a `%` goes away with it, as in Slurm. Single quotes and backslashes keep
-/// what they stand around or before as it is. A backslash at a line's end continues it; a line that
-/// begins with `#` is a comment.
+/// A line is `ranks program arguments…`. Ranks are a comma-separated list of numbers and ranges, or
+/// `*` for all remaining ranks, which must come last. `%t` is the rank, and `%o` its index in the
+/// line's list; any other character after a `%` is dropped with it, as in Slurm. Single quotes and
+/// backslashes prevent interpretation. A backslash at the end of a line continues it; lines that
+/// begin with `#` are comments.
 ///
 /// # Errors
-/// A line without a program, unreadable ranks, a rank that there is not, one with two lines or
-/// none: in Slurm's words, with the number of the line.
+/// Fails with Slurm's error text and the line number for a line without a program, for malformed
+/// ranks, for a rank that does not exist, and for a rank with two lines or none.
 pub fn parse(
     text: &str,
     file: &str,
@@ -69,12 +69,12 @@ pub fn parse(
         .collect()
 }
 
-/// What is wrong with a line, in Slurm's words where it has some.
+/// An error in a line. It has Slurm's text if Slurm reports the same error.
 #[derive(Debug, thiserror::Error)]
 enum LineError {
     #[error("Task range specification with asterisk must be last")]
     RestNotLast,
-    #[error("A single quote without its other one, write \\' for the character: {0}")]
+    #[error("Unclosed single quote, write \\' for a literal one: {0}")]
     OpenQuote(String),
     #[error("No executable program specified for the task range ({0})")]
     NoProgram(String),
@@ -90,7 +90,7 @@ enum LineError {
     NoTask(u32),
 }
 
-/// The lines with their continuations, and the number of the last line of each.
+/// Returns the logical lines, each with the number of its last line.
 fn lines(text: &str) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     let mut open: Option<String> = None;
@@ -105,7 +105,7 @@ fn lines(text: &str) -> Vec<(usize, String)> {
     out
 }
 
-/// The ranks of a list, in its order.
+/// Returns the ranks of a list, in order.
 fn ranks_of(text: &str, ntasks: u32) -> Result<Vec<u32>, LineError> {
     let unreadable = || LineError::NoRange(shown(text));
     let rank = |digits: &str| {
@@ -129,7 +129,7 @@ fn ranks_of(text: &str, ntasks: u32) -> Result<Vec<u32>, LineError> {
             return Err(LineError::NoTask(last));
         }
         ranks.extend(first..=last);
-        // No list without a rank twice is longer.
+        // A longer list must contain a rank twice.
         if ranks.len() > ntasks as usize {
             break;
         }
@@ -137,7 +137,7 @@ fn ranks_of(text: &str, ntasks: u32) -> Result<Vec<u32>, LineError> {
     Ok(ranks)
 }
 
-/// The words of a program for one rank. `None`: a quote is not closed.
+/// Splits a command into words for one rank. Returns `None` if a quote is not closed.
 fn words(program: &str, rank: u32, place: u32) -> Option<Vec<String>> {
     let mut out = Vec::new();
     let mut chars = program.chars().peekable();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_command_line_follow_those_of_the_file() {
+    fn command_line_arguments_follow_those_of_the_file() {
         let args = ["two words", "%t"].map(str::to_owned);
         assert_eq!(
             parse("* echo %t", "m.conf", 1, &args).unwrap(),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_signs_are_read_as_slurm_reads_them() {
+    fn quotes_and_percent_signs_parse_as_in_slurm() {
         for (text, words) in [
             ("'a %t' b\\ c d'e f'g 'x\\y' \\%t", &["a %t", "b c", "de fg", "x\\y", "%t"][..]),
             ("a'' '' b", &["a", "", "b"]),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_line() {
+    fn errors_name_the_line() {
         let line = |number: u32, why: &str| {
             format!("{why}\nLine {number} of configuration file m.conf invalid")
         };
@@ -259,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn a_quoted_word_stays_as_it_is(word in "[^'\n\r]{0,20}") {
+        fn a_quoted_word_is_kept_verbatim(word in "[^'\n\r]{0,20}") {
             prop_assert_eq!(&commands(&format!("* a '{word}' b"), 1).unwrap()[0][1], &word);
         }
     }

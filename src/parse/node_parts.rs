@@ -1,26 +1,27 @@
 //! CPUs and GPUs of the node by number: `CPUs=2-3,6` and `Gres=gpu:0,2` of
-//! `scontrol update NodeName=…`, and of partitions.
+//! `scontrol update NodeName=…` and of partitions.
 
 use crate::parse::array;
 use std::collections::BTreeSet;
 
-/// What numbers look like.
+/// The accepted forms of numbers, for hints.
 pub const NUMBERS: &str = "numbers and ranges, such as 0-3,6";
 
-/// What the GPUs look like.
-pub const GPUS: &str = "gpu: and numbers and ranges, such as gpu:0,2-3";
+/// The accepted forms of GPUs, for hints.
+pub const GPUS: &str = "gpu: with numbers and ranges, such as gpu:0,2-3";
 
-/// No list names more.
+/// The maximum length of a list.
 const MOST: usize = 65_536;
 
-/// `0-3,6`. `None` where it is no such list, or an endless one.
+/// Parses `0-3,6`. Returns `None` if the list is malformed or too long.
 pub fn numbers(text: &str) -> Option<BTreeSet<u32>> {
     let list = array::parse(text).ok().filter(|list| list.limit.is_none())?;
     let numbers: BTreeSet<u32> = list.tasks.iter().take(MOST + 1).collect();
     Some(numbers).filter(|numbers| !numbers.is_empty() && numbers.len() <= MOST)
 }
 
-/// `gpu:0,2`: by number, where jobs ask by count. `gpu:0,gpu:2`, as lists of GRES have it, too.
+/// Parses `gpu:0,2`. Unlike in job requests, these are GPU numbers, not counts. `gpu:0,gpu:2`, as
+/// in GRES lists, is also accepted.
 pub fn gpus(text: &str) -> Option<BTreeSet<u32>> {
     let list = text.strip_prefix("gpu:").or_else(|| text.strip_prefix("gres/gpu:"))?;
     numbers(&list.replace(",gpu:", ","))
@@ -33,7 +34,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_list_of_numbers_is_none() {
+    fn malformed_lists_do_not_parse() {
         for text in ["", "a", "gpu", "gpu:", "gpu:a100:1", "0", "gpu:0%2", "gpu:0-", "gpu:1-0"] {
             assert_eq!(gpus(text), None, "{text}");
         }
@@ -43,7 +44,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(ids in prop::collection::btree_set(0u32..500, 1..20)) {
+        fn a_printed_list_reads_back(ids in prop::collection::btree_set(0u32..500, 1..20)) {
             let text = ranges(&ids);
             prop_assert_eq!(gpus(&format!("gpu:{text}")), Some(ids.clone()));
             prop_assert_eq!(numbers(&text), Some(ids));

@@ -1,15 +1,15 @@
 //! Node counts: `-N 1`, `-N 1-2` (sbatch man page, `--nodes`).
 //!
-//! More than one node is understood here and refused by admission: slotd has one host.
+//! Counts above one are parsed here and refused by admission, because slotd has one host.
 
 use crate::model::request::NodeCount;
 use crate::parse::error::{SpecError, shown};
 
-/// The smallest and the largest number of nodes asked for. `1-` has no largest: `u32::MAX`.
+/// Parses the minimum and maximum number of nodes. `1-` has no maximum: `u32::MAX`.
 ///
 /// # Errors
-/// `"x" is not a valid node count` with exit code 255; a maximum of zero is refused as by Slurm's
-/// controller, `Node count specification invalid: 0`.
+/// Fails with `"x" is not a valid node count` and exit code 255. A maximum of zero gets the error
+/// of Slurm's controller, `Node count specification invalid: 0`.
 pub fn parse(text: &str) -> Result<NodeCount, SpecError> {
     let (min, max) = match text.split_once('-') {
         Some((min, "")) => (number(min)?, u32::MAX),
@@ -30,7 +30,7 @@ pub fn parse(text: &str) -> Result<NodeCount, SpecError> {
     Ok(NodeCount { min, max })
 }
 
-/// A count with Slurm's `k` (1024) and `m` (1048576).
+/// Parses a count with Slurm's suffixes `k` (1024) and `m` (1048576).
 fn number(text: &str) -> Result<u32, SpecError> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
@@ -51,7 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn counts_and_ranges_are_read() {
+    fn counts_and_ranges_parse() {
         assert_eq!(parse("1"), Ok(NodeCount { min: 1, max: 1 }));
         assert_eq!(parse("1-2"), Ok(NodeCount { min: 1, max: 2 }));
         assert_eq!(parse("1-"), Ok(NodeCount { min: 1, max: u32::MAX }));

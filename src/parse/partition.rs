@@ -1,19 +1,25 @@
-//! What the owner of the host says about a partition: a key and a value, in `slotd.toml` and of
-//! `scontrol update`.
+//! The settings of a partition: keys and values in `slotd.toml` and in `scontrol update`.
 //!
-//! A key is spelled `max_time` in the file and `MaxTime` by Slurm: case and underscores make no
-//! difference.
+//! A key is spelled `max_time` in the file and `MaxTime` by Slurm. Case and underscores are
+//! ignored.
 
 use crate::model::Partition;
 use crate::model::partition::{OverSubscribe, PartitionState};
 use crate::parse::{hours, mem, node_parts, suggest, time};
 use std::collections::BTreeSet;
 
-/// A key as the file spells it, as Slurm does, what its values look like, and how one is put in.
-/// `None`: it makes no sense.
-struct Key(&'static str, &'static str, &'static str, fn(&mut Partition, &str) -> Option<()>);
+/// A key: its spelling in the file, its spelling in Slurm, its meaning for the manual, the accepted
+/// values for error messages, and a function that sets the value and returns `None` if the value is
+/// invalid.
+struct Key(
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&mut Partition, &str) -> Option<()>,
+);
 
-/// Where a key was written.
+/// The place where a key was written, which determines its spelling in error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     InFile,
@@ -21,22 +27,53 @@ pub enum Written {
 }
 
 const LIMITS: &str = "minutes, hours:minutes:seconds, days-hours or UNLIMITED";
-const COUNT: &str = "a whole number from 1 on, or UNLIMITED";
+const COUNT: &str = "a positive whole number or UNLIMITED";
 const NUMBERS: &str = "numbers and ranges, such as 0-3,6, or ALL";
-const AMOUNT: &str = "megabytes, or a number with K, M, G or T, from 1M on, or UNLIMITED";
+const AMOUNT: &str = "megabytes, a number with K, M, G or T (at least 1M), or UNLIMITED";
 
 const KEYS: [Key; 13] = [
-    Key("cpus", "CPUs", NUMBERS, |p, text| put(&mut p.cpus, numbers(text))),
-    Key("gpus", "GPUs", NUMBERS, |p, text| put(&mut p.gpus, numbers(text))),
-    Key("memory", "Memory", AMOUNT, |p, text| put(&mut p.max_mem_mb, megabytes(text))),
-    Key("max_cpus_per_node", "MaxCPUsPerNode", COUNT, |p, text| put(&mut p.max_cpus, count(text))),
-    Key("max_gpus", "MaxGPUs", COUNT, |p, text| put(&mut p.max_gpus, count(text))),
-    Key("max_time", "MaxTime", LIMITS, |p, text| {
-        put(&mut p.max_time_secs, time::parse_limit(text).ok())
+    Key(
+        "cpus",
+        "CPUs",
+        "The CPUs of the partition. A number without quotes is how many, as for max_cpus_per_node.",
+        NUMBERS,
+        |p, text| put(&mut p.cpus, numbers(text)),
+    ),
+    Key(
+        "gpus",
+        "GPUs",
+        "The GPUs of the partition. A number without quotes is how many, as for max_gpus.",
+        NUMBERS,
+        |p, text| put(&mut p.gpus, numbers(text)),
+    ),
+    Key("memory", "Memory", "The memory that its jobs may have together.", AMOUNT, |p, text| {
+        put(&mut p.max_mem_mb, megabytes(text))
     }),
+    Key(
+        "max_cpus_per_node",
+        "MaxCPUsPerNode",
+        "The number of CPUs that its jobs may have together.",
+        COUNT,
+        |p, text| put(&mut p.max_cpus, count(text)),
+    ),
+    Key(
+        "max_gpus",
+        "MaxGPUs",
+        "The number of GPUs that its jobs may have together.",
+        COUNT,
+        |p, text| put(&mut p.max_gpus, count(text)),
+    ),
+    Key(
+        "max_time",
+        "MaxTime",
+        "The longest time limit. Jobs that request more wait with the reason PartitionTimeLimit.",
+        LIMITS,
+        |p, text| put(&mut p.max_time_secs, time::parse_limit(text).ok()),
+    ),
     Key(
         "default_time",
         "DefaultTime",
+        "The time limit of jobs that request none.",
         "minutes, hours:minutes:seconds, days-hours or NONE",
         |p, text| {
             put(
@@ -45,22 +82,34 @@ const KEYS: [Key; 13] = [
             )
         },
     ),
-    Key("def_mem_per_cpu", "DefMemPerCPU", AMOUNT, |p, text| {
-        put(&mut p.def_mem_per_cpu_mb, megabytes(text))
-    }),
-    Key("priority_tier", "PriorityTier", "a whole number from 0 to 65533", |p, text| {
-        put(&mut p.priority_tier, text.parse().ok().filter(|tier| *tier <= 65_533).map(Some))
-    }),
+    Key(
+        "def_mem_per_cpu",
+        "DefMemPerCPU",
+        "The memory per CPU of jobs that request none.",
+        AMOUNT,
+        |p, text| put(&mut p.def_mem_per_cpu_mb, megabytes(text)),
+    ),
+    Key(
+        "priority_tier",
+        "PriorityTier",
+        "Jobs in partitions of a higher tier go first.",
+        "a whole number from 0 to 65533",
+        |p, text| {
+            put(&mut p.priority_tier, text.parse().ok().filter(|tier| *tier <= 65_533).map(Some))
+        },
+    ),
     Key(
         "over_subscribe",
         "OverSubscribe",
-        "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n, n from 1 to 1000",
+        "Whether jobs share CPUs with others, and how many share one.",
+        "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n with n from 1 to 1000",
         |p, text| put(&mut p.over_subscribe, over_subscribe(text)),
     ),
     Key(
         "allowed_hours",
         "AllowedHours",
-        "two times of the day that differ, such as 18:00-08:00, or ALL",
+        "The hours of the day in which it starts jobs, in the daemon's time zone.",
+        "two different times of day, such as 18:00-08:00, or ALL",
         |p, text| {
             put(
                 &mut p.allowed_hours,
@@ -68,30 +117,52 @@ const KEYS: [Key; 13] = [
             )
         },
     ),
-    Key("state", "State", "UP, DOWN, DRAIN or INACTIVE", |p, text| {
-        put(&mut p.state, PartitionState::ALL.into_iter().find(|state| is(text, state.name())))
-    }),
-    Key("default", "Default", "YES or NO", |p, text| put(&mut p.is_default, yes_or_no(text))),
+    Key(
+        "state",
+        "State",
+        "Whether it accepts and starts jobs: DOWN only accepts them, DRAIN only starts them, INACTIVE does neither.",
+        "UP, DOWN, DRAIN or INACTIVE",
+        |p, text| {
+            put(&mut p.state, PartitionState::ALL.into_iter().find(|state| is(text, state.name())))
+        },
+    ),
+    Key(
+        "default",
+        "Default",
+        "Whether jobs that name no partition go to it. At most one partition; if there is none, the first one.",
+        "YES or NO",
+        |p, text| put(&mut p.is_default, yes_or_no(text)),
+    ),
 ];
+
+/// Returns the keys as the file spells them, with their meanings and the accepted values.
+pub fn manual() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    KEYS.iter().map(|Key(name, _, meaning, forms, _)| (*name, *meaning, *forms))
+}
+
+/// Returns the keys as `scontrol update` spells them.
+pub fn scontrol_keys() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|Key(_, of_slurm, ..)| *of_slurm)
+}
 
 fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
     *place = value?;
     Some(())
 }
 
-/// What is wrong with a key or a value.
+/// An invalid key or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartitionError {
-    /// With the key that may be meant, or all that there are.
+    /// The key is unknown. Contains the most similar key, or a list of all keys.
     UnknownKey(String),
-    /// What a value looks like.
+    /// The value is invalid. Contains the accepted forms.
     Expected(&'static str),
 }
 
-/// Puts a value into a partition.
+/// Sets a value of a partition.
 ///
 /// # Errors
-/// The key is not known, or the value makes no sense.
+/// Fails if the key is unknown or the value is invalid.
 pub fn set(
     partition: &mut Partition,
     key: &str,
@@ -99,7 +170,7 @@ pub fn set(
     written: Written,
 ) -> Result<(), PartitionError> {
     let plain = |key: &str| key.replace('_', "").to_ascii_lowercase();
-    let Some(Key(_, _, forms, put)) = KEYS.iter().find(|Key(name, ..)| plain(name) == plain(key))
+    let Some(Key(.., forms, put)) = KEYS.iter().find(|Key(name, ..)| plain(name) == plain(key))
     else {
         let names = KEYS.iter().map(|Key(in_file, of_slurm, ..)| match written {
             Written::InFile => *in_file,
@@ -110,20 +181,20 @@ pub fn set(
     put(partition, value.trim()).ok_or(PartitionError::Expected(forms))
 }
 
-/// A default time limit above the largest one.
+/// A default time limit above the maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "DefaultTime {default_secs} s is more than MaxTime {max_secs} s: jobs that name no time limit would never start"
+    "DefaultTime {default_secs} s exceeds MaxTime {max_secs} s: jobs without a time limit would never start"
 )]
 pub struct NeverStarts {
     default_secs: u64,
     max_secs: u64,
 }
 
-/// Values that each make sense and together keep jobs from ever starting.
+/// Checks for valid values that contradict each other.
 ///
 /// # Errors
-/// What contradicts what.
+/// Fails if jobs could never start because of the combination.
 pub fn check(partition: &Partition) -> Result<(), NeverStarts> {
     match (partition.default_time_secs, partition.max_time_secs) {
         (Some(default_secs), Some(max_secs)) if default_secs > max_secs => {
@@ -159,7 +230,7 @@ fn megabytes(text: &str) -> Option<Option<u64>> {
     mem::parse_mb_for(text, "memory").ok().filter(|mb| *mb > 0).map(Some)
 }
 
-/// Slurm's number where none is given.
+/// Slurm's default number of jobs for `YES` and `FORCE`.
 const DEFAULT_JOBS: u32 = 4;
 
 fn over_subscribe(text: &str) -> Option<OverSubscribe> {
@@ -194,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_spelled_as_in_the_file_and_as_by_slurm() {
+    fn keys_have_a_file_spelling_and_a_slurm_spelling() {
         assert_eq!(with("max_time", "2:00:00").unwrap().max_time_secs, Some(7200));
         assert_eq!(with("MaxTime", "2:00:00"), with("max_time", "2:00:00"));
         assert_eq!(with("cpus", "0-2,5").unwrap().cpus, Some([0, 1, 2, 5].into()));
@@ -215,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_sense_is_answered_with_the_forms() {
+    fn an_invalid_value_error_lists_the_accepted_forms() {
         for (key, value) in [
             ("cpus", "3-1"),
             ("cpus", "0-3%2"),
@@ -239,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_answered_with_the_keys_as_they_are_spelled_there() {
+    fn an_unknown_key_error_uses_the_spelling_of_its_source() {
         let hint = |written| match set(&mut Partition::default(), "xyzzy", "1", written) {
             Err(PartitionError::UnknownKey(hint)) => hint,
             other => panic!("{other:?}"),
@@ -249,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_limit_is_within_the_largest_one() {
+    fn the_default_time_must_not_exceed_the_maximum() {
         let limits = |default, max| {
             let (default_time_secs, max_time_secs) = (default, max);
             check(&Partition { default_time_secs, max_time_secs, ..Partition::default() })
@@ -260,7 +331,7 @@ mod tests {
             limits(Some(61), Some(60))
                 .unwrap_err()
                 .to_string()
-                .starts_with("DefaultTime 61 s is more than MaxTime 60 s")
+                .starts_with("DefaultTime 61 s exceeds MaxTime 60 s")
         );
     }
 

@@ -1,15 +1,15 @@
-//! What the accounting samples: `--profile` (sbatch man page). Nothing is sampled here: a value is
-//! checked, and told to the job.
+//! Kinds of accounting profiles: `--profile` (sbatch man page). slotd does not profile: it
+//! validates the value and passes it to the job.
 
 use crate::parse::error::{SpecError, shown};
 
 const KINDS: [&str; 4] = ["Energy", "Lustre", "Network", "Task"];
 
-/// `all`, `none`, or some of the kinds with commas between. It comes back as Slurm spells it; empty
-/// for none.
+/// Parses `all`, `none`, or a comma-separated list of kinds. Returns Slurm's spelling, or an empty
+/// string for `none`.
 ///
 /// # Errors
-/// `invalid --profile=… option`, where nothing of it is known.
+/// Fails with `invalid --profile=… option` if no kind in the list is known.
 pub fn parse(text: &str) -> Result<String, SpecError> {
     let words: Vec<&str> = text.split(',').map(str::trim).collect();
     let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_come_back_in_slurms_order() {
+    fn kinds_are_returned_in_slurms_order() {
         for (text, read) in [
             ("all", "Energy,Lustre,Network,Task"),
             ("task,ENERGY", "Energy,Task"),

@@ -1,4 +1,5 @@
-//! Which resource limits of the submitter a job gets: `--propagate=CORE,NOFILE` (sbatch man page).
+//! The submitter's resource limits that a job inherits: `--propagate=CORE,NOFILE` (sbatch man
+//! page).
 
 use crate::parse::error::SpecError;
 use crate::parse::suggest;
@@ -6,11 +7,11 @@ use crate::parse::suggest;
 const NAMES: [&str; 10] =
     ["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
 
-/// The names of the limits: `ALL` (also nothing at all), `NONE`, or names, in any case and with
-/// `RLIMIT_` before them or not.
+/// Returns the names of the limits in `ALL` (also the empty string), `NONE`, or a list of names.
+/// Names may be in any case and begin with `RLIMIT_`.
 ///
 /// # Errors
-/// `Invalid --propagate specification: …` with exit code 255.
+/// Fails with `Invalid --propagate specification: …` and exit code 255.
 pub fn parse(text: &str) -> Result<Vec<&'static str>, SpecError> {
     let known = |word: &str| {
         let upper = word.trim().to_ascii_uppercase();
@@ -23,8 +24,11 @@ pub fn parse(text: &str) -> Result<Vec<&'static str>, SpecError> {
         _ => {
             let names = text.split(',').map(|word| known(word).ok_or(word));
             names.collect::<Result<_, _>>().map_err(|word: &str| {
-                let forms =
-                    suggest::one_of("ALL, NONE, or of these, separated by commas", word, NAMES);
+                let forms = suggest::one_of(
+                    "ALL, NONE, or some of these, separated by commas",
+                    word,
+                    NAMES,
+                );
                 SpecError::invalid_option("--propagate", text).with_hint(forms)
             })
         }
@@ -36,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_named_all_none_or_one_by_one() {
+    fn limits_are_all_none_or_a_list_of_names() {
         assert_eq!(parse("ALL").unwrap().len(), NAMES.len());
         assert_eq!(parse("").unwrap().len(), NAMES.len());
         assert_eq!(parse("none"), Ok(vec![]));

@@ -1,11 +1,11 @@
-//! Whether Slurm would take a text as a batch script.
+//! Slurm's checks of a batch script.
 
 use crate::parse::error::SpecError;
 
-/// Whether this can be a batch script at all.
+/// Checks whether a file can be a batch script.
 ///
 /// # Errors
-/// Slurm's texts, some of them of several lines; exit code 1.
+/// Fails with Slurm's error text, which may have several lines, and exit code 1.
 pub fn check(script: &[u8]) -> Result<(), SpecError> {
     if script.is_empty() {
         return Err(SpecError::value("Batch script is empty!"));

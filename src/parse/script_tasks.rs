@@ -1,8 +1,8 @@
-//! What the text of a script tells of its tasks: whether it starts them itself, or reads its rank.
+//! Determines from the text of a script whether it launches its own tasks or reads its rank.
 //!
-//! A scan, not a shell: it knows words, quotes, comments, here-documents and where a command
-//! begins, and expands nothing. A program that a variable names, or that stands in another file, is
-//! not seen.
+//! This is a scanner, not a shell. It recognizes words, quotes, comments, here-documents and the
+//! start of commands, and expands nothing. It misses programs that are named by a variable or in
+//! another file.
 
 use crate::model::batch_tasks::ScriptTasks;
 use crate::parse::shell_command::{SHELLS, base};
@@ -22,52 +22,52 @@ const LAUNCHERS: [&str; 11] = [
     "ray",
 ];
 
-/// Launchers that each MPI names its own way: `mpirun.openmpi`, `mpiexec.hydra`, `mpirun_rsh`.
+/// Launchers with MPI-specific names: `mpirun.openmpi`, `mpiexec.hydra`, `mpirun_rsh`.
 const VARIED: [&str; 2] = ["mpirun", "mpiexec"];
 
-/// What stands after the name of a launcher in the name of a file that is no program.
+/// Suffixes of files that begin with the name of a launcher but are not programs.
 const NO_PROGRAM: [&str; 4] = [".log", ".out", ".err", ".txt"];
 
-/// The same as modules: `python -m torch.distributed.run`.
+/// Launchers as modules: `python -m torch.distributed.run`.
 const MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "torchrun"];
 
 const RANK: [&str; 2] = ["SLURM_PROCID", "SLURM_LOCALID"];
 const COUNT: [&str; 3] = ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"];
 
-/// Words after which a command follows in the same place.
+/// Words that may precede a command.
 const RESERVED: [&str; 12] =
     ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done"];
 
-/// Commands that run the command among their arguments, or in a quoted one.
+/// Commands that run another command: from their arguments, or from a quoted argument.
 const WRAPPERS: [&str; 28] = [
     "time", "exec", "command", "builtin", "eval", "nohup", "nice", "ionice", "env", "timeout",
     "stdbuf", "setsid", "xargs", "taskset", "numactl", "sudo", "strace", "trap", "sh", "bash",
     "dash", "zsh", "ksh", "flock", "xvfb-run", "coproc", "watch", "find",
 ];
 
-/// The arguments of find before which no command stands.
+/// The arguments of find that a command follows.
 const FIND_ACTIONS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
-/// Interpreters of other languages, without the version in their names.
+/// Interpreters of other languages, without version numbers.
 const INTERPRETERS: [&str; 7] = ["python", "perl", "R", "Rscript", "ruby", "julia", "node"];
 
-/// Commands whose arguments are assignments.
+/// Commands that take assignments as arguments.
 const DECLARATIONS: [&str; 4] = ["export", "declare", "local", "readonly"];
 
-/// Text inside text inside text (`sh -c '…'`) is looked at so deep.
+/// The maximum nesting depth of scripts in quoted arguments (`sh -c '…'`).
 const MAX_DEPTH: usize = 8;
 
-/// What a script tells of its tasks.
+/// Classifies a script by the launchers it calls and the variables it reads.
 ///
-/// In a shell script, and in a text without `#!`, a program counts where a command may stand, after
+/// In a shell script, and in a file without `#!`, a launcher counts in command position, after
 /// commands that run others (`time`, `timeout 60`, `bash -c "…"`), and at the beginning of a
-/// variable's value (`LAUNCH="srun -n 4"`), since such variables are there to be run. In any other
-/// language it counts at the beginning of a quoted text (`subprocess.run(["srun", …])`). A
-/// here-document is a part of the script where a shell or an interpreter reads it.
+/// variable's value (`LAUNCH="srun -n 4"`), because such variables exist to be run. In other
+/// languages, it counts at the beginning of a string (`subprocess.run(["srun", …])`). A
+/// here-document is part of the script if a shell or an interpreter reads it.
 ///
-/// A variable counts where its value is read: `$NAME` and `${NAME…}`, in arithmetic, and in the
-/// ways of other languages (`environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}`).
+/// A variable counts if its value is read: `$NAME` and `${NAME…}`, in arithmetic, and by the usual
+/// lookups of other languages (`environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}`).
 pub fn script_tasks(script: &str) -> ScriptTasks {
     let first = script.lines().next().unwrap_or("");
     let (calls, code, foreign) = match first.strip_prefix("#!") {
@@ -101,7 +101,7 @@ pub fn script_tasks(script: &str) -> ScriptTasks {
         .unwrap_or_default()
 }
 
-/// `/bin/bash -l`, `/usr/bin/env bash`, `/usr/bin/env -S FOO=1 bash -e`.
+/// Recognizes `/bin/bash -l`, `/usr/bin/env bash` and `/usr/bin/env -S FOO=1 bash -e`.
 fn names_a_shell(interpreter: &str) -> bool {
     let mut words = interpreter.split_whitespace();
     let mut program = words.next().map(base);
@@ -125,7 +125,7 @@ fn launcher(word: &str) -> Option<&'static str> {
     LAUNCHERS.into_iter().find(is_one)
 }
 
-/// The first word of the default of `${MPIRUN:-mpirun}`; any other word as it is.
+/// Returns the first word of the default in `${MPIRUN:-mpirun}`, and other words unchanged.
 fn with_default(word: &str) -> &str {
     let Some(inside) = word.strip_prefix("${") else { return word };
     let rest = inside.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -135,7 +135,7 @@ fn with_default(word: &str) -> &str {
     }
 }
 
-/// The program that `which srun`, `command -v srun` or `type -P srun` looks for.
+/// Returns the program that `which srun`, `command -v srun` or `type -P srun` looks up.
 fn looked_for(words: &[Word]) -> Option<&str> {
     let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     match words.as_slice() {
@@ -144,8 +144,8 @@ fn looked_for(words: &[Word]) -> Option<&str> {
     }
 }
 
-/// The text of the line before each place where a variable is named, with nothing around it that a
-/// name could have.
+/// Returns, for each occurrence of a variable's name as a whole word, the part of the line before
+/// it.
 fn reads_of<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     code.lines()
@@ -156,7 +156,7 @@ fn reads_of<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
         .map(|(before, _)| before)
 }
 
-/// `$NAME`, `${NAME`, `${#NAME`, and any mention within `((…))`.
+/// Recognizes `$NAME`, `${NAME`, `${#NAME`, and any mention within `((…))`.
 fn in_shell(before: &str) -> bool {
     let sign = before.strip_suffix(['#', '!']).unwrap_or(before);
     let dollar = before.strip_suffix('$').or_else(|| sign.strip_suffix("${"));
@@ -165,7 +165,7 @@ fn in_shell(before: &str) -> bool {
     dollar.map_or_else(in_arithmetic, |before| !before.ends_with('\\'))
 }
 
-/// `environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}`, `printenv NAME`.
+/// Recognizes `environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}` and `printenv NAME`.
 fn in_lookup(before: &str) -> bool {
     let bare = before.trim_end_matches(['"', '\'', '\\']);
     (bare.len() < before.len() && bare.ends_with(['[', '(']))
@@ -173,7 +173,7 @@ fn in_lookup(before: &str) -> bool {
         || before.ends_with("printenv ")
 }
 
-/// A launcher that begins a quoted text.
+/// Returns the first launcher at the beginning of a string.
 fn quoted_call(code: &str) -> Option<&'static str> {
     let starts = code.match_indices(['"', '\'', '`']).map(|(at, _)| &code[at + 1..]);
     starts
@@ -183,7 +183,7 @@ fn quoted_call(code: &str) -> Option<&'static str> {
         .next()
 }
 
-/// The launcher that a simple command runs.
+/// Returns the launcher that a simple command runs.
 fn call(words: &[Word], depth: usize) -> Option<&'static str> {
     let mut words = words.iter();
     let first = loop {
@@ -213,7 +213,7 @@ fn call(words: &[Word], depth: usize) -> Option<&'static str> {
         let pairs = rest.windows(2).filter(|pair| pair[0].text == "-m");
         pairs.filter_map(|pair| MODULES.into_iter().find(|module| *module == pair[1].text)).next()
     };
-    // `command -v srun` only asks; `uv run`, `docker run` and `apptainer exec` run what is named.
+    // `command -v srun` runs nothing; `uv run`, `docker run` and `apptainer exec` run a command.
     let asks = name == "command" && matches!(second, Some("-v" | "-V"));
     if asks || !(WRAPPERS.contains(&name) || matches!(second, Some("run" | "exec"))) {
         return as_module();
@@ -228,7 +228,7 @@ fn call(words: &[Word], depth: usize) -> Option<&'static str> {
     rest.iter().skip_while(|word| of_find(word)).find_map(inside).or_else(as_module)
 }
 
-/// The value of `NAME=value`, `NAME+=value` or `NAME[i]=value`.
+/// Returns the value of `NAME=value`, `NAME+=value` or `NAME[i]=value`.
 fn assigned(word: &str) -> Option<&str> {
     let (name, value) = word.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
@@ -244,8 +244,8 @@ struct Word {
     quoted: bool,
 }
 
-/// The simple commands of a shell text, the text without its comments, and what interpreters of
-/// other languages read.
+/// The simple commands of a shell script, its text without comments, and the text that is passed to
+/// interpreters of other languages.
 #[derive(Debug, Default)]
 struct Scanned {
     commands: Vec<Vec<Word>>,
@@ -253,12 +253,13 @@ struct Scanned {
     foreign: String,
 }
 
-/// Who reads a here-document.
+/// The kind of program that reads a here-document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Shell,
     Interpreter,
-    /// A program that takes it for data. The shell fills in variables unless the end is quoted.
+    /// A program that treats it as data. The shell expands variables unless the delimiter is
+    /// quoted.
     Other {
         is_quoted: bool,
     },
@@ -270,15 +271,15 @@ struct HereDoc {
     reader: Reader,
 }
 
-/// A command that has begun, and whether a double quote around it is open.
+/// An unfinished command, and whether it is inside double quotes.
 #[derive(Debug, Default)]
 struct Open {
     words: Vec<Word>,
     word: Option<Word>,
     in_quotes: bool,
-    /// The next word is the file of a redirection.
+    /// The next word is the target of a redirection.
     is_target: bool,
-    /// What ends it, of `$(`, `(` and a backquote.
+    /// The character that ends it, for `$(`, `(` and a backquote.
     end: Option<char>,
 }
 
@@ -307,10 +308,10 @@ impl Open {
     }
 }
 
-/// Where a scan is.
+/// The state of a scan.
 struct Scanner<'a> {
     text: &'a str,
-    /// Of the first byte that has not been looked at.
+    /// The offset of the first unread byte.
     at: usize,
     scanned: Scanned,
     now: Open,
@@ -334,7 +335,7 @@ fn scan(text: &str) -> Scanned {
             scanner.scanned.code.push_str(taken);
         }
     }
-    // A file may end without a newline, and with anything still open.
+    // A file may end without a newline and within open constructs.
     let Scanner { mut scanned, now, outer, .. } = scanner;
     for mut open in outer.into_iter().chain([now]) {
         open.end_command(&mut scanned);
@@ -351,7 +352,7 @@ impl<'a> Scanner<'a> {
         self.at = (self.at + bytes).min(self.text.len());
     }
 
-    /// A command inside the one that is open.
+    /// Begins a nested command.
     fn open(&mut self, end: char) {
         self.outer
             .push(std::mem::replace(&mut self.now, Open { end: Some(end), ..Open::default() }));
@@ -361,7 +362,7 @@ impl<'a> Scanner<'a> {
         self.now.end_command(&mut self.scanned);
     }
 
-    /// `$(which srun)` is srun itself.
+    /// Ends a nested command. `$(which srun)` is treated as srun itself.
     fn close(&mut self) {
         let before = self.scanned.commands.len();
         self.end_command();
@@ -375,12 +376,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Drops the words so far: they are no command.
+    /// Drops the words read so far, because they are not a command.
     fn drop_words(&mut self) {
         self.now = Open { end: self.now.end, ..Open::default() };
     }
 
-    /// The character before the rest, and what belongs to it.
+    /// Consumes a character, and the quote, comment or expansion that it begins.
     fn take(&mut self, c: char) {
         let rest = self.rest();
         match c {
@@ -400,7 +401,7 @@ impl<'a> Scanner<'a> {
                 self.skip(inside.len() + 1);
             }
             '$' if rest.starts_with("((") => self.skip(rest.find("))").map_or(0, |end| end + 2)),
-            // `$#` and `${#x}` are no comments.
+            // `$#` and `${#x}` do not begin comments.
             '$' if rest.starts_with('#') => self.skip(1),
             '$' if rest.starts_with('(') => {
                 self.skip(1);
@@ -414,7 +415,7 @@ impl<'a> Scanner<'a> {
             }
             _ if self.now.in_quotes => self.now.push(c),
             '(' if self.now.word.is_some() && rest.starts_with(')') => {
-                // `f()`: a name, and a command after it.
+                // `f()` defines a function; a command follows.
                 self.skip(1);
                 self.drop_words();
             }
@@ -458,7 +459,7 @@ impl<'a> Scanner<'a> {
             self.skip(1);
             self.open(')');
         } else {
-            // `2>file`: the number belongs to the redirection.
+            // The number in `2>file` belongs to the redirection.
             if self
                 .now
                 .word
@@ -473,8 +474,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes over the here-documents after a line, and the lines that end them. One that a shell
-    /// reads is gone through like the rest of the script.
+    /// Skips here-documents and their delimiters after a line. Here-documents for shells are
+    /// scanned like the rest of the script.
     fn heredoc_bodies(&mut self) {
         for HereDoc { end, reader } in std::mem::take(&mut self.heredocs) {
             if reader == Reader::Shell {
@@ -496,7 +497,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Who reads the here-document of a command that begins so.
+/// Returns the reader of a here-document that follows these words of a command.
 fn reader(words: &[Word], is_quoted: bool) -> Reader {
     let mut names = words.iter().map(|word| base(&word.text));
     let is_interpreter = |name: &str| {
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_counts_where_a_command_may_stand() {
+    fn launchers_count_in_command_position() {
         for script in [
             "srun hostname",
             "  /usr/bin/srun hostname",
@@ -604,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_does_not_count_elsewhere() {
+    fn launchers_do_not_count_elsewhere() {
         for script in [
             "",
             "# srun x",
@@ -650,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn in_another_language_a_launcher_counts_at_the_beginning_of_a_quoted_text() {
+    fn in_other_languages_launchers_count_at_the_beginning_of_a_string() {
         let python = |line: &str| script_tasks(&format!("#!/usr/bin/env python3\n{line}\n"));
         for line in [
             "subprocess.run([\"srun\", \"x\"])",
@@ -671,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_count_after_calls_and_the_rank_before_the_number_of_tasks() {
+    fn launchers_outrank_variables_and_ranks_outrank_counts() {
         let rank = |name: &str| ScriptTasks::ReadsRank(name.to_owned());
         let count = |name: &str| ScriptTasks::ReadsCount(name.to_owned());
         for (script, tasks) in [
@@ -710,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_is_known_by_its_name() {
+    fn shells_are_recognized_by_name() {
         for head in [
             "#!/bin/bash",
             "#!/bin/sh -e",
@@ -725,7 +726,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_last_line_with_srun_is_found_after_plain_lines(
+        fn srun_on_the_last_line_is_found(
             lines in prop::collection::vec("[a-rt-z0-9 =./-]{0,30}", 0..10)
         ) {
             let script = format!("{}\nsrun x", lines.join("\n"));
@@ -740,7 +741,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_read_in_one_pass() {
+    fn deep_nesting_is_scanned_in_one_pass() {
         for piece in ["$(", "(", "`", "\"${", "\"$(", "((", "<(", "'", "<<", "{", "${'", "sh -c \""]
         {
             let _ = script_tasks(&piece.repeat(100_000));

@@ -1,30 +1,30 @@
-//! Where a command line that starts a shell has the shell's commands.
+//! Determines where the shell started by a command line reads its commands.
 
-/// The shells whose scripts are read as shell.
+/// Shells with a syntax that the script scanner understands.
 pub const SHELLS: [&str; 9] =
     ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
 
-/// Shells with a language of their own.
+/// Shells with other languages.
 const OTHER_SHELLS: [&str; 3] = ["fish", "csh", "tcsh"];
 
-/// Where a shell that is started has its commands.
+/// The place where a shell reads its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commands<'a> {
-    /// At its standard input: most often a person's terminal.
+    /// Standard input, usually a user's terminal.
     Stdin,
-    /// In this file.
+    /// A file.
     File(&'a str),
-    /// In its arguments (`-c`).
+    /// An argument (`-c`).
     Argument,
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Where the shell that these words start has its commands. `None` where they start no shell:
-/// neither a known one nor the user's own.
+/// Returns where the shell started by these words reads its commands, or `None` if they start
+/// neither a known shell nor the user's own.
 pub fn commands_of<'a>(words: &'a [String], own_shell: &str) -> Option<Commands<'a>> {
     let (program, rest) = words.split_first()?;
     let name = base(program);

@@ -7,10 +7,10 @@ use crate::parse::array;
 use crate::parse::error::{SpecError, shown};
 use crate::parse::suggest;
 
-/// Seconds before the end where `--signal` names none.
+/// The number of seconds before the time limit if `--signal` does not set it.
 const DEFAULT_BEFORE_SECS: u32 = 60;
 
-/// The longest warning, as Slurm keeps it in 16 bits.
+/// The longest warning time: Slurm stores it in 16 bits.
 const MAX_BEFORE_SECS: u32 = u16::MAX as u32;
 
 const RTMIN: i32 = 34;
@@ -22,17 +22,18 @@ const NAMES: [&str; 31] = [
     "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// The number of a signal: `USR1`, `SIGUSR1` or `10`, in any case; also `RTMIN+2` and `RTMAX-1`.
+/// Parses a signal: `USR1`, `SIGUSR1` or `10`, in any case, or `RTMIN+2` and `RTMAX-1`. Returns its
+/// number.
 ///
 /// # Errors
-/// `Unknown job signal: FOO`, also for numbers that Linux does not have.
+/// Fails with `Unknown job signal: FOO`, also for numbers that Linux does not have.
 pub fn parse(text: &str) -> Result<i32, SpecError> {
     number(text).ok_or_else(|| {
         SpecError::value(format!("Unknown job signal: {}", shown(text))).with_hint(hint("", text))
     })
 }
 
-/// What is understood, and the name that is nearest to what was written for one.
+/// Returns the accepted forms, and the signal name nearest to the one in `text`.
 fn hint(form: &str, text: &str) -> String {
     let name = text
         .rsplit(':')
@@ -44,11 +45,11 @@ fn hint(form: &str, text: &str) -> String {
     suggest::hint(&forms, name.strip_prefix("SIG").unwrap_or(&name), NAMES)
 }
 
-/// `[R][B]:SIG[@seconds]`. `R` (reservation) is accepted and means nothing: one host has no
-/// reservations.
+/// Parses `[R][B]:SIG[@seconds]`. `R` (reservation) is accepted and ignored, because one host has
+/// no reservations.
 ///
 /// # Errors
-/// `Invalid --signal specification: …`.
+/// Fails with `Invalid --signal specification: …`.
 pub fn parse_warn(text: &str) -> Result<WarnSignal, SpecError> {
     warn(text).ok_or_else(|| {
         SpecError::invalid_option("--signal", text).with_hint(hint("[B:]SIGNAL[@SECONDS], ", text))
@@ -78,7 +79,7 @@ fn warn(text: &str) -> Option<WarnSignal> {
 
 fn number(text: &str) -> Option<i32> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
-        // 32 and 33 belong to the C library's threads.
+        // The C library uses 32 and 33 for its threads.
         return array::number(text)
             .and_then(|n| i32::try_from(n).ok())
             .filter(|n| (1..=31).contains(n) || (RTMIN..=RTMAX).contains(n));
@@ -113,12 +114,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The short name of a signal: `USR1`. Real-time signals have none.
+    /// Returns the short name of a signal: `USR1`. Real-time signals have none.
     fn name(signal: i32) -> Option<&'static str> {
         usize::try_from(signal).ok()?.checked_sub(1).and_then(|i| NAMES.get(i)).copied()
     }
 
-    /// `B:USR1@300`, which [`parse_warn`] reads back.
+    /// Formats `B:USR1@300`, which [`parse_warn`] reads back.
     fn print_warn(warn: &WarnSignal) -> String {
         let target = if warn.batch_only { "B:" } else { "" };
         match name(warn.signal) {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_are_read() {
+    fn names_and_numbers_parse() {
         for (text, signal) in [
             ("USR1", 10),
             ("SIGUSR1", 10),

@@ -5,16 +5,16 @@ use crate::parse::error::{SpecError, shown};
 use crate::parse::suggest;
 use std::fmt;
 
-/// Which states a query asks for.
+/// The states that a query selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateFilter {
-    /// `all` was named.
+    /// Every state, because the list contains `all`.
     All,
-    /// These, and no other. Empty where only states were named that slotd's jobs never have.
+    /// Only these states. Empty if the list names only states that jobs of slotd never have.
     Some(Vec<JobState>),
 }
 
-/// What several lists admit together; `None` where there is no list.
+/// Combines several lists. Returns `None` if there is no list.
 pub fn union(filters: &[StateFilter]) -> Option<StateFilter> {
     let mut states: Vec<JobState> = Vec::new();
     for filter in filters {
@@ -30,7 +30,7 @@ pub fn union(filters: &[StateFilter]) -> Option<StateFilter> {
     (!filters.is_empty()).then_some(StateFilter::Some(states))
 }
 
-/// `all` or the long names with commas, which [`parse_list`] reads back.
+/// Formats `all` or a comma-separated list of long names, which [`parse_list`] reads back.
 impl fmt::Display for StateFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,8 +45,8 @@ impl fmt::Display for StateFilter {
     }
 }
 
-/// Slurm's states that no job of slotd is ever in (squeue man page, "JOB STATE CODES"): accepted,
-/// matching nothing.
+/// Slurm states that jobs of slotd never have (squeue man page, "JOB STATE CODES"). They are
+/// accepted and match nothing.
 const ABSENT: &[(&str, &str)] = &[
     ("PREEMPTED", "PR"),
     ("BOOT_FAIL", "BF"),
@@ -70,15 +70,17 @@ const ABSENT: &[(&str, &str)] = &[
     ("UNKNOWN", "UN"),
 ];
 
-/// What squeue lists after an unknown state (`squeue -t bogus`).
+/// The list that squeue prints after an unknown state (`squeue -t bogus`).
 const VALID_NAMES: &str = "PENDING,RUNNING,SUSPENDED,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,PREEMPTED,\
     BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,COMPLETING,CONFIGURING,RESIZING,RESV_DEL_HOLD,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,\
     REVOKED,SIGNALING,SPECIAL_EXIT,STAGE_OUT,STOPPED";
 
-/// Names (`PENDING`) and codes (`PD`) in any case, with commas; `all` anywhere admits everything.
+/// Parses a comma-separated list of names (`PENDING`) and codes (`PD`) in any case. `all` anywhere
+/// in the list selects every state.
 ///
 /// # Errors
-/// squeue's two lines, `Invalid job state specified: bogus` and the list of the valid ones.
+/// Fails with the two lines of squeue: `Invalid job state specified: bogus` and the list of valid
+/// states.
 pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
     let mut states = Vec::new();
     let (mut all, mut named) = (false, false);
@@ -119,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_and_codes_are_read_in_any_case() {
+    fn names_and_codes_parse_in_any_case() {
         use JobState::{Ended, Pending, Running};
         assert_eq!(parse_list("pd,running"), Ok(StateFilter::Some(vec![Pending, Running])));
         assert_eq!(
@@ -140,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn no_state_of_slotd_is_among_those_that_it_never_has() {
+    fn states_of_slotd_are_not_listed_as_absent() {
         let has =
             |word| JobState::ALL.iter().any(|state| state.name() == word || state.code() == word);
         assert!(!ABSENT.iter().any(|(name, code)| has(*name) || has(*code)));
     }
 
     #[test]
-    fn states_that_slotd_never_has_match_nothing() {
+    fn absent_states_match_nothing() {
         for text in ["PREEMPTED", "pr", "REVOKED,DL", "BF"] {
             assert_eq!(parse_list(text), Ok(StateFilter::Some(Vec::new())), "{text}");
         }
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_state_is_named_and_the_valid_ones_listed() {
+    fn an_unknown_state_error_lists_the_valid_states() {
         let text = parse_list("R,bogus").expect_err("bogus").to_string();
         assert!(text.starts_with(
             "Invalid job state specified: bogus\nValid job states include: PENDING,RUNNING,"

@@ -1,16 +1,25 @@
-//! "Did you mean …?": the known word that is nearest to one that is not known.
+//! "Did you mean …?" suggestions: the known word nearest to an unknown one.
 
-/// The known word that the user may have meant; `None` where none is near. Case, `-` and `_` make
-/// no difference.
+/// Returns the known word that the user may have meant, if any is near enough. Case, `-` and `_`
+/// are ignored.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
-    // Of one or two letters everything is near, and nothing is meant.
+    // One or two letters resemble too many words.
     if word.chars().count() < 3 {
         return None;
     }
-    let distance = |known: &str| strsim::osa_distance(&word, &letters(known));
-    // A slip in every third letter, or a beginning.
-    let most = word.chars().count().div_ceil(3).min(3);
+    // One typo in three letters, or a prefix.
+    let length = word.chars().count();
+    let most = length.div_ceil(3).min(3);
+    let distance = |known: &str| {
+        let known = letters(known);
+        // Computing the distance takes the product of both lengths, and it is at least their
+        // difference.
+        match known.chars().count().abs_diff(length) {
+            differing if differing > most => usize::MAX,
+            _ => strsim::osa_distance(&word, &known),
+        }
+    };
     let by_distance = known.into_iter().map(|known| (distance(known), known));
     by_distance
         .filter(|(distance, known)| *distance <= most || letters(known).starts_with(&word))
@@ -18,7 +27,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// `forms; did you mean NAME?`, or the forms alone where no name is near.
+/// Returns `forms; did you mean NAME?`, or only the forms if no name is near.
 pub fn hint<'a>(forms: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word, known) {
         Some(name) => format!("{forms}; did you mean {name}?"),
@@ -26,7 +35,7 @@ pub fn hint<'a>(forms: &str, word: &str, known: impl IntoIterator<Item = &'a str
     }
 }
 
-/// `did you mean NAME?`, or all the names, as `kind: a, b`, where none is near.
+/// Returns `did you mean NAME?`, or all names as `kind: a, b` if none is near.
 pub fn one_of<'a>(kind: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(word, known.iter().copied()) {
@@ -44,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_known_word_is_found_and_no_far_one() {
+    fn only_near_words_are_suggested() {
         let known = ["JobID", "JobName", "NodeList", "StateCompact", "tres-alloc", "State"];
         for (word, expected) in [
             ("JobNmae", Some("JobName")),

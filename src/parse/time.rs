@@ -1,29 +1,28 @@
 //! Time limits: `--time`, `--time-min`, `TimeLimit=` (sbatch man page, `--time`).
 //!
-//! Points in time are the business of `begin` and `acct_time`.
+//! Points in time are parsed by `begin` and `acct_time`.
 
 use crate::parse::error::SpecError;
 use crate::parse::suggest;
 
-/// The longest limit in seconds: Slurm keeps minutes in 32 bits and has two of the values reserved.
+/// The longest limit in seconds: Slurm stores minutes in 32 bits and reserves two values.
 const MAX_SECS: u64 = (u32::MAX as u64 - 2) * 60;
 
-/// Seconds of a time limit; `None` is "no limit" (`UNLIMITED`, `INFINITE`, `-1`, or a limit of
-/// zero).
+/// Parses a time limit into seconds. `None` means no limit: `UNLIMITED`, `INFINITE`, `-1` or zero.
 ///
 /// The forms are `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`,
-/// `days-hours:minutes` and `days-hours:minutes:seconds`; no field needs padding and none has an
-/// upper bound (`0:600`). Limits of a minute or more are rounded up to whole minutes as Slurm keeps
-/// them; shorter ones stay exact, which Slurm cannot.
+/// `days-hours:minutes` and `days-hours:minutes:seconds`. Fields need no padding and have no upper
+/// bound (`0:600`). Limits of a minute or more are rounded up to whole minutes, as in Slurm;
+/// shorter ones stay exact, which Slurm does not support.
 ///
 /// # Errors
-/// `Invalid --time specification: …`. Unlike Slurm, `-5` is refused: there it becomes a limit of
-/// eight thousand years that no command can show.
+/// Fails with `Invalid --time specification: …`. Unlike in Slurm, `-5` is an error: Slurm turns it
+/// into a limit of eight thousand years that no command can print.
 pub fn parse_limit(text: &str) -> Result<Option<u64>, SpecError> {
     parse_limit_for(text, "--time")
 }
 
-/// As [`parse_limit`], for the named option.
+/// Like [`parse_limit`], for the named option.
 pub fn parse_limit_for(text: &str, option: &str) -> Result<Option<u64>, SpecError> {
     if text == "-1"
         || text.eq_ignore_ascii_case("unlimited")
@@ -40,11 +39,12 @@ pub fn parse_limit_for(text: &str, option: &str) -> Result<Option<u64>, SpecErro
     })
 }
 
-/// The forms, as an error tells them.
+/// The accepted forms, for hints.
 const FORMS: &str = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED (90, \
      1:30:00, 2-12)";
 
-/// `1h` and the like have a form of their own.
+/// Returns the hint for an invalid time limit. For `1h` and the like it suggests the equivalent
+/// form.
 fn hint(text: &str) -> String {
     let end = text.len().saturating_sub(1);
     let meant = match text.split_at_checked(end) {
@@ -63,7 +63,8 @@ fn hint(text: &str) -> String {
     }
 }
 
-/// Seconds of a length of time in the forms of a time limit, not rounded; `None` where it is none.
+/// Parses a duration in the syntax of a time limit. Returns seconds without rounding, or `None` if
+/// the text is malformed.
 pub(crate) fn seconds(text: &str) -> Option<u64> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (Some(number(days)?), rest),
@@ -88,7 +89,7 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
     minutes.checked_mul(60)?.checked_add(secs)
 }
 
-/// Digits only: `u64::from_str` would take a sign.
+/// Parses digits only: `u64::from_str` would accept a sign.
 fn number(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The limit as `scontrol show job` has it, which [`parse_limit`] reads back: `01:30:00`,
+    /// Formats the limit like `scontrol show job`, which [`parse_limit`] reads back: `01:30:00`,
     /// `2-12:00:00`, `UNLIMITED`.
     fn print_limit(limit_secs: Option<u64>) -> String {
         let Some(secs) = limit_secs else { return "UNLIMITED".to_string() };
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_slurm_is_read() {
+    fn every_slurm_form_parses() {
         for (text, secs) in [
             ("10", 600),
             ("90:30", 91 * 60),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_limits_are_refused_with_their_value() {
+    fn malformed_limit_errors_show_the_value() {
         for text in [
             "",
             "foo",

@@ -1,21 +1,20 @@
-//! The address that events are posted to. What is in it beside the host may be a secret, and is
-//! shown to nobody.
+//! The URL that events are posted to. Everything but the host may be secret and is never printed.
 
 use std::fmt;
 
-/// An address that begins with `http://` or `https://` and names a host.
+/// A URL that begins with `http://` or `https://` and names a host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebAddress(String);
 
 impl WebAddress {
-    /// `None`: it is no such address.
+    /// Parses a URL. Returns `None` if it is invalid.
     pub fn parse(text: &str) -> Option<WebAddress> {
         let is_plain = text.chars().all(|c| c.is_ascii_graphic());
         let address = WebAddress(text.to_owned());
         (is_plain && has_sound_port(address.host()?)).then_some(address)
     }
 
-    /// All of it.
+    /// Returns the whole URL, secrets included.
     pub fn whole(&self) -> &str {
         &self.0
     }
@@ -24,7 +23,7 @@ impl WebAddress {
         self.0.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
     }
 
-    /// The host with its port.
+    /// Returns the host with its port.
     fn host(&self) -> Option<&str> {
         let (_, rest) = self.scheme()?;
         let authority = rest.split(['/', '?', '#']).next()?;
@@ -32,8 +31,8 @@ impl WebAddress {
     }
 }
 
-/// Whether a host is named, and what stands behind it is a port. A colon within brackets is part of
-/// an address of IPv6.
+/// Returns whether a host is named and its port, if any, is valid. A colon within brackets belongs
+/// to an IPv6 address.
 fn has_sound_port(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -45,12 +44,12 @@ fn has_sound_port(host: &str) -> bool {
             None => (host, None),
         },
     };
-    // An empty one is that of the scheme (RFC 3986, 3.2.3).
+    // An empty port means the default of the scheme (RFC 3986, 3.2.3).
     let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok_and(|port| port > 0);
     !name.is_empty() && port.is_none_or(is_port)
 }
 
-/// Without a name, a password, a path and a query.
+/// Omits the user name, password, path and query.
 impl fmt::Display for WebAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, _) = self.scheme().unwrap_or_default();
