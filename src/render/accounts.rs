@@ -1,5 +1,5 @@
 //! The lists of `sacctmgr` and `sshare`. One host with one user has no accounts and no shares, so
-//! that most of them are empty: what they have is their columns, which programs look for.
+//! most lists are empty. Programs still look for their columns.
 
 use crate::model::limit::Limit;
 use crate::model::partition::Host;
@@ -7,26 +7,28 @@ use crate::render::field::{Cut, Field, Place, Table};
 use crate::render::value::Value;
 use crate::render::{Ctx, layout, tres};
 
-/// The table of the fields of all lists: the same name means the same in each.
+/// The field table of all lists. A name means the same in each list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accounts;
 
 pub type Layout = layout::Layout<Accounts>;
 
-/// A line.
+/// One line of a list.
 #[derive(Debug, Clone, Copy)]
 pub enum Row<'a> {
-    /// The cluster, and what its node has.
+    /// The cluster and the resources of its node.
     Cluster(&'a Host),
-    /// The quality of service that each job has.
+    /// Another cluster that `-M` reaches: its name and its host.
+    Elsewhere(&'a str, &'a str),
+    /// The quality of service of every job.
     Qos,
     /// A trackable resource: its type, its name and Slurm's number for it.
     Tres(&'static str, &'static str, u32),
-    /// A limit of `slotd.toml`, on the jobs of an account or with a name.
+    /// A limit of `slotd.toml`, on an account or on a pattern of job names.
     Limit(&'a Limit),
 }
 
-/// What can be listed.
+/// The kinds of objects that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entity {
     Account,
@@ -45,7 +47,7 @@ pub enum Entity {
     Wckey,
 }
 
-/// Slurm's names, of which the beginning is enough, and the columns where no format is asked for.
+/// Slurm's names, which may be abbreviated, with the default columns.
 const ENTITIES: [(&str, Entity, &str); 14] = [
     ("accounts", Entity::Account, "Account,Description%20,Organization"),
     (
@@ -90,15 +92,14 @@ const LONG_SHARES: &str = "Account%-20,User,RawShares,NormShares,RawUsage,NormUs
                            GrpTRESMins%30,TRESRunMins";
 
 impl Entity {
-    /// The one that a word names.
+    /// Returns the entity with this name. An abbreviation of two or more letters is enough.
     pub fn named(word: &str) -> Option<Entity> {
         let word = word.to_ascii_lowercase();
         let is_it = |name: &str| word.len() > 1 && name.starts_with(&word);
         ENTITIES.iter().find(|(name, ..)| is_it(name)).map(|(_, entity, _)| *entity)
     }
 
-    /// The columns where no format is asked for; `with_associations` adds those of the
-    /// associations.
+    /// Returns the default columns. `with_associations` appends those of the associations.
     pub fn layout(self, with_associations: bool) -> Layout {
         let columns = |wanted: Entity| {
             ENTITIES.iter().find(|(_, entity, _)| *entity == wanted).map(|(.., text)| *text)
@@ -110,11 +111,11 @@ impl Entity {
             }
             _ => own.to_owned(),
         };
-        // Constants that a test reads.
+        // A test checks that every constant parses.
         Layout::ruled(&added).unwrap_or_default()
     }
 
-    /// What there is of it.
+    /// Returns the rows of this list.
     pub fn rows<'a>(self, host: &'a Host, limits: &'a [Limit]) -> Vec<Row<'a>> {
         match self {
             Entity::Association => limits.iter().map(Row::Limit).collect(),
@@ -127,13 +128,13 @@ impl Entity {
         }
     }
 
-    /// The names of all, for a message.
+    /// Returns all names, for a message.
     pub fn names() -> String {
         ENTITIES.map(|(name, ..)| name).join(", ")
     }
 }
 
-/// Slurm's numbers for the resources that jobs are counted by.
+/// Returns the trackable resources with Slurm's numbers for them.
 fn tres_known(host: &Host) -> impl Iterator<Item = (&'static str, &'static str, u32)> {
     let of_gpus = [("gres", "gpu", 1001), ("gres", "gpumem", 1002), ("gres", "shard", 1003)];
     let gpus = if host.has_gpus() { &of_gpus[..] } else { &[] };
@@ -142,16 +143,17 @@ fn tres_known(host: &Host) -> impl Iterator<Item = (&'static str, &'static str, 
         .chain(gpus.to_vec())
 }
 
-/// The columns of `sshare`.
+/// Returns the columns of `sshare`.
 pub fn shares(long: bool) -> Layout {
     Layout::ruled(if long { LONG_SHARES } else { SHARES }).unwrap_or_default()
 }
 
 impl Row<'_> {
-    /// What `name=` and `id=` choose it by.
+    /// Returns whether `name=` or `id=` with this value selects the row.
     pub fn is(&self, wanted: &str) -> bool {
         match self {
             Row::Cluster(_) => wanted.eq_ignore_ascii_case(crate::CLUSTER),
+            Row::Elsewhere(name, _) => wanted.eq_ignore_ascii_case(name),
             Row::Qos => wanted.eq_ignore_ascii_case(QOS) || wanted == "1",
             Row::Tres(kind, name, id) => {
                 [*kind, *name].contains(&wanted) || wanted == id.to_string()
@@ -161,7 +163,7 @@ impl Row<'_> {
     }
 }
 
-/// The name of the one quality of service.
+/// The name of the only quality of service.
 const QOS: &str = "normal";
 
 impl Table for Accounts {
@@ -185,7 +187,7 @@ const fn field(width: i32, names: &'static [&'static str], header: &'static str,
     F::new(names, header, get).width(width)
 }
 
-/// A field that nothing on one host has a value for.
+/// Creates a field that is always empty on a single host.
 const fn empty(width: i32, names: &'static [&'static str], header: &'static str) -> F {
     field(width, names, header, |_, _| Value::NONE)
 }
@@ -197,18 +199,19 @@ fn of_qos(row: &Row<'_>, value: impl Into<Value>) -> Value {
 fn of_cluster<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Host) -> V) -> Value {
     match row {
         Row::Cluster(host) => get(host).into(),
-        Row::Qos | Row::Tres(..) | Row::Limit(_) => Value::NONE,
+        Row::Elsewhere(..) | Row::Qos | Row::Tres(..) | Row::Limit(_) => Value::NONE,
     }
 }
 
 fn of_limit<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Limit) -> Option<V>) -> Value {
     match row {
         Row::Limit(limit) => get(limit).map_or(Value::NONE, Into::into),
-        Row::Cluster(_) | Row::Qos | Row::Tres(..) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos | Row::Tres(..) => Value::NONE,
     }
 }
 
-/// How many jobs run at once: of the account, and as there is one user, of the user.
+/// Returns the maximum number of running jobs of the account. With a single user, the limit per
+/// user is the same.
 fn jobs(row: &Row<'_>, _: &Ctx) -> Value {
     of_limit(row, |limit| limit.jobs.map(|jobs| Value::Number(jobs.into())))
 }
@@ -220,7 +223,7 @@ static FIELDS: &[F] = &[
     empty(10, &["DefaultWCKey"], "Def WCKey"),
     empty(20, &["Coordinators"], "Coord Accounts"),
     field(10, &["Account", "Acct"], "Account", |r, _| of_limit(r, |limit| limit.account.clone())),
-    // slotd's own: the pattern of the names of the jobs.
+    // slotd's own: the pattern of job names.
     field(10, &["JobName"], "JobName", |r, _| {
         of_limit(r, |limit| limit.name.as_ref().map(ToString::to_string))
     }),
@@ -228,6 +231,7 @@ static FIELDS: &[F] = &[
     empty(20, &["Organization"], "Org"),
     field(10, &["Cluster"], "Cluster", |r, c| match r {
         Row::Cluster(_) | Row::Limit(_) => c.cluster.clone().into(),
+        Row::Elsewhere(name, _) => (*name).to_owned().into(),
         Row::Qos | Row::Tres(..) => Value::NONE,
     }),
     empty(10, &["Partition"], "Partition"),
@@ -260,17 +264,20 @@ static FIELDS: &[F] = &[
     field(6, &["ID"], "ID", |r, _| match r {
         Row::Qos => Value::Number(1),
         Row::Tres(_, _, id) => Value::Number((*id).into()),
-        Row::Cluster(_) | Row::Limit(_) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Limit(_) => Value::NONE,
     })
     .cut(Cut::Header),
     empty(10, &["ParentName"], "Par Name"),
     empty(6, &["ParentID"], "Par ID"),
     empty(6, &["LFT"], "LFT"),
     empty(6, &["RGT"], "RGT"),
-    field(15, &["ControlHost"], "ControlHost", |r, _| of_cluster(r, |_| "127.0.0.1")),
-    // There is no port: commands talk to a Unix socket.
+    field(15, &["ControlHost"], "ControlHost", |r, _| match r {
+        Row::Elsewhere(_, host) => (*host).to_owned().into(),
+        _ => of_cluster(r, |_| "127.0.0.1"),
+    }),
+    // There is no port: commands connect to a Unix socket.
     field(12, &["ControlPort"], "ControlPort", |r, _| of_cluster(r, |_| Value::Number(0))),
-    // Slurm 22.05's protocol version, by which programs tell the release.
+    // The protocol version of Slurm 22.05, by which programs recognize the release.
     field(5, &["RPC"], "RPC", |r, _| of_cluster(r, |_| Value::Number(9728))),
     empty(9, &["Classification"], "Class"),
     field(20, &["ClusterNodes"], "Cluster Nodes", |r, _| of_cluster(r, |host| host.name.clone())),
@@ -285,7 +292,7 @@ static FIELDS: &[F] = &[
     field(10, &["Name"], "Name", |r, _| match r {
         Row::Qos => QOS.into(),
         Row::Tres(_, name, _) => (*name).into(),
-        Row::Cluster(_) | Row::Limit(_) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Limit(_) => Value::NONE,
     }),
     field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, "00:00:00")),
     empty(10, &["Preempt"], "Preempt"),
@@ -295,7 +302,7 @@ static FIELDS: &[F] = &[
     field(11, &["UsageFactor"], "UsageFactor", |r, _| of_qos(r, "1.000000")),
     field(8, &["Type"], "Type", |r, _| match r {
         Row::Tres(kind, ..) => (*kind).into(),
-        Row::Cluster(_) | Row::Qos | Row::Limit(_) => Value::NONE,
+        Row::Cluster(_) | Row::Elsewhere(..) | Row::Qos | Row::Limit(_) => Value::NONE,
     }),
     empty(10, &["Server"], "Server"),
     empty(10, &["ServerType"], "ServerType"),
@@ -345,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_name_is_enough() {
+    fn list_names_may_be_abbreviated() {
         let found = ["user", "Assoc", "QOS", "acc", "account", "cluster", "tres", "wckey"]
             .map(Entity::named);
         use Entity::*;
@@ -355,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_has_no_account_and_slurms_empty_lists() {
+    fn a_single_user_has_no_accounts() {
         assert_eq!(
             list(Entity::User, &Entity::User.layout(false), 0),
             "      User   Def Acct     Admin \n---------- ---------- --------- \n"
@@ -371,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_the_quality_of_service_and_the_resources_are_there() {
+    fn cluster_qos_and_resources_are_listed() {
         let of = |entity: Entity, columns: &str, gpus| {
             let Ok(layout) = Layout::ruled(columns) else { panic!("{columns}") };
             let node = node(gpus);

@@ -1,27 +1,27 @@
-//! Array ids as text: `12_3`, `12_[3-9%2]`, and the limits on their length.
+//! Array IDs as text: `12_3`, `12_[3-9%2]`, and the limits on their length.
 //!
-//! Slurm cuts a list of array tasks to `SLURM_BITSTR_LEN` bytes (64 by default, the final zero byte
-//! among them) and ends it in `...`; 0 lifts that. squeue's `%i` has, where the variable is not
-//! set, 31 bytes for the whole id and no dots.
+//! Slurm truncates a list of array tasks to `SLURM_BITSTR_LEN` bytes (64 by default, including the
+//! final zero byte) and ends it with `...`; 0 removes the limit. Without the variable, squeue's
+//! `%i` has 31 bytes for the whole ID and no dots.
 
 use crate::model::{ArrayRole, JobId, TaskSet};
 use crate::render::Ctx;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Bytes of a task list where `SLURM_BITSTR_LEN` is not set.
+/// The length of a task list without `SLURM_BITSTR_LEN`, in bytes.
 const DEFAULT_BITSTR_LEN: usize = 64;
 
-/// Bytes of an id in squeue where `SLURM_BITSTR_LEN` is not set.
+/// The length of an ID in squeue without `SLURM_BITSTR_LEN`, in bytes.
 const SQUEUE_ID_LEN: usize = 31;
 
-/// What a row shows of an array.
+/// The part of an array that a row shows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shown<'a> {
-    /// No array.
+    /// Not an array.
     Plain(JobId),
-    /// One task. `raw` is the number of its record, which is the array's for a task that has none
-    /// of its own yet.
+    /// One task. `raw` is the ID of its record: that of the array until the task has a record of
+    /// its own.
     Task { raw: JobId, array: JobId, task: u32 },
     /// Tasks that wait together.
     Tasks { array: JobId, tasks: Cow<'a, TaskSet>, limit: Option<u32> },
@@ -34,8 +34,8 @@ impl<'a> Shown<'a> {
             ArrayRole::Task { array_job, task } => {
                 Shown::Task { raw: id, array: *array_job, task: *task }
             }
-            // One task that was told apart is shown as a record of its own is, and no longer as one
-            // of a list.
+            // A single task that was split off is shown like a task with its own record, not as a
+            // list.
             ArrayRole::Part { array_job, tasks } if tasks.single().is_some() => {
                 Shown::Task { raw: id, array: *array_job, task: tasks.first().unwrap_or_default() }
             }
@@ -48,14 +48,14 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// The number of the record: `%A`, `JobIDRaw`.
+    /// Returns the ID of the record: `%A`, `JobIDRaw`.
     pub fn raw(&self) -> JobId {
         match self {
             Shown::Plain(id) | Shown::Task { raw: id, .. } | Shown::Tasks { array: id, .. } => *id,
         }
     }
 
-    /// The number of the array, or of the job where there is none: `%F`.
+    /// Returns the ID of the array, or of a job outside an array: `%F`.
     pub fn array_job(&self) -> JobId {
         match self {
             Shown::Plain(id) | Shown::Task { array: id, .. } | Shown::Tasks { array: id, .. } => {
@@ -64,7 +64,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// `12`, `12_3`, `12_[3-9%2]` with the usual limit on the list.
+    /// Returns `12`, `12_3` or `12_[3-9%2]`, with the usual limit on the list.
     pub fn id(&self, ctx: &Ctx) -> String {
         match self {
             Shown::Plain(id) => id.to_string(),
@@ -75,7 +75,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// As [`Shown::id`] with squeue's own limit (`%i`, `JobArrayID`).
+    /// Like [`Shown::id`], with squeue's own limit (`%i`, `JobArrayID`).
     pub fn squeue_id(&self, ctx: &Ctx) -> String {
         match (self, ctx.bitstr_len) {
             (Shown::Tasks { array, tasks, limit }, None) => {
@@ -87,7 +87,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// `3`, `3-9%2`; `None` outside an array: `%K`, `ArrayTaskId`.
+    /// Returns `3` or `3-9%2`; `None` outside an array: `%K`, `ArrayTaskId`.
     pub fn task(&self, ctx: &Ctx) -> Option<String> {
         match self {
             Shown::Plain(_) => None,
@@ -97,11 +97,11 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The list as Slurm writes it, no further than somewhat past `room` bytes; 0 is no limit.
+/// Formats the list as Slurm does and stops shortly after `room` bytes; 0 means no limit.
 ///
-/// Slurm writes a step (`0-20:4`) where nothing but it makes the list, of six tasks or more that
-/// span more than ten ids. Everything else is single ids and ranges without gaps, which is all that
-/// some clients read.
+/// Slurm writes a step (`0-20:4`) only if the whole list is a single step range with six tasks or
+/// more that spans more than ten IDs. Everything else is single IDs and ranges without gaps, the
+/// only form that some clients parse.
 fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -123,7 +123,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
                 if room > 0 && text.len() >= room {
                     return text;
                 }
-                // A range with a step may end beside the next one.
+                // A range with a step may end next to the following one.
                 while let Some((_, end)) = gapless.next_if(|(next, _)| *next == last + 1) {
                     last = end;
                 }
@@ -142,7 +142,7 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
     text
 }
 
-/// The tasks with their limit, `3-9%2`, cut as `SLURM_BITSTR_LEN` says.
+/// Formats the tasks with their limit, `3-9%2`, truncated as `SLURM_BITSTR_LEN` says.
 pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
     let room = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
     let mut text = list_text(tasks, limit, room);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_bitstr_len_0_lifts_the_limit() {
+    fn slurm_bitstr_len_0_removes_the_limit() {
         let mut c = ctx();
         c.bitstr_len = Some(0);
         assert_eq!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_slurm_bitstr_len_does_no_harm() {
+    fn a_small_slurm_bitstr_len_is_harmless() {
         for len in 1..6 {
             let mut c = ctx();
             c.bitstr_len = Some(len);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_written_where_slurm_writes_one() {
+    fn task_lists_use_steps_as_slurm_does() {
         let of = |first, last, step| {
             TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
         };

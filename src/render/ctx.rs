@@ -1,4 +1,4 @@
-//! What every rendering needs to know beside the data: the moment, the place and the user's output
+//! The context of every rendering besides the data: the time, the host and the user's output
 //! settings.
 
 use crate::model::Timestamp;
@@ -8,11 +8,11 @@ use jiff::tz::TimeZone;
 use std::cell::LazyCell;
 use std::rc::Rc;
 
-/// The version that Slurm's own clients and their parsers see: the Slurm release whose output is
-/// followed, then ours.
+/// The version shown to Slurm's own clients and to parsers: the Slurm release whose output slotd
+/// follows, then slotd's version.
 pub const VERSION: &str = concat!("22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
 
-/// Which columns a view has where the user named none.
+/// The columns of a view when the user names none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Columns {
     /// slotd's own tables, with bars between the columns.
@@ -22,42 +22,42 @@ pub enum Columns {
     Slurm,
 }
 
-/// The surroundings of a rendering.
+/// The context of a rendering.
 #[derive(Debug, Clone)]
 pub struct Ctx {
     /// The daemon's clock when it answered.
     pub now: Timestamp,
-    /// The user's time zone, found out where a time is shown.
+    /// The user's time zone, looked up only when a time is printed.
     pub tz: Rc<LazyCell<TimeZone>>,
     /// `SLURM_TIME_FORMAT`.
     pub time_format: TimeFormat,
     /// The short host name: the name of the one node.
     pub node: String,
-    /// The name that `Cluster` shows.
+    /// The name in the `Cluster` columns.
     pub cluster: String,
-    /// `--noconvert`, `--units`: how sizes are written.
+    /// `--noconvert`, `--units`: the units of sizes.
     pub units: Units,
-    /// `SLURM_BITSTR_LEN`: the longest list of array tasks that is printed, in bytes; 0 lifts the
-    /// limit. `None` where the variable is not set, which is not the same as its default of 64 (see
+    /// `SLURM_BITSTR_LEN`: the maximum length of a printed list of array tasks, in bytes; 0 removes
+    /// the limit. `None` if the variable is not set, which differs from its default of 64 (see
     /// [`crate::render::array`]).
     pub bitstr_len: Option<usize>,
-    /// Which default columns.
+    /// The kind of default columns.
     pub columns: Columns,
-    /// The terminal that the text goes to, if it goes to one: control characters in names are
-    /// written in octal then.
+    /// The terminal that the text is printed to, if any. Control characters in names are then
+    /// escaped in octal.
     pub screen: Option<Screen>,
 }
 
-/// What a terminal can show.
+/// The capabilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Screen {
-    /// Characters in a line; `None` where it does not tell.
+    /// Its width in characters; `None` if unknown.
     pub columns: Option<u16>,
     pub has_colours: bool,
 }
 
 impl Ctx {
-    /// Standard settings at a moment, in a time zone, on a host.
+    /// Returns the standard settings for a time, a time zone and a host.
     pub fn new(now: Timestamp, tz: Rc<LazyCell<TimeZone>>, node: &str) -> Self {
         Ctx {
             now,
@@ -72,12 +72,12 @@ impl Ctx {
         }
     }
 
-    /// Whether the text goes to a terminal.
+    /// Returns whether the text is printed to a terminal.
     pub fn is_terminal(&self) -> bool {
         self.screen.is_some()
     }
 
-    /// Whether it goes to one that shows colours.
+    /// Returns whether the text is printed to a terminal with colours.
     pub fn has_colours(&self) -> bool {
         self.screen.is_some_and(|screen| screen.has_colours)
     }

@@ -1,5 +1,5 @@
-//! A command's columns: each is one row of its field table, and every format, view and order of
-//! rows is made of these.
+//! The columns of a command. Each is one entry of the command's field table; formats, views and
+//! sort orders refer to these entries.
 
 use crate::render::Ctx;
 use crate::render::job_facts::FactOf;
@@ -9,29 +9,28 @@ use std::fmt;
 
 /// A command's field table.
 pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static {
-    /// What a line is made of.
+    /// The data of one line.
     type Row<'a>;
 
-    /// Whether the beginning of a name is enough, as with sacct; the first field that fits is
-    /// meant.
+    /// Whether names may be abbreviated, as with sacct. The first field that matches is used.
     const ABBREVIATED: bool = false;
 
-    /// What `%all` prints after each code that is a capital letter.
+    /// The text that `%all` prints after each code that is a capital letter.
     const AFTER_CAPITALS: &'static str = "";
 
     /// Whether the command lists the fields for `--helpformat`.
     const HAS_HELPFORMAT: bool = false;
 
-    /// Every field. `--helpformat` and `%all` sort them; abbreviations look through them in this
+    /// Returns every field. `--helpformat` and `%all` sort them; abbreviations are matched in this
     /// order.
     fn fields() -> &'static [Field<Self>];
 
-    /// The cell of what the job of the line was asked for.
+    /// Returns the cell for a fact about the job of this line.
     fn fact(_row: &Self::Row<'_>, _fact: FactOf) -> Value {
         Value::NONE
     }
 
-    /// Slurm's words for something that is no field.
+    /// Returns Slurm's message for an unknown field.
     fn unknown(place: Place, word: &str) -> String {
         match place {
             Place::Code | Place::Name | Place::LongName | Place::WideName => {
@@ -42,7 +41,7 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
     }
 }
 
-/// Where a field is named.
+/// The places where a field can be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A letter in `-o`.
@@ -58,7 +57,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What is accepted there.
+    /// Describes the syntax that is accepted there.
     const fn form(self) -> &'static str {
         match self {
             Place::Code => "%[.][width]letter, with any text between",
@@ -70,63 +69,62 @@ impl Place {
     }
 }
 
-/// How a row's value is read.
+/// Reads a value from a row.
 pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Value;
 
-/// Where the value of a field comes from.
+/// The source of a field's value.
 #[derive(Debug, Clone, Copy)]
 enum Source<T: Table> {
     Row(Get<T>),
-    /// What the job was asked for, of the table of that.
+    /// A fact about the job, from [`job_facts`](crate::render::job_facts).
     Fact(FactOf),
 }
 
-/// One column that a command knows.
+/// One column of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<T: Table> {
     /// The letters after `%`.
     pub codes: &'static str,
-    /// Slurm's names (`-O`, sacct's `-o`), of which the first is shown to users.
+    /// Slurm's names (`-O`, sacct's `-o`). The first one is shown to users.
     pub names: &'static [&'static str],
-    /// Names in slotd's own lists after `-o`, which win there over Slurm's of the same spelling.
+    /// Names in slotd's own lists after `-o`, which take precedence over Slurm's there.
     pub own_names: &'static [&'static str],
     pub header: &'static str,
-    /// Of a column where the format gives none; negative: left justified.
+    /// The default width; left-justified if negative.
     pub width: i32,
     pub cut: Cut,
     pub need: Need,
-    /// Whether `--helpformat` lists it: not, where it comes from a release of Slurm later than the
-    /// one that is followed.
+    /// Whether `--helpformat` lists it. Fields of later Slurm releases are not listed.
     pub is_listed: bool,
-    /// Whether its text is cut before that of others, where a table is wider than the terminal.
+    /// Whether its text is shortened first when a table is wider than the terminal.
     pub yields: bool,
-    /// The tone of a cell with this text.
+    /// Returns the tone of a cell with this text.
     tone: fn(&str) -> Tone,
     source: Source<T>,
 }
 
-/// What a column that is narrower than its text does with it.
+/// How a column shortens a text that is wider than the column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// It is cut.
+    /// Truncates every text.
     Always,
-    /// Values are printed whole (numbers, Slurm's durations); the header is cut.
+    /// Prints values in full (numbers, Slurm's durations) and truncates the header.
     Header,
-    /// Nothing is cut (Slurm's lists of nodes).
+    /// Truncates nothing (Slurm's lists of nodes).
     Never,
-    /// `(Reason)` is cut, a list of nodes is not.
+    /// Truncates a `(Reason)` but not a list of nodes.
     Reason,
-    /// It is cut, but the mark of the default partition stays: `c*`.
+    /// Truncates, but keeps the mark of the default partition: `c*`.
     Star,
 }
 
-/// What a column needs beyond what every query answers.
+/// The data that a column needs beyond a normal query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     Nothing,
-    /// Less than that: a query that is brief answers it, too.
+    /// Less than a normal query: a brief query is enough.
     Brief,
-    /// A forecast of the plan, for pending jobs.
+    /// A forecast of the start times of pending jobs.
     Plan,
     /// The files of the standard streams.
     Paths,
@@ -135,12 +133,12 @@ pub enum Need {
 }
 
 impl<T: Table> Field<T> {
-    /// A column that is 20 wide in `-O`, and is cut where it is narrower than its text.
+    /// Creates a column that is 20 wide in `-O` and truncates its text.
     pub const fn new(names: &'static [&'static str], header: &'static str, get: Get<T>) -> Self {
         Self::from(names, header, Source::Row(get))
     }
 
-    /// The same of what the job was asked for.
+    /// Creates a column like [`Self::new`] for a fact about the job.
     pub const fn fact(names: &'static [&'static str], header: &'static str, fact: FactOf) -> Self {
         Self::from(names, header, Source::Fact(fact))
     }
@@ -191,7 +189,7 @@ impl<T: Table> Field<T> {
         self
     }
 
-    /// A brief query answers it.
+    /// Marks the column as available from a brief query.
     #[must_use]
     pub const fn brief(mut self) -> Self {
         self.need = Need::Brief;
@@ -204,26 +202,26 @@ impl<T: Table> Field<T> {
         self
     }
 
-    /// Its text is cut before that of others, where a table is wider than the terminal.
+    /// Shortens this column before others when a table is wider than the terminal.
     #[must_use]
     pub const fn yielding(mut self) -> Self {
         self.yields = true;
         self
     }
 
-    /// Its cells have the tone of what they say.
+    /// Colours the cells by their text.
     #[must_use]
     pub const fn toned(mut self, tone: fn(&str) -> Tone) -> Self {
         self.tone = tone;
         self
     }
 
-    /// The tone of a cell with this text.
+    /// Returns the tone of a cell with this text.
     pub fn tone(&self, cell: &str) -> Tone {
         (self.tone)(cell)
     }
 
-    /// Its cell in this row.
+    /// Returns the value of this column in a row.
     pub fn value(&self, row: &T::Row<'_>, ctx: &Ctx) -> Value {
         match self.source {
             Source::Row(get) => get(row, ctx),
@@ -231,23 +229,23 @@ impl<T: Table> Field<T> {
         }
     }
 
-    /// What stands above it in a table with bars.
+    /// Returns the heading in a table with bars.
     pub fn title(&self) -> &'static str {
         if self.header.is_empty() { self.name().unwrap_or_default() } else { self.header }
     }
 
-    /// Its name in messages.
+    /// Returns the name for messages.
     fn name(&self) -> Option<&'static str> {
         self.names.iter().chain(self.own_names).copied().next()
     }
 }
 
-/// The field with this letter.
+/// Returns the field with this letter.
 pub fn by_code<T: Table>(code: char) -> Option<usize> {
     T::fields().iter().position(|f| f.codes.contains(code))
 }
 
-/// The field with this name of Slurm's. Case, `-` and `_` make no difference.
+/// Returns the field with this Slurm name. Case, `-` and `_` are ignored.
 pub fn by_name<T: Table>(name: &str) -> Option<usize> {
     let fields = T::fields();
     let is = |f: &Field<T>| f.names.iter().any(|n| same_name(n, name));
@@ -259,13 +257,13 @@ pub fn by_name<T: Table>(name: &str) -> Option<usize> {
     fields.iter().position(is).or_else(|| fields.iter().position(begins))
 }
 
-/// The field with this name in a list after `-o`: one of slotd's own, else Slurm's.
+/// Returns the field with this name in a list after `-o`. slotd's own names come before Slurm's.
 pub fn by_own_name<T: Table>(name: &str) -> Option<usize> {
     let own = |f: &Field<T>| f.own_names.iter().any(|n| same_name(n, name));
     T::fields().iter().position(own).or_else(|| by_name::<T>(name))
 }
 
-/// Whether two field names are the same but for case, `-` and `_`.
+/// Returns whether two field names are equal, ignoring case, `-` and `_`.
 fn same_name(a: &str, b: &str) -> bool {
     fn letters(name: &str) -> impl Iterator<Item = u8> {
         name.bytes().filter(|c| !matches!(c, b'-' | b'_')).map(|c| c.to_ascii_lowercase())
@@ -273,7 +271,7 @@ fn same_name(a: &str, b: &str) -> bool {
     letters(a).eq(letters(b))
 }
 
-/// A field that does not exist: what Slurm says of it, and what there is.
+/// An unknown field: Slurm's message and the accepted names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FormatError {
@@ -281,9 +279,9 @@ pub struct FormatError {
     pub message: String,
     /// The offending word.
     pub word: String,
-    /// The names that could have been meant.
+    /// The accepted names, for suggestions.
     pub names: Vec<&'static str>,
-    /// What is accepted, or where it is listed.
+    /// The accepted syntax, or where to find the names.
     pub hint: String,
 }
 
@@ -309,7 +307,7 @@ impl FormatError {
     }
 }
 
-/// `--helpformat`: Slurm's names of the fields, four on a line.
+/// Returns Slurm's field names for `--helpformat`, four per line.
 pub fn helpformat<T: Table>() -> String {
     let listed = T::fields().iter().filter(|f| f.is_listed);
     let mut names: Vec<&str> = listed.filter_map(|f| f.names.first().copied()).collect();

@@ -1,4 +1,4 @@
-//! Jobs, steps and nodes for tests, built from short calls.
+//! Builders of jobs, steps and nodes for tests.
 
 use crate::model::gpu::Gpu;
 use crate::model::partition::Host;
@@ -32,8 +32,8 @@ pub fn ctx() -> Ctx {
     Ctx::new(now(), Rc::new(LazyCell::new(|| TimeZone::UTC)), "vm")
 }
 
-/// A job of user lab (1001) in partition cpu: one CPU, 100 MB asked for by CPU, submitted 4 s ago,
-/// pending.
+/// A pending job of user lab (1001) in partition cpu, submitted 4 s ago, with one CPU and 100 MB
+/// per CPU.
 pub struct JobBuilder(pub JobView);
 
 pub fn job(id: u32, name: &str) -> JobBuilder {
@@ -94,7 +94,7 @@ impl JobBuilder {
         self.with(|j| j.run.reason = reason)
     }
 
-    /// Running since so many seconds.
+    /// Makes the job a running one that started `secs` seconds ago.
     pub fn running(self, secs: i64) -> Self {
         self.with(|j| {
             j.run.state = JobState::Running;
@@ -105,7 +105,7 @@ impl JobBuilder {
         })
     }
 
-    /// Started and ended so many seconds ago, with a batch step.
+    /// Makes the job an ended one that started and ended this many seconds ago.
     pub fn ended(self, end: End, reason: Reason, exit: ExitCode, started: i64, ended: i64) -> Self {
         self.running(started).with(|j| {
             j.run.state = JobState::Ended(end);
@@ -138,7 +138,7 @@ impl JobBuilder {
     }
 }
 
-/// A step of one task on one CPU with 100 MB.
+/// Returns a step of one task on one CPU with 100 MB.
 pub fn step(
     id: StepId,
     name: &str,
@@ -171,7 +171,7 @@ pub fn step(
     }
 }
 
-/// The host of the records: two CPUs, 24105 MB, partitions cpu* and gpu, idle.
+/// Returns the idle host of the recordings: two CPUs, 24105 MB, partitions cpu* and gpu.
 pub fn node(gpus: u32) -> NodeView {
     let partition = |name: &str, is_gpu, is_default| PartitionView {
         partition: Partition { name: name.to_owned(), is_gpu, is_default, ..Partition::default() },

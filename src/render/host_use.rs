@@ -1,35 +1,35 @@
-//! What the host used over time: in figures, as the charts of plots, and for programs.
+//! The resource usage of the host over time: a summary, charts for plots, and JSON.
 
 use crate::model::host_use::{GpuSpan, HostSpan, HostUse};
 use crate::model::view::NodeView;
-use crate::model::{Timestamp, Tres};
+use crate::model::{Timestamp, Tres, counted};
 use crate::render::Ctx;
 use crate::render::size::glance;
 use crate::render::time::iso;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-/// One amount over time. `None` is a time in which no job ran.
+/// One amount over time. `None` marks times in which no job ran.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Chart {
     pub name: String,
-    /// In words and figures.
+    /// The description, with figures.
     pub title: String,
     pub values: Vec<Option<f64>>,
-    /// What the top of it stands for.
+    /// The value at the top of the chart.
     pub top: f64,
 }
 
 const MB: f64 = (1u64 << 20) as f64;
 
-/// Swap that is worth a chart, bytes.
-const SEEN: f64 = MB;
+/// Minimum peak swap usage for a chart, bytes.
+const MIN_SWAP: f64 = MB;
 
 fn most(values: &[Option<f64>]) -> f64 {
     values.iter().flatten().copied().fold(0.0, f64::max)
 }
 
-/// The charts of what a host used; none where nothing is known.
+/// Returns the charts of a host's usage; none without any data.
 pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
     let Some(whole) = &found.whole else { return Vec::new() };
     let mut all = Vec::new();
@@ -39,33 +39,33 @@ pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
     };
     let cpus = found.column(|bin| bin.cpus);
     let title =
-        format!("CPUs in use: {:.2} of {}, at most {:.2}", whole.cpus, found.cpus, most(&cpus));
+        format!("CPUs in use: {:.2} of {}, peak {:.2}", whole.cpus, found.cpus, most(&cpus));
     add("CPUs", cpus, found.cpus.into(), title);
     let there = node.host.machine_mem_mb.max(node.host.mem_mb) as f64 * MB;
     let title = format!(
-        "Memory in use: {} of {}, at most {}",
+        "Memory in use: {} of {}, peak {}",
         glance(whole.mem_kb * 1024.0),
         glance(there),
         glance(whole.mem_max_kb * 1024.0)
     );
     add("Memory", found.column(|bin| bin.mem_kb * 1024.0), there, title);
     let swap = whole.swap_kb * 1024.0;
-    if swap >= SEEN {
+    if swap >= MIN_SWAP {
         add(
             "Swap",
             found.column(|bin| bin.swap_kb * 1024.0),
             swap,
-            format!("Swap in use: at most {}", glance(swap)),
+            format!("Swap in use: peak {}", glance(swap)),
         );
     }
     let load = found.column(|bin| bin.load);
-    let title = format!("Load: {:.2}, at most {:.2}", whole.load, most(&load));
+    let title = format!("Load: {:.2}, peak {:.2}", whole.load, most(&load));
     add("Load", load, found.cpus.into(), title);
     for id in &found.gpus {
         let Some(gpu) = whole.gpus.get(id) else { continue };
         if let Some(mean) = gpu.busy {
             let busy = found.gpu_column(*id, |gpu| gpu.busy);
-            let title = format!("GPU {id}: {mean:.0}% busy, at most {:.0}%", most(&busy));
+            let title = format!("GPU {id}: {mean:.0}% busy, peak {:.0}%", most(&busy));
             add(&format!("GPU {id}"), busy, 100.0, title);
         }
         let memory = found.gpu_column(*id, |gpu| Some(gpu.mem_mb * MB));
@@ -75,7 +75,7 @@ pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
                 * MB;
         let of = if there > 0.0 { format!(" of {}", glance(there)) } else { String::new() };
         let title = format!(
-            "Memory of GPU {id}: {}{of}, at most {}",
+            "Memory of GPU {id}: {}{of}, peak {}",
             glance(gpu.mem_mb * MB),
             glance(most(&memory))
         );
@@ -84,20 +84,21 @@ pub fn charts(found: &HostUse, node: &NodeView) -> Vec<Chart> {
     all
 }
 
-/// What is told of it in a line.
+/// Summarizes the period in one line.
 pub fn summary(found: &HostUse, node: &NodeView, ctx: &Ctx) -> String {
     let (from, to) = (iso(found.from, &ctx.tz), iso(found.to, &ctx.tz));
     let hours = |ms: f64| ms / 3.6e6;
     let all = hours(found.to.since(found.from).as_millis() as f64);
     let Tres { cpus, .. } = node.host.tres();
     format!(
-        "{} from {from} to {to}: jobs ran for {:.2} of {all:.2} hours, {cpus} CPUs to give out",
+        "{} from {from} to {to}: jobs ran for {:.2} of {all:.2} hours, {}",
         node.host.name,
-        hours(found.known_ms as f64)
+        hours(found.known_ms as f64),
+        counted(cpus, "allocatable CPU")
     )
 }
 
-/// The same for programs: times in milliseconds since 1970, memory in bytes.
+/// Returns the usage as JSON, with times in milliseconds since 1970 and memory in bytes.
 pub fn json(spans: &[HostSpan], from: Timestamp, to: Timestamp, node: &NodeView) -> Json {
     let span = |span: &HostSpan| {
         let gpu = |(id, gpu): (&u32, &GpuSpan)| {
@@ -172,35 +173,35 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_charted_against_what_it_has() {
+    fn charts_are_scaled_to_the_capacity_of_the_host() {
         let found = HostUse::within(&spans(), at(40), at(0), 4);
         let charts = charts(&found, &host());
-        let told: Vec<(&str, &str)> =
+        let titles: Vec<(&str, &str)> =
             charts.iter().map(|chart| (chart.name.as_str(), chart.title.as_str())).collect();
         assert_eq!(
-            told,
+            titles,
             [
-                ("CPUs", "CPUs in use: 1.00 of 4, at most 2.00"),
-                ("Memory", "Memory in use: 1G of 8G, at most 2G"),
-                ("Load", "Load: 1.50, at most 1.50"),
-                ("GPU 1", "GPU 1: 42% busy, at most 42%"),
-                ("Memory of GPU 1", "Memory of GPU 1: 1G of 8G, at most 1G"),
+                ("CPUs", "CPUs in use: 1.00 of 4, peak 2.00"),
+                ("Memory", "Memory in use: 1G of 8G, peak 2G"),
+                ("Load", "Load: 1.50, peak 1.50"),
+                ("GPU 1", "GPU 1: 42% busy, peak 42%"),
+                ("Memory of GPU 1", "Memory of GPU 1: 1G of 8G, peak 1G"),
             ]
         );
         assert_eq!(charts[0].values, [Some(2.0), None, None, Some(0.0)]);
         assert_eq!(charts[3].values, [Some(42.5), None, None, None]);
         assert_eq!((charts[0].top, charts[3].top), (4.0, 100.0));
-        let told = summary(&found, &host(), &ctx());
+        let line = summary(&found, &host(), &ctx());
         assert!(
-            told.starts_with("vm from 2026-11-20T23:39:18 to 2026-11-20T23:39:58: jobs ran for 0.01 of 0.01 hours"),
-            "{told}"
+            line.starts_with("vm from 2026-11-20T23:39:18 to 2026-11-20T23:39:58: jobs ran for 0.01 of 0.01 hours"),
+            "{line}"
         );
         let nothing = HostUse::within(&[], at(40), at(0), 4);
         assert!(super::charts(&nothing, &host()).is_empty());
     }
 
     #[test]
-    fn programs_get_bytes_and_milliseconds() {
+    fn json_has_bytes_and_milliseconds() {
         let json = json(&spans(), at(40), at(0), &host());
         let first = &json["spans"][0];
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What the commands say of a job beyond its plain fields: which start, which end, which node,
-//! which words for the request. Shared by squeue, sacct and scontrol, so that they agree.
+//! Facts about a job that the commands derive from its plain fields: start and end, node, request
+//! and allocation. squeue, sacct and scontrol share them, so their output agrees.
 
 use crate::model::request::{JobKind, MemRequest, Sharing};
 use crate::model::view::JobView;
@@ -8,25 +8,26 @@ use crate::render::Ctx;
 use crate::render::size::{self, Units};
 use std::time::Duration;
 
-/// The quality of service that jobs without one have in Slurm.
+/// The quality of service that Slurm gives to jobs that request none.
 const DEFAULT_QOS: &str = "normal";
 
-/// Its quality of service.
+/// Returns the job's quality of service.
 pub fn qos(job: &JobView) -> &str {
     job.request.qos.as_deref().unwrap_or(DEFAULT_QOS)
 }
 
-/// When it started. A job that ended without starting "started" when it ended, as in Slurm.
+/// Returns the start time. As in Slurm, a job that ended without starting "started" when it ended.
 pub fn start(job: &JobView) -> Option<Timestamp> {
     job.run.start.or(if job.run.state.is_terminal() { job.run.end } else { None })
 }
 
-/// As [`start`], and for a pending job when the plan would start it: what `StartTime` shows.
+/// Like [`start`]; for a pending job, the predicted start: the value of `StartTime`.
 pub fn start_or_expected(job: &JobView) -> Option<Timestamp> {
     start(job).or(job.expected_start)
 }
 
-/// The end, or when the time limit ends it; `None` where there is no limit or no start.
+/// Returns the end, or the time at which the time limit ends the job. `None` without a limit or a
+/// start.
 pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state.is_terminal() {
         return job.run.end;
@@ -37,45 +38,46 @@ pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     Some(start_or_expected(job)?.plus_secs(limit).plus(suspended).plus_us(job.run.stepped_us))
 }
 
-/// Seconds it has run, without suspension.
+/// Returns the run time without suspensions, in seconds.
 pub fn elapsed_secs(job: &JobView, ctx: &Ctx) -> u64 {
     job.elapsed(ctx.now).as_secs()
 }
 
-/// The node it runs or ran on; empty where it never started.
+/// Returns the node that the job runs or ran on; empty if it never started.
 pub fn nodes<'a>(job: &JobView, ctx: &'a Ctx) -> &'a str {
     if job.run.start.is_some() { &ctx.node } else { "" }
 }
 
-/// The exit code of the accounting. Slurm writes the end of a job that is cancelled or out of time
-/// before its processes have ended: whatever they make of the signal, it is nothing.
+/// Returns the exit code of the accounting. Slurm records the end of a cancelled or timed-out job
+/// before its processes have exited, so the exit code that the signal causes does not count.
 pub fn recorded_exit(job: &JobView) -> ExitCode {
     let is_nothing = job.run.state.end().is_some_and(End::precedes_exit);
     if is_nothing { ExitCode::OK } else { job.run.exit }
 }
 
-/// A held job has priority 0, as in Slurm.
+/// Returns the priority; 0 for a held job, as in Slurm.
 pub fn priority(job: &JobView) -> u32 {
     if is_held(job) { 0 } else { job.priority }
 }
 
-/// From when on it may start: where that has not come yet, the begin time that the user gave.
+/// Returns the time from which the job may start. Before it becomes eligible, that is the user's
+/// begin time.
 pub fn eligible(job: &JobView) -> Option<Timestamp> {
     job.run.eligible.or(job.request.begin)
 }
 
-/// Whether it waits because the user or the administrator holds it.
+/// Returns whether the job waits because the user or an administrator holds it.
 pub fn is_held(job: &JobView) -> bool {
     job.run.state == JobState::Pending
         && matches!(job.run.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
 }
 
-/// Whether `%R` shows the reason rather than the node.
+/// Returns whether `%R` shows the reason rather than the node.
 pub fn shows_reason(state: JobState) -> bool {
     state == JobState::Pending || state.is_failure()
 }
 
-/// `CANCELLED by 1001` where it is known who did it, else the state's name.
+/// Returns `CANCELLED by 1001` if the canceller is known, otherwise the name of the state.
 pub fn state_with_who(job: &JobView) -> String {
     match (job.run.state, job.run.cancelled_by) {
         _ if job.requeued => state_name(job).to_owned(),
@@ -84,24 +86,24 @@ pub fn state_with_who(job: &JobView) -> String {
     }
 }
 
-/// The name of its state.
+/// Returns the name of the state.
 pub fn state_name(job: &JobView) -> &'static str {
     if job.requeued { "REQUEUED" } else { job.run.state.name() }
 }
 
-/// What it holds or held, or, where it never started, `None`.
+/// Returns the resources that the job has or had; `None` if it never started.
 pub fn allocated(job: &JobView) -> Option<Tres> {
     job.run.start?;
     Some(job.run.alloc.as_ref().map_or(job.tres, |a| a.tres))
 }
 
-/// What it holds, else what it asks for.
+/// Returns the allocated resources, or the requested ones before the start.
 pub fn allocated_or_asked(job: &JobView) -> Tres {
     allocated(job).unwrap_or(job.tres)
 }
 
-/// The script with its arguments, or the command of a `Run`; `None` for `--wrap`, for a script on
-/// stdin and for an allocation.
+/// Returns the script with its arguments, or the command of a `Run`; `None` for `--wrap`, a script
+/// on stdin or an allocation.
 pub fn command(job: &JobView) -> Option<String> {
     let request = &job.request;
     let words = request.command.iter().chain(&request.args);
@@ -109,23 +111,24 @@ pub fn command(job: &JobView) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Whether it is a batch job in Slurm's sense.
+/// Returns whether it is a batch job in Slurm's sense.
 pub fn is_batch(job: &JobView) -> bool {
     job.request.kind == JobKind::Batch
 }
 
-/// CPUs of each task.
+/// Returns the number of CPUs per task.
 pub fn cpus_per_task(job: &JobView) -> u32 {
     job.request.cpus_per_task.unwrap_or(1).max(1)
 }
 
-/// `MinCPUsNode`: `--mincpus`, or what the tasks on the node need at least.
+/// Returns `MinCPUsNode`: `--mincpus`, or the smallest number of CPUs that the tasks of the node
+/// need.
 pub fn min_cpus(job: &JobView) -> u32 {
     let tasks = job.request.ntasks_per_node.unwrap_or(1).max(1);
     tasks.saturating_mul(cpus_per_task(job)).max(job.request.mincpus.unwrap_or(1))
 }
 
-/// Megabytes that were asked for, and whether for each CPU.
+/// Returns the requested megabytes and whether they are per CPU.
 pub fn min_memory(job: &JobView) -> (u64, bool) {
     match job.request.mem {
         MemRequest::PerCpu(mb) => (mb, true),
@@ -135,7 +138,7 @@ pub fn min_memory(job: &JobView) -> (u64, bool) {
     }
 }
 
-/// `OverSubscribe`: `NO` with `--exclusive`, `YES` with `--oversubscribe`, else `OK`.
+/// Returns `OverSubscribe`: `NO` with `--exclusive`, `YES` with `--oversubscribe`, else `OK`.
 pub fn over_subscribe(job: &JobView) -> &'static str {
     match job.request.sharing {
         Sharing::Default => "OK",
@@ -144,7 +147,7 @@ pub fn over_subscribe(job: &JobView) -> &'static str {
     }
 }
 
-/// `--gres` and `--gpus-per-node`.
+/// Returns the resources per node: `--gres` and `--gpus-per-node`.
 pub fn tres_per_node(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     let gpus = gpu.per_node.filter(|count| *count > 0).map(|count| gpu.as_gres(count));
@@ -154,48 +157,49 @@ pub fn tres_per_node(job: &JobView) -> Option<String> {
     (!all.is_empty()).then(|| all.join(","))
 }
 
-/// `-G/--gpus`.
+/// Returns the GPUs of the whole job: `-G/--gpus`.
 pub fn tres_per_job(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
-    // None at all, as an update leaves it that takes the request away, is no request.
+    // A total of 0, which remains after an update removes the request, is not a request.
     let total = gpu.total.filter(|gpus| *gpus > 0 && gpu.per_node.is_none());
     total.map(|count| gpu.as_gres(count))
 }
 
-/// `--gpus-per-task`.
+/// Returns the GPUs per task: `--gpus-per-task`.
 pub fn tres_per_task(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     gpu.per_task.map(|count| gpu.as_gres(count))
 }
 
-/// `--gpus-per-socket`.
+/// Returns the GPUs per socket: `--gpus-per-socket`.
 pub fn tres_per_socket(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     gpu.per_socket.map(|count| gpu.as_gres(count))
 }
 
-/// Slurm's text for what is not there.
+/// Returns the text, or Slurm's `(null)` if it is missing.
 pub fn or_null(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()
 }
 
-/// The same of a value.
+/// Returns the value as text, or Slurm's `(null)`.
 pub fn value_or_null(value: Option<&impl ToString>) -> String {
     value.map_or_else(|| "(null)".to_owned(), ToString::to_string)
 }
 
-/// The dependency that is left, with the word that Slurm adds to each term:
-/// `afterok:12(unfulfilled)`. The scheduler writes it, as it knows which terms can still be met.
+/// Returns the remaining dependency, with Slurm's word for each term: `afterok:12(unfulfilled)`.
+/// The scheduler writes it, since it knows which terms can still be fulfilled.
 pub fn dependency(job: &JobView) -> Option<String> {
     (!job.dependency.is_empty()).then(|| job.dependency.clone())
 }
 
-/// When the scheduler last thought of it: now, while it waits, since it thinks of all that wait.
+/// Returns when the scheduler last considered the job: now for a pending job, since each round
+/// considers all of them.
 pub fn last_evaluation(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     if job.run.state == JobState::Pending { Some(ctx.now) } else { start(job).or(job.run.eligible) }
 }
 
-/// Seconds left of the time limit; `None` for no limit.
+/// Returns the seconds left until the time limit; `None` without a limit.
 pub fn time_left(job: &JobView, ctx: &Ctx) -> Option<u64> {
     job.request.time_limit_secs.map(|limit| limit.saturating_sub(elapsed_secs(job, ctx)))
 }

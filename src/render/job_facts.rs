@@ -1,5 +1,5 @@
-//! What of a request is shown as it was asked for: one row each, with its spelling in every output.
-//! squeue, sacct, `scontrol show job` and both JSON documents read this table.
+//! Parts of a request that are shown as they were requested. Each has one row with its spelling in
+//! every output. squeue, sacct, `scontrol show job` and both JSON documents read this table.
 
 use crate::model::view::JobView;
 use crate::render::field::{Cut, Field, Table};
@@ -7,13 +7,13 @@ use crate::render::value::{Key, Value};
 use crate::render::{Ctx, job};
 use serde_json::Value as Json;
 
-/// How a fact is read of a job; `None` where it was not given.
+/// Reads a fact from a job; `None` if it was not requested.
 pub type FactOf = fn(&JobView) -> Option<Value>;
 
-/// One fact. What has no spelling in an output is not shown there.
+/// One fact. Outputs without a spelling here do not show it.
 pub struct JobFact {
     get: FactOf,
-    /// Of any length: its column is cut before others.
+    /// Whether the text may have any length, so its column is shortened before others.
     is_text: bool,
     squeue: Option<Squeue>,
     sacct: Option<Sacct>,
@@ -22,7 +22,7 @@ pub struct JobFact {
     accounting: Option<(&'static str, Absent)>,
 }
 
-/// squeue's letter (`-o`), which may be missing, name (`-O`) and header.
+/// squeue's letter (`-o`, optional), name (`-O`) and header.
 struct Squeue {
     code: &'static str,
     name: &'static [&'static str; 1],
@@ -30,41 +30,41 @@ struct Squeue {
     is_listed: bool,
 }
 
-/// sacct's name and the width of its column.
+/// sacct's name and column width.
 struct Sacct {
     name: &'static [&'static str; 1],
     width: i32,
     is_listed: bool,
 }
 
-/// The key in `scontrol show job`, and what stands there for none; `None`: the word is left out.
+/// The key in `scontrol show job` and the text for a missing value; with `None` the key is omitted.
 struct Show {
     place: Place,
     key: &'static str,
     absent: Option<&'static str>,
 }
 
-/// Where `scontrol show job` has a text.
+/// The places of a fact in `scontrol show job`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In the line of the priority.
+    /// On the line with the priority.
     Priority,
-    /// A line of its own after the features.
+    /// On a line of its own after the features.
     Features,
-    /// In the line that tells of sharing.
+    /// On the line about sharing.
     Sharing,
-    /// A line of its own after the working directory.
+    /// On a line of its own after the working directory.
     WorkDir,
-    /// In the last line.
+    /// On the last line.
     Last,
 }
 
-/// What JSON has for a text that was not given.
+/// The JSON value of a missing text.
 #[derive(Clone, Copy)]
 enum Absent {
     Null,
     Empty,
-    /// Slurm 22.05's word for no reservation.
+    /// Slurm 22.05's value for no reservation.
     Zero,
 }
 
@@ -88,7 +88,7 @@ impl JobFact {
         self
     }
 
-    /// A field of squeue that Slurm 22.05 has not: `--helpformat` does not list it.
+    /// Adds a squeue field of a later Slurm release, which `--helpformat` does not list.
     const fn later_squeue(
         mut self,
         name: &'static [&'static str; 1],
@@ -103,7 +103,7 @@ impl JobFact {
         self
     }
 
-    /// A field of sacct of a release of Slurm after 22.05: `--helpformat` does not list it.
+    /// Adds a sacct field of a Slurm release after 22.05, which `--helpformat` does not list.
     const fn later_sacct(mut self, name: &'static [&'static str; 1], width: i32) -> Self {
         self.sacct = Some(Sacct { name, width, is_listed: false });
         self
@@ -114,20 +114,20 @@ impl JobFact {
         self
     }
 
-    /// The member in `squeue --json`.
+    /// Sets the member name in `squeue --json`.
     const fn queue(mut self, member: &'static str) -> Self {
         self.queue = Some(member);
         self
     }
 
-    /// The member in `sacct --json`: where it is within another, after that one's name and a slash.
+    /// Sets the member name in `sacct --json`; a nested member is written as `outer/inner`.
     const fn accounting(mut self, path: &'static str, absent: Absent) -> Self {
         self.accounting = Some((path, absent));
         self
     }
 }
 
-/// In the order of `scontrol show job` at each of its places.
+/// The facts, in the order in which `scontrol show job` prints them at each place.
 static FACTS: &[JobFact] = &[
     JobFact::new(|j| Some(Value::Number(j.request.nice))).squeue("y", &["Nice"], "NICE").show(
         Place::Priority,
@@ -200,7 +200,7 @@ fn given(text: &Option<String>) -> Option<Value> {
     text.clone().map(Value::from)
 }
 
-/// Who gets mail: the user of the job, where only the events were named.
+/// Returns the recipient of mail: the job's user if only the events were requested.
 fn mail_user(job: &JobView) -> Option<Value> {
     let request = &job.request;
     let submitter = || request.mail_type.as_ref().map(|_| request.user.clone().into());
@@ -212,7 +212,7 @@ fn mail_type(job: &JobView) -> Option<Value> {
     given(&request.mail_type).or(request.mail_user.as_ref().map(|_| "NONE".into()))
 }
 
-/// squeue's fields of these facts.
+/// Returns squeue's fields of these facts.
 pub fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     let field = |fact: &JobFact| {
         let squeue = fact.squeue.as_ref()?;
@@ -223,19 +223,19 @@ pub fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     FACTS.iter().filter_map(field)
 }
 
-/// sacct's fields of these facts.
+/// Returns sacct's fields of these facts.
 pub fn sacct_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     let field = |fact: &JobFact| {
         let sacct = fact.sacct.as_ref()?;
         let field = Field::fact(sacct.name, sacct.name[0], fact.get).width(sacct.width);
-        // A number is printed whole where text is cut.
+        // Numbers are printed in full, texts are truncated.
         let field = if fact.is_text { field.yielding() } else { field.cut(Cut::Header) };
         Some(if sacct.is_listed { field } else { field.unlisted() })
     };
     FACTS.iter().filter_map(field)
 }
 
-/// The words that `scontrol show job` has at this place.
+/// Returns the words of `scontrol show job` at this place.
 pub fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String)> {
     let word = |fact: &JobFact| {
         let show = fact.show.as_ref().filter(|show| show.place == place)?;
@@ -245,7 +245,7 @@ pub fn show(job: &JobView, place: Place, ctx: &Ctx) -> Vec<(&'static str, String
     FACTS.iter().filter_map(word).collect()
 }
 
-/// The members of `squeue --json`; an empty text for none.
+/// Returns the members of `squeue --json`; a missing value is an empty text.
 pub fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
     let member = |fact: &JobFact| Some((fact.queue?, (fact.get)(job).map_or("".into(), json)));
     FACTS.iter().filter_map(member).collect()
@@ -255,7 +255,7 @@ pub fn queue(job: &JobView) -> Vec<(&'static str, Json)> {
 pub fn put_accounting(job: &JobView, record: &mut Json) {
     for fact in FACTS {
         let Some((path, absent)) = fact.accounting else { continue };
-        // A member that is not there is made, with those that it is within.
+        // Missing members are created, including the objects around them.
         let member = path.split('/').fold(&mut *record, |object, name| &mut object[name]);
         *member = match ((fact.get)(job), absent) {
             (Some(value), _) => json(value),
@@ -266,7 +266,7 @@ pub fn put_accounting(job: &JobView, record: &mut Json) {
     }
 }
 
-/// Numbers as numbers, and all else as its text.
+/// Returns a number as a number and anything else as text.
 fn json(value: Value) -> Json {
     match value.key() {
         Key::Nothing => "".into(),

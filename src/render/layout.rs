@@ -1,8 +1,6 @@
-//! Which columns a listing has and how its lines look: parsed from a user's format, printed over
-//! rows.
+//! The columns and the line format of a listing: parsed from a user's format and printed for rows.
 //!
-//! The grammar and its quirks are Slurm's. Which fields exist is the business of each command's
-//! [`Table`].
+//! The grammar and its quirks are Slurm's. Each command's [`Table`] defines the fields.
 
 mod printer;
 
@@ -17,10 +15,10 @@ use crate::render::tone::Tone;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-/// A listing's columns and form.
+/// The columns and style of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout<T: Table> {
-    /// Text before the first column.
+    /// The text before the first column.
     lead: String,
     columns: Vec<Column>,
     style: Style,
@@ -33,7 +31,7 @@ pub struct Layout<T: Table> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     field: usize,
-    /// 0 means as wide as the value.
+    /// The width; 0 means as wide as the value.
     width: usize,
     right: bool,
     after: String,
@@ -41,12 +39,12 @@ struct Column {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Style {
-    /// Columns as wide as their widest cell, ` | ` between them, no blanks at the end of a line.
+    /// Columns as wide as their widest cell with ` | ` between them, without trailing blanks.
     #[default]
     Barred,
-    /// Columns as wide as the format says, with its text between them.
+    /// Columns as wide as the format says, with the text of the format between them.
     Lines,
-    /// sacct's: a line of dashes below the header, and `+` at the end of a text that is cut.
+    /// sacct's style: a line of dashes below the header, and `+` at the end of truncated texts.
     Ruled,
 }
 
@@ -55,11 +53,11 @@ impl<T: Table> Layout<T> {
         Layout { style, ..Layout::default() }
     }
 
-    /// A list of field names, separated by commas: a table with bars. slotd's own names win over
-    /// Slurm's.
+    /// Parses a comma-separated list of field names into a table with bars. slotd's own names take
+    /// precedence over Slurm's.
     ///
     /// # Errors
-    /// An unknown name.
+    /// Fails on an unknown name.
     pub fn names(text: &str) -> Result<Self, FormatError> {
         let mut layout = Layout::new(Style::Barred);
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -70,19 +68,19 @@ impl<T: Table> Layout<T> {
         Ok(layout)
     }
 
-    /// `-o` of squeue and sinfo: text of words and commas alone is a list of names; anything else
-    /// is Slurm's format, in which text is kept.
+    /// Parses `-o` of squeue and sinfo. Words and commas are a list of names; anything else is
+    /// Slurm's format, which keeps the text between the codes.
     ///
     /// # Errors
-    /// An unknown code or name.
+    /// Fails on an unknown code or name.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         if is_name_list(text) { Self::names(text) } else { Self::codes(text) }
     }
 
-    /// The same with unknown codes as text, and these.
+    /// Like [`Self::parse`], but keeps unknown codes as text and returns an error for each.
     ///
     /// # Errors
-    /// An unknown name.
+    /// Fails on an unknown name.
     pub fn parse_as_known(text: &str) -> Result<(Self, Vec<FormatError>), FormatError> {
         if is_name_list(text) {
             Self::names(text).map(|layout| (layout, Vec::new()))
@@ -91,23 +89,24 @@ impl<T: Table> Layout<T> {
         }
     }
 
-    /// `%[.][width]code` with text between. `%all` is every field that has a code, separated by
-    /// `|`.
+    /// Parses `%[.][width]code` with text in between. `%all` means every field that has a code,
+    /// separated by `|`.
     ///
     /// # Errors
-    /// The part that has no meaning.
+    /// Fails on the first part that is not a valid code.
     pub fn codes(text: &str) -> Result<Self, FormatError> {
         let (layout, unknown) = Layout::codes_as_known(text);
         unknown.into_iter().next().map_or(Ok(layout), Err)
     }
 
-    /// The same with unknown codes as text, as Slurm prints them, and these.
+    /// Like [`Self::codes`], but keeps unknown codes as text, as Slurm prints them, and returns an
+    /// error for each.
     pub fn codes_as_known(text: &str) -> (Self, Vec<FormatError>) {
         let mut layout = Layout::new(Style::Lines);
         let mut unknown = Vec::new();
         let mut parts = text.split('%');
         layout.push_text(parts.next().unwrap_or_default());
-        // Slurm cuts the text at every run of `%`, which is why `%%j` reads as `%j`.
+        // Slurm splits the text at every run of `%`, so `%%j` means `%j`.
         for part in parts.filter(|part| !part.is_empty()) {
             if let Some(rest) = part.strip_prefix("all") {
                 layout.push_all();
@@ -130,15 +129,15 @@ impl<T: Table> Layout<T> {
         (layout, unknown)
     }
 
-    /// [`Self::long_as_known`], or the first name that is unknown.
+    /// Like [`Self::long_as_known`], but fails on the first unknown name.
     #[cfg(test)]
     pub fn long(text: &str) -> Result<Self, FormatError> {
         let (layout, unknown) = Layout::long_as_known(text);
         unknown.into_iter().next().map_or(Ok(layout), Err)
     }
 
-    /// `-O`: `name[:[.][width][text]]`, separated by commas; as wide as its value where only a text
-    /// follows. Without the names that are unknown, and these.
+    /// Parses `-O`: `name[:[.][width][text]]`, separated by commas. A field with text but no width
+    /// is as wide as its value. Skips unknown names and returns an error for each.
     pub fn long_as_known(text: &str) -> (Self, Vec<FormatError>) {
         let mut layout = Layout::new(Style::Lines);
         let mut unknown = Vec::new();
@@ -157,11 +156,11 @@ impl<T: Table> Layout<T> {
         (layout, unknown)
     }
 
-    /// sacct's `-o`: field names, each with `%width`, or `%-width` for left justified, after it;
-    /// `ALL`.
+    /// Parses sacct's `-o`: field names, each optionally with `%width` (`%-width` to left-justify),
+    /// or `ALL`.
     ///
     /// # Errors
-    /// An unknown name.
+    /// Fails on an unknown name.
     pub fn ruled(text: &str) -> Result<Self, FormatError> {
         let mut layout = Layout::new(Style::Ruled);
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -185,22 +184,22 @@ impl<T: Table> Layout<T> {
         Ok(layout)
     }
 
-    /// With the moment on a line above the header.
+    /// Prints the current time on a line above the header.
     #[must_use]
     pub fn dated(mut self, is_dated: bool) -> Self {
         self.is_dated = is_dated && self.style == Style::Lines;
         self
     }
 
-    /// Prints lines that are equal to the one before once.
+    /// Prints consecutive equal lines only once.
     #[must_use]
     pub fn merging_equal(mut self) -> Self {
         self.merges_equal = true;
         self
     }
 
-    /// `-p` and `-P` of sacct: values as they are, `delimiter` between them, and after the last one
-    /// where it is `trailing`. A format with text of its own keeps it.
+    /// Prints raw values with `delimiter` between them, and after the last one if `trailing`
+    /// (sacct's `-p` and `-P`). A format with its own text keeps that text.
     #[must_use]
     pub fn parsable(mut self, delimiter: &str, trailing: bool) -> Self {
         if self.style == Style::Lines {
@@ -221,17 +220,17 @@ impl<T: Table> Layout<T> {
         self.is_dated
     }
 
-    /// Whether it is the table with bars, which is slotd's own.
+    /// Returns whether this is a table with bars, slotd's own style.
     pub fn is_barred(&self) -> bool {
         self.style == Style::Barred
     }
 
-    /// Whether one of its columns has this need.
+    /// Returns whether one of the columns has this need.
     pub fn needs(&self, need: Need) -> bool {
         self.columns.iter().any(|column| T::fields()[column.field].need == need)
     }
 
-    /// Whether a brief query answers all of its columns.
+    /// Returns whether a brief query provides all columns.
     pub fn is_brief(&self) -> bool {
         self.columns.iter().all(|column| T::fields()[column.field].need == Need::Brief)
     }
@@ -253,7 +252,7 @@ impl<T: Table> Layout<T> {
         let fields = T::fields().iter().enumerate();
         let mut coded: Vec<(char, usize)> =
             fields.flat_map(|(i, f)| f.codes.chars().map(move |c| (c, i))).collect();
-        // Slurm's order: small letters first.
+        // Slurm's order: lower-case letters first.
         coded.sort_by_key(|(c, _)| (c.is_ascii_uppercase(), *c));
         for (i, (code, field)) in coded.into_iter().enumerate() {
             if i > 0 {
@@ -264,7 +263,7 @@ impl<T: Table> Layout<T> {
         }
     }
 
-    /// The listing of these rows.
+    /// Returns the listing of these rows.
     pub fn print(&self, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) -> String {
         let mut printer = Printer::new(self.clone(), header);
         printer.add(rows, ctx) + &printer.end(ctx)
@@ -293,7 +292,7 @@ impl<T: Table> Layout<T> {
     }
 }
 
-/// The text as it stands in a column of this width; 0 is no limit.
+/// Returns the text as printed in a column of this width; 0 means no limit.
 fn fit<'a>(
     text: &'a str,
     to: usize,
@@ -318,17 +317,17 @@ fn fit<'a>(
     format!("{}{mark}", cut(text, to - 1)).into()
 }
 
-/// `[.][width]` at the start of `text`: right justified, the width, and what follows.
+/// Parses `[.][width]` at the start of `text` and returns whether to right-justify, the width, and
+/// the rest.
 fn size(text: &str) -> (bool, Option<usize>, &str) {
     let (right, rest) = text.strip_prefix('.').map_or((false, text), |rest| (true, rest));
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    // A width past all reason is taken as "no limit" rather than as a reason to fill the memory
-    // with blanks.
+    // An absurd width counts as "no limit", so that it cannot fill the memory with blanks.
     let width = rest[..digits].parse().ok().filter(|w| *w <= u16::MAX as usize);
     (right, width, &rest[digits..])
 }
 
-/// Whether `text` can only be meant as a list of field names: words, commas, nothing else.
+/// Returns whether `text` can only be a list of field names: words and commas, nothing else.
 fn is_name_list(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '(' | ')');
     !text.trim().is_empty() && text.split(',').all(|word| word.trim().chars().all(is_name))
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_the_default_partition_stays_where_its_name_is_cut() {
+    fn a_cut_partition_name_keeps_the_default_mark() {
         for (format, text) in
             [("%.2P", "c*"), ("%2P", "c*"), ("%3P", "cp*"), ("%1P", "*"), ("%4P", "cpu*")]
         {
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn long_columns_are_as_wide_as_the_table_says_and_touch() {
+    fn long_columns_have_default_widths_and_no_separator() {
         assert_eq!(
             header(&long("JobID,name:.12,nocode:3")),
             "JOBID                       NAMENO_\n"
@@ -456,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_neither_in_case_nor_in_dashes() {
+    fn names_ignore_case_and_dashes() {
         assert_eq!(by_name::<Jobs>("TRES_ALLOC"), Some(2));
         assert_eq!(by_name::<Jobs>("tresalloc"), Some(2));
         assert_eq!(by_name::<Jobs>(""), None);
@@ -464,13 +463,13 @@ mod tests {
     }
 
     #[test]
-    fn own_names_are_known_in_lists_alone() {
+    fn own_names_are_known_only_in_lists() {
         assert_eq!(header(&Layout::<Jobs>::names("JobName,jobid").unwrap()), "NAME | JOBID\n");
         assert!(Layout::<Jobs>::long("JobName").is_err());
     }
 
     #[test]
-    fn a_width_past_reason_does_not_fill_the_memory() {
+    fn an_absurd_width_does_not_fill_the_memory() {
         assert_eq!(row(&codes("%99999999999999999999i|%4000000000i"), "1"), "1|1\n");
     }
 
@@ -497,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_wider_than_its_terminal_cuts_names_first_and_then_its_last_columns() {
+    fn a_table_wider_than_the_terminal_cuts_names_first() {
         let layout: Layout<Jobs> = Layout::names("JobID,Name").unwrap();
         let (long, ctx) = ("123456789012345678901234567890", |columns| {
             let mut ctx = ctx();
@@ -517,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_has_its_colour_and_a_header_none() {
+    fn states_are_coloured_and_headers_are_not() {
         let mut ctx = ctx();
         ctx.screen = Some(Screen { columns: None, has_colours: true });
         for layout in
@@ -544,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lines_are_merged_where_that_is_asked_for() {
+    fn equal_lines_are_merged_on_request() {
         assert_eq!(
             codes("%i").merging_equal().print(&["1", "1", "2", "1"], false, &ctx()),
             "1\n2\n1\n"
@@ -552,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_stands_above_lines_with_a_header() {
+    fn the_date_is_printed_above_the_header() {
         assert_eq!(
             codes("%i").dated(true).print(&[], true, &ctx()),
             "Fri Nov 20 23:39:58 2026\nJOBID\n"
@@ -561,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_in_a_value_never_reaches_a_terminal_and_a_line_break_never_its_line() {
+    fn escapes_and_line_breaks_in_a_value_are_escaped() {
         let mut ctx = ctx();
         let all: [Layout<Jobs>; 3] =
             [codes("%j"), Layout::names("Name").unwrap(), Layout::ruled("Name%20").unwrap()];

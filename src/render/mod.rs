@@ -1,14 +1,14 @@
-//! Views to text: what `squeue`, `sacct`, `sinfo` and `scontrol show` print, as people and as
-//! programs read it.
+//! Renders views as text: the output of `squeue`, `sacct`, `sinfo` and `scontrol show`, for people
+//! and for programs.
 //!
 //! Pure: nothing here reads a file, a clock, the environment or a socket. The time, the time zone,
-//! the name of the host and the user's output settings come in a [`Ctx`]. Nothing here decides
-//! which jobs are shown: that is the query's business.
+//! the host name and the user's output settings come from a [`Ctx`]. The query decides which jobs
+//! are shown.
 //!
-//! Where no format is asked for, the tables are slotd's own (`A | B | C`) or Slurm's ([`Columns`]);
-//! an explicit format is Slurm's to the letter. A listing is a [`layout`] over a table of
-//! [`field`]s: squeue, sinfo, sacct, sprio, sstat and sacctmgr each have one such table, and
-//! nothing else of their own but which rows there are.
+//! Without an explicit format, tables have slotd's own layout (`A | B | C`) or Slurm's
+//! ([`Columns`]). An explicit format follows Slurm to the letter. A listing is a [`layout`] over a
+//! table of [`field`]s: squeue, sinfo, sacct, sprio, sstat and sacctmgr each define one table and
+//! choose the rows.
 
 pub mod accounts;
 pub mod array;

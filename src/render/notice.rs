@@ -1,6 +1,6 @@
-//! What is told, as a mail or as JSON.
+//! Notifications as mail or JSON.
 //!
-//! Subjects are Slurm's: filters for mail are written for them.
+//! Mail subjects follow Slurm's, since mail filters are written for them.
 
 use crate::model::mail::MailKind;
 use crate::model::memo::Tally;
@@ -12,7 +12,8 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
-/// `Slurm Job_id=12 Name=train Ended, Run time 00:10:03, COMPLETED, ExitCode 0`.
+/// Returns the subject: `Slurm Job_id=12 Name=train Ended, Run time 00:10:03, COMPLETED, ExitCode
+/// 0`.
 pub fn subject(notice: &Notice) -> String {
     let Channel::Mail(kind) = notice.channel else { return notice.text.clone() };
     let name = &notice.name;
@@ -78,10 +79,10 @@ fn outcome(kind: MailKind, notice: &Notice) -> String {
     format!(", {state}, {codes}{requeued}")
 }
 
-/// The text of a mail. `last_lines`: of the standard error of a job that has failed.
+/// Returns the body of a mail. `last_lines` is the end of a failed job's standard error.
 pub fn body(notice: &Notice, host: &str, tz: &TimeZone, last_lines: &str) -> String {
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write_body(&mut out, notice, host, tz, last_lines);
     out
 }
@@ -103,7 +104,7 @@ fn write_body(
     )?;
     writeln!(out, "Partition: {}\nState: {}", notice.partition, notice.state)?;
     if let Some(tally) = &notice.tally {
-        writeln!(out, "Tasks that have ended: {}", told(&tally.counts))?;
+        writeln!(out, "Finished tasks: {}", count_or_none(&tally.counts))?;
     }
     if let Some(run) = &notice.run {
         write_run(out, run, tz)?;
@@ -114,7 +115,7 @@ fn write_body(
     Ok(())
 }
 
-fn told(counts: &Counts) -> String {
+fn count_or_none(counts: &Counts) -> String {
     if counts.total() == 0 { "none".to_owned() } else { counts.to_string() }
 }
 
@@ -128,7 +129,7 @@ fn write_run(out: &mut String, run: &RunFacts, tz: &TimeZone) -> Result<(), std:
     writeln!(out, "Time limit: {}", time::long_limit(run.time_limit_secs))?;
     writeln!(
         out,
-        "CPUs: {}\nMemory asked for: {}",
+        "CPUs: {}\nRequested memory: {}",
         run.tres.cpus,
         glance(run.tres.mem_mb as f64 * 1048576.0)
     )?;
@@ -141,19 +142,24 @@ fn write_run(out: &mut String, run: &RunFacts, tz: &TimeZone) -> Result<(), std:
             (run.cpu_us as f64 / 1e6, run.elapsed_secs as f64 * f64::from(run.tres.cpus));
         writeln!(out, "Run time: {}\nExit code: {}", time::long(run.elapsed_secs), run.exit)?;
         let used = time::long(run.cpu_us / 1_000_000);
-        writeln!(out, "CPU utilized: {used} ({:.0}% of what it had)", share(cpu_secs, core_secs))?;
+        writeln!(
+            out,
+            "CPU utilized: {used} ({:.0}% of the allocation)",
+            share(cpu_secs, core_secs)
+        )?;
         let (memory, asked_kb) =
             (glance(run.max_rss_kb as f64 * 1024.0), run.tres.mem_mb as f64 * 1024.0);
         writeln!(
             out,
-            "Memory utilized: {memory} ({:.0}% of what it had)",
+            "Memory utilized: {memory} ({:.0}% of the allocation)",
             share(run.max_rss_kb as f64, asked_kb)
         )?;
     }
     Ok(())
 }
 
-/// What is posted for an event; README tells the fields.
+/// Returns the JSON that is posted for an event. The fields are documented in
+/// `contrib/book/src/guides/notifications.md`.
 pub fn json(number: u64, notice: &Notice, host: &str) -> Value {
     let secs = |at: Timestamp| at.0.div_euclid(1_000_000);
     let mut object = Map::new();
@@ -226,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_those_of_slurm() {
+    fn subjects_match_slurm() {
         let done = job(JobState::Ended(End::Completed), ExitCode::OK);
         let failed = job(JobState::Ended(End::Failed), ExitCode::status(3));
         let task = Job { role: ArrayRole::Task { array_job: JobId(7), task: 3 }, ..done.clone() };
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_what_the_job_used_and_wrote_at_last() {
+    fn a_body_has_the_usage_and_the_last_output() {
         let failed = job(JobState::Ended(End::Failed), ExitCode::status(3));
         let text = body(&mail(&failed, MailKind::Fail), "vm", &TimeZone::UTC, "boom\n");
         assert!(
@@ -290,7 +296,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("\nExit code: 3:0\nCPU utilized: 00:00:00 (0% of what it had)\n"),
+            text.contains("\nExit code: 3:0\nCPU utilized: 00:00:00 (0% of the allocation)\n"),
             "{text}"
         );
         assert!(text.ends_with("\nThe last lines of its standard error:\n\nboom\n\n"), "{text}");
@@ -307,7 +313,7 @@ mod tests {
         assert_eq!(one, job);
         let mut tally = Tally::since(Timestamp::from_secs(90));
         tally.counts.add(End::Failed, 2);
-        tally.take_in(JobId(3), "a");
+        tally.add_job(JobId(3), "a");
         let queue = Notice::of_several(Event::Queue, tally, Timestamp::from_secs(100));
         assert_eq!(queue.reason, Reason::None);
         let want = json!({"number": 1, "event": "queue", "text": "the queue is empty: 2 jobs: 2 FAILED", "time": 100,

@@ -1,11 +1,11 @@
-//! sstat `-i`: the processes of steps.
+//! `sstat -i`: the processes of steps.
 
 use crate::model::StepKey;
 use crate::render::Ctx;
 use crate::render::field::{Cut, Field, Table};
 use crate::render::layout;
 
-/// The table of what is known of a step's processes.
+/// The field table of `sstat -i`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pids;
 
@@ -30,15 +30,15 @@ static FIELDS: &[F] = &[
     .cut(Cut::Never),
 ];
 
-/// The lines of these steps. `parsable`: what stands between values, and whether it also stands
-/// after the last one.
+/// Prints the processes of these steps. `parsable` is the delimiter and whether it also follows the
+/// last value.
 pub fn print(
     processes: &[(StepKey, Vec<i32>)],
     header: bool,
     parsable: Option<(&str, bool)>,
     ctx: &Ctx,
 ) -> String {
-    // A constant that a test reads.
+    // A test checks that this constant parses.
     let layout = Layout::ruled("all").unwrap_or_default();
     let layout = match parsable {
         Some((delimiter, trailing)) => layout.parsable(delimiter, trailing),
@@ -54,7 +54,7 @@ mod tests {
     use crate::render::fixture::ctx;
 
     #[test]
-    fn processes_stand_beside_their_step() {
+    fn processes_are_listed_with_their_step() {
         let processes = [(StepKey { job: JobId(12), step: StepId::Num(0) }, vec![7, 8])];
         assert_eq!(
             print(&processes, true, None, &ctx()),

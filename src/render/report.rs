@@ -1,8 +1,8 @@
-//! `slotd report`: what many jobs used of what they had, by name, and what to ask for next time.
+//! `slotd report`: compares usage with allocations per job name and suggests what to request next.
 
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{End, JobState, Timestamp};
+use crate::model::{End, JobState, Timestamp, counted};
 use crate::render::field::{Cut, Field, Table};
 use crate::render::layout::Layout;
 use crate::render::size::glance;
@@ -13,30 +13,30 @@ use serde_json::{Value as Json, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What the jobs of one name used of what they had.
+/// The usage and allocations of all jobs with one name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Use {
     pub name: String,
     pub jobs: u64,
-    /// How those ended that did not complete.
+    /// The jobs that did not complete.
     pub left_out: LeftOut,
     pub cpu_had_us: u128,
     pub cpu_used_us: u128,
-    /// Memory that was had and not used, KiB for microseconds.
+    /// Memory that was allocated but not used, in KiB times microseconds.
     mem_wasted: u128,
     all: Most,
-    /// Of the jobs that completed: one that failed may have done nothing yet.
+    /// The completed jobs only: a failed job may have stopped before doing any work.
     completed: Most,
-    /// The most memory with which a job ran out of memory, MB.
+    /// The largest allocation with which a job ran out of memory, MB.
     short_mem_mb: u64,
-    /// The longest limit that a job reached, seconds.
+    /// The longest time limit that a job reached, seconds.
     short_limit_secs: u64,
-    /// How busy its GPUs were: hundredths of one, and how many readings.
+    /// The sum of all GPU readings, in hundredths of a GPU, and the number of readings.
     gpu_busy: u64,
     gpu_readings: u64,
 }
 
-/// The most that one job had and used: CPUs (as a mean over its time), MB and KiB, microseconds.
+/// The largest allocation and usage of a single job. CPU and GPU usage are means over its run time.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Most {
     cpus_had: u32,
@@ -44,15 +44,15 @@ struct Most {
     mem_had_mb: u64,
     mem_used_kb: u64,
     longest_us: u128,
-    /// The longest limit, seconds; `None` where one had none.
+    /// The longest time limit, seconds; `None` if no job had one.
     limit_secs: Option<u64>,
     has_no_limit: bool,
-    /// GPUs that one of them had as a whole, and used as a mean over its time.
+    /// The number of whole GPUs of a job, and the mean number in use.
     gpus_had: u32,
     gpus_used: f64,
 }
 
-/// Jobs that did not complete, by how they ended.
+/// The jobs that did not complete, by how they ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LeftOut {
     failed: u64,
@@ -75,7 +75,7 @@ impl LeftOut {
         self.failed + self.cancelled + self.timed_out + self.out_of_memory
     }
 
-    /// `2 failed, 1 timed out`
+    /// Formats the counts: `2 failed, 1 timed out`.
     fn in_words(self) -> String {
         let kinds = [
             (self.failed, "failed"),
@@ -91,10 +91,10 @@ impl LeftOut {
     }
 }
 
-/// A job that was over sooner does not tell how many CPUs it needs.
-const TELLS_US: u128 = 10_000_000;
+/// The minimum run time, in microseconds, of a job whose CPU usage is meaningful.
+const MIN_WALL_US: u128 = 10_000_000;
 
-/// An amount of CPU time or memory is worth a word if so many per cent of it can be saved.
+/// The share of an allocation, in percent, that must be saved for a suggestion to be worthwhile.
 const WORTH_PERCENT: u128 = 20;
 
 const HOUR_US: f64 = 3.6e9;
@@ -104,12 +104,12 @@ impl Most {
         let has = job::allocated_or_asked(view);
         let cpu_us = u128::from(used.user_us) + u128::from(used.system_us);
         self.cpus_had = self.cpus_had.max(has.cpus);
-        if wall_us >= TELLS_US {
+        if wall_us >= MIN_WALL_US {
             self.cpus_used = self.cpus_used.max(cpu_us as f64 / wall_us as f64);
         }
         self.mem_had_mb = self.mem_had_mb.max(has.mem_mb);
         self.mem_used_kb = self.mem_used_kb.max(used.max_rss_kb);
-        // One that somebody ended does not tell how long it would have run.
+        // A cancelled job does not show how long it would have run.
         if view.run.state != JobState::Ended(End::Cancelled) {
             self.longest_us = self.longest_us.max(wall_us);
         }
@@ -117,7 +117,7 @@ impl Most {
         self.has_no_limit |= view.request.time_limit_secs.is_none();
         self.gpus_had = self.gpus_had.max(has.gpus);
         if let Some(mean) =
-            used.gpu.busy_sum.checked_div(used.gpu.readings).filter(|_| wall_us >= TELLS_US)
+            used.gpu.busy_sum.checked_div(used.gpu.readings).filter(|_| wall_us >= MIN_WALL_US)
         {
             self.gpus_used = self.gpus_used.max(mean as f64 / 100.0);
         }
@@ -173,28 +173,30 @@ impl Use {
         ask * 100 <= had * (100 - WORTH_PERCENT)
     }
 
-    /// What to ask for next time, with the reason. The jobs that completed say how much is enough;
-    /// one that ran out of memory or time says that it had too little.
+    /// Suggests what to request next time, with reasons. Completed jobs show how much is enough; a
+    /// job that ran out of memory or time shows that it had too little.
     pub fn advice(&self) -> Vec<Advice> {
         [self.cpus(), self.gpus(), self.memory(), self.time()].into_iter().flatten().collect()
     }
 
     fn cpus(&self) -> Option<Advice> {
         let Most { cpus_had, cpus_used, .. } = self.completed;
-        // A little more than a whole number is that number: programs read their input, too.
+        // Round down if only slightly above a whole number: programs also spend time reading their
+        // input.
         let ask = (cpus_used - 0.1).ceil().max(1.0) as u32;
         (cpus_used > 0.0 && Use::is_worth_it(cpus_had.into(), ask.into())).then(|| Advice {
-            why: format!("had {cpus_had} CPUs, used {cpus_used:.2}"),
+            why: format!("had {}, used {cpus_used:.2}", counted(cpus_had, "CPU")),
             option: format!("-c {ask}"),
         })
     }
 
-    /// One that was had alone is not given back for being idle: it may have no other way to tell.
+    /// Suggests how many GPUs to request, at least one: a job may depend on a GPU that it hardly
+    /// uses.
     fn gpus(&self) -> Option<Advice> {
         let Most { gpus_had, gpus_used, .. } = self.completed;
         let ask = (gpus_used - 0.1).ceil().max(1.0) as u32;
         (gpus_used > 0.0 && Use::is_worth_it(gpus_had.into(), ask.into())).then(|| Advice {
-            why: format!("had {gpus_had} GPUs, used {gpus_used:.2}"),
+            why: format!("had {}, used {gpus_used:.2}", counted(gpus_had, "GPU")),
             option: format!("--gpus={ask}"),
         })
     }
@@ -234,7 +236,7 @@ impl Use {
         let limit = limit_secs?;
         let longest = u64::try_from(longest_us.div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let ask = rounded_secs(longest.saturating_mul(3) / 2);
-        // Limits are guesses: only a wrong one is worth a word.
+        // Limits are guesses, so only one that is far too long is worth a suggestion.
         (!has_no_limit && longest > 0 && ask <= limit / 2).then(|| Advice {
             why: format!("had a limit of {}, took {}", time::long(limit), time::long(longest)),
             option: format!("-t {}", time::long(ask)),
@@ -243,18 +245,18 @@ impl Use {
 }
 
 fn jobs(count: u64) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+    counted(count, "job")
 }
 
-/// A word on what to ask for.
+/// A suggestion for the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
     pub why: String,
-    /// The option of sbatch.
+    /// The sbatch option.
     pub option: String,
 }
 
-/// Up to a number that people would say.
+/// Rounds up to a round number of megabytes.
 fn rounded_mb(mb: u64) -> u64 {
     let step = match mb {
         0..256 => 32,
@@ -274,18 +276,18 @@ fn rounded_secs(secs: u64) -> u64 {
     secs.max(1).div_ceil(step).saturating_mul(step)
 }
 
-/// What was found of many jobs.
+/// The usage of many jobs, by name.
 #[derive(Debug, Default)]
 pub struct Report {
     names: HashMap<String, Use>,
 }
 
 impl Report {
-    /// Counts a job that has run and ended.
+    /// Adds a job; ignores it unless it started and ended.
     pub fn take(&mut self, view: &JobView, now: Timestamp) {
         if view.run.state.is_terminal() && view.run.start.is_some() {
             let name = &view.request.name;
-            // Jobs of one name are many, and most of them come after the first.
+            // Most jobs share their name with an earlier one, so the name is rarely copied.
             if !self.names.contains_key(name) {
                 self.names.insert(name.clone(), Use { name: name.clone(), ..Use::default() });
             }
@@ -295,7 +297,7 @@ impl Report {
         }
     }
 
-    /// All names, the most wasteful first.
+    /// Returns the names, the most wasteful first.
     pub fn ranked(self) -> Vec<Use> {
         let mut all: Vec<Use> = self.names.into_values().collect();
         all.sort_by(|a, b| {
@@ -305,7 +307,7 @@ impl Report {
     }
 }
 
-/// The table of names.
+/// The field table of the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Names;
 
@@ -353,7 +355,7 @@ fn busy(used: &Use) -> Option<String> {
     used.gpu_busy.checked_div(used.gpu_readings).map(|mean| format!("{mean}%"))
 }
 
-/// The cells of these names, under their headings: for a table of any kind.
+/// Returns the headings and the cells, for a table of any kind.
 pub fn cells(all: &[Use], ctx: &Ctx) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let has_gpus = all.iter().any(|used| busy(used).is_some());
     let shown = || FIELDS.iter().filter(|field| has_gpus || field.title() != "GPU");
@@ -362,13 +364,13 @@ pub fn cells(all: &[Use], ctx: &Ctx) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (shown().map(Field::title).collect(), all.iter().map(row).collect())
 }
 
-/// The line above the table.
+/// Returns the summary above the table.
 pub fn summary(all: &[Use], from: Timestamp, to: Timestamp, ctx: &Ctx) -> String {
     let sum = |of: fn(&Use) -> u128| all.iter().map(of).sum::<u128>() as f64;
     let (had, used) = (sum(|u| u.cpu_had_us), sum(|u| u.cpu_used_us));
     let (from, to) = (time::iso(from, &ctx.tz), time::iso(to, &ctx.tz));
     format!(
-        "{} that ran and ended from {from} to {to}: {:.2} CPU-hours had, {:.2} used ({})",
+        "{} ran and ended between {from} and {to}: {:.2} CPU-hours allocated, {:.2} used ({})",
         jobs(all.iter().map(|u| u.jobs).sum()),
         had / HOUR_US,
         used / HOUR_US,
@@ -376,47 +378,47 @@ pub fn summary(all: &[Use], from: Timestamp, to: Timestamp, ctx: &Ctx) -> String
     )
 }
 
-/// The table.
+/// Returns the table.
 pub fn table(all: &[Use], ctx: &Ctx) -> String {
     let (heads, _) = cells(all, ctx);
     let wanted = FIELDS.iter().filter(|field| heads.contains(&field.title()));
     let names: Vec<&str> = wanted.flat_map(|field| field.names.iter().copied().next()).collect();
-    // Constants that a test reads.
+    // A test checks that this constant parses.
     let layout = Layout::<Names>::names(&names.join(",")).unwrap_or_default();
     layout.print(&all.iter().collect::<Vec<_>>(), true, ctx)
 }
 
-/// What to ask for next time, a line each.
+/// Returns the suggestions, one per line.
 pub fn advice(all: &[Use]) -> Vec<String> {
     let of = |used: &Use| -> Vec<String> {
         let name = printable(used.name.as_str().into(), true);
-        let line = |advice: Advice| format!("{name}: {}: ask {}", advice.why, advice.option);
+        let line = |advice: Advice| format!("{name}: {}: request {}", advice.why, advice.option);
         used.advice().into_iter().map(line).collect()
     };
     all.iter().flat_map(of).collect()
 }
 
-/// What the advice rests on, a line each.
+/// Returns notes on the data behind the suggestions, one per line.
 pub fn notes(all: &[Use]) -> Vec<String> {
     let is_of_memory = |advice: &Advice| advice.option.starts_with("--mem=");
     let has_memory = all.iter().any(|used| used.advice().iter().any(is_of_memory));
     left_out(all).into_iter().chain(has_memory.then(|| seff::SAMPLED.to_owned())).collect()
 }
 
-/// Which jobs the advice counts, if not all of them:
-/// `3 completed jobs count. Left out: 2 failed, 1 cancelled`.
+/// Counts the jobs behind the suggestions unless they are all jobs: `Based on 3 completed jobs.
+/// Excluded: 2 failed, 1 cancelled`.
 fn left_out(all: &[Use]) -> Option<String> {
     let left_out = all.iter().fold(LeftOut::default(), |sum, used| sum.plus(used.left_out));
     let completed = all.iter().map(|used| used.jobs).sum::<u64>() - left_out.all();
     let count = match completed {
         0 => "No job completed.".to_owned(),
-        1 => "1 completed job counts.".to_owned(),
-        n => format!("{n} completed jobs count."),
+        1 => "Based on 1 completed job.".to_owned(),
+        n => format!("Based on {n} completed jobs."),
     };
-    (left_out.all() > 0).then(|| format!("{count} Left out: {}", left_out.in_words()))
+    (left_out.all() > 0).then(|| format!("{count} Excluded: {}", left_out.in_words()))
 }
 
-/// The same for programs: hours, bytes and seconds.
+/// Returns the report as JSON, with hours, bytes and seconds.
 pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
     let one = |used: &Use| {
         let advice: Vec<Json> =
@@ -457,7 +459,7 @@ mod tests {
     use crate::render::fixture::{at, ctx, now};
     use proptest::prelude::*;
 
-    /// A job of 8 CPUs and 8 GB that ran for so many seconds.
+    /// A job with 8 CPUs and 8 GB that ran for `secs` seconds.
     fn ended(name: &str, end: End, secs: i64, usage: Usage) -> JobView {
         let tres = Tres { cpus: 8, mem_mb: 8192, ..Tres::ZERO };
         let job = crate::render::fixture::job(1, name).limit(86_400);
@@ -481,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_by_what_they_waste_and_what_to_ask_for() {
+    fn names_are_ranked_by_waste_with_suggestions() {
         let all = of(&[
             ended("train", End::Completed, 3600, used(1_153_434, 6840)),
             ended("train", End::Failed, 1200, used(900_000, 1200)),
@@ -498,56 +500,57 @@ mod tests {
         assert_eq!(
             advice(&all),
             [
-                "train: had 8 CPUs, used 1.90: ask -c 2",
-                "train: had 8G, used 1.1G: ask --mem=1536M",
-                "train: had a limit of 1-00:00:00, took 01:00:00: ask -t 01:30:00",
-                "tight: had a limit of 1-00:00:00, took 01:00:00: ask -t 01:30:00",
+                "train: had 8 CPUs, used 1.90: request -c 2",
+                "train: had 8G, used 1.1G: request --mem=1536M",
+                "train: had a limit of 1-00:00:00, took 01:00:00: request -t 01:30:00",
+                "tight: had a limit of 1-00:00:00, took 01:00:00: request -t 01:30:00",
             ]
         );
         assert_eq!(
             summary(&all, at(86_400), now(), &ctx()),
-            "3 jobs that ran and ended from 2026-11-19T23:39:58 to 2026-11-20T23:39:58: 18.67 CPU-hours had, 10.21 used (55%)"
+            "3 jobs ran and ended between 2026-11-19T23:39:58 and 2026-11-20T23:39:58: \
+             18.67 CPU-hours allocated, 10.21 used (55%)"
         );
         let json = json(&all, at(86_400), now());
         assert_eq!(json["names"][0]["advice"][1]["option"], "--mem=1536M");
     }
 
     #[test]
-    fn a_name_cannot_make_a_line_of_advice() {
+    fn a_job_name_cannot_forge_a_suggestion() {
         let mut all = of(&[ended("train", End::Completed, 86_000, used(10 << 20, 86_000 * 8))]);
-        all[0].name = "a\ntrain: ask --mem=1M\u{1b}]0;x\u{7}".to_owned();
+        all[0].name = "a\ntrain: request --mem=1M\u{1b}]0;x\u{7}".to_owned();
         let lines = advice(&all);
-        assert!(lines[0].starts_with("a\\012train: ask --mem=1M\\033]0;x\\007: "), "{lines:?}");
+        assert!(lines[0].starts_with("a\\012train: request --mem=1M\\033]0;x\\007: "), "{lines:?}");
     }
 
     #[test]
-    fn advice_counts_completed_jobs_alone_and_names_the_others() {
+    fn suggestions_use_completed_jobs_and_count_the_others() {
         let all = of(&[ended("burn", End::Completed, 86_000, used(10 << 20, 86_000 * 8))]);
-        assert_eq!(advice(&all), ["burn: had 8G, used 10G: ask --mem=13312M"]);
+        assert_eq!(advice(&all), ["burn: had 8G, used 10G: request --mem=13312M"]);
         assert_eq!(left_out(&all), None);
-        // It ended while it imported its modules.
+        // These jobs ended while importing their modules.
         let early = |state| ended("burn", state, 40, used(20 << 10, 4));
         let cut_off = [End::Failed, End::Cancelled, End::NodeFail].map(early);
         let all = of(&cut_off);
         assert_eq!(advice(&all), [""; 0]);
         assert_eq!(
             left_out(&all).as_deref(),
-            Some("No job completed. Left out: 2 failed, 1 cancelled")
+            Some("No job completed. Excluded: 2 failed, 1 cancelled")
         );
         let mut views = cut_off.to_vec();
         views.push(ended("burn", End::Completed, 86_000, used(4 << 20, 86_000 * 8)));
         let all = of(&views);
-        assert_eq!(advice(&all), ["burn: had 8G, used 4G: ask --mem=5120M"]);
+        assert_eq!(advice(&all), ["burn: had 8G, used 4G: request --mem=5120M"]);
         assert_eq!(
             left_out(&all).as_deref(),
-            Some("1 completed job counts. Left out: 2 failed, 1 cancelled")
+            Some("Based on 1 completed job. Excluded: 2 failed, 1 cancelled")
         );
         let json = json(&all, at(0), now());
         assert_eq!(json["names"][0]["left_out"]["failed"], 2);
     }
 
     #[test]
-    fn who_got_too_little_is_told_to_ask_for_more() {
+    fn jobs_that_had_too_little_should_request_more() {
         let all = of(&[
             ended("small", End::OutOfMemory, 60, used(8 << 20, 60 * 8)),
             ended("short", End::Timeout, 86_400, used(7 << 20, 86_400 * 8)),
@@ -555,18 +558,18 @@ mod tests {
         assert_eq!(
             advice(&all),
             [
-                "short: 1 job reached the limit of 1-00:00:00: ask -t 2-00:00:00",
-                "small: 1 job ran out of memory with 8G: ask --mem=12288M",
+                "short: 1 job reached the limit of 1-00:00:00: request -t 2-00:00:00",
+                "small: 1 job ran out of memory with 8G: request --mem=12288M",
             ]
         );
         assert_eq!(
             left_out(&all).as_deref(),
-            Some("No job completed. Left out: 1 timed out, 1 out of memory")
+            Some("No job completed. Excluded: 1 timed out, 1 out of memory")
         );
     }
 
     #[test]
-    fn what_was_not_measured_is_no_reason_for_anything() {
+    fn unmeasured_usage_gives_no_suggestions() {
         let mut view = ended("quick", End::Completed, 0, Usage::default());
         let request = std::sync::Arc::make_mut(&mut view.job.request);
         request.time_limit_secs = None;
@@ -580,17 +583,23 @@ mod tests {
     }
 
     #[test]
-    fn who_had_more_gpus_than_it_used_is_told() {
+    fn unused_gpus_give_a_suggestion() {
         let of_gpus = |gpus: u32, secs, busy_sum| {
             let gpu = GpuUsage { readings: 4, busy_sum, ..GpuUsage::default() };
             let mut view = ended("cards", End::Completed, secs, Usage { gpu, ..Usage::default() });
             view.job.tres.gpus = gpus;
             let tres = Tres { gpus, ..view.tres };
             view.job.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());
-            of(&[view])[0].gpus().map(|advice| format!("{}: ask {}", advice.why, advice.option))
+            of(&[view])[0].gpus().map(|advice| format!("{}: request {}", advice.why, advice.option))
         };
-        assert_eq!(of_gpus(2, 600, 120).as_deref(), Some("had 2 GPUs, used 0.30: ask --gpus=1"));
-        assert_eq!(of_gpus(4, 600, 480).as_deref(), Some("had 4 GPUs, used 1.20: ask --gpus=2"));
+        assert_eq!(
+            of_gpus(2, 600, 120).as_deref(),
+            Some("had 2 GPUs, used 0.30: request --gpus=1")
+        );
+        assert_eq!(
+            of_gpus(4, 600, 480).as_deref(),
+            Some("had 4 GPUs, used 1.20: request --gpus=2")
+        );
         assert_eq!(
             [of_gpus(2, 600, 700), of_gpus(1, 600, 4), of_gpus(2, 600, 0), of_gpus(2, 5, 120)],
             [const { None }; 4]
@@ -599,7 +608,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn advice_saves_something_and_leaves_room(had in 1..1u64 << 20, used_kb in 1..1u64 << 30, secs in 0..1u64 << 20) {
+        fn suggestions_save_something_and_leave_a_margin(had in 1..1u64 << 20, used_kb in 1..1u64 << 30, secs in 0..1u64 << 20) {
             let completed = Most { mem_had_mb: had, mem_used_kb: used_kb, ..Most::default() };
             let of = Use { completed, ..Use::default() };
             if let Some(advice) = of.memory() {

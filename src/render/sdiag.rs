@@ -1,35 +1,35 @@
-//! sdiag: Slurm's sections with what they mean here, then slotd's own.
+//! sdiag: Slurm's sections, filled with slotd's figures, then slotd's own sections.
 //!
-//! A "server thread" is a connected client, an "agent" looks after one job, the "DBD agent queue"
-//! are commits on their way to the database. A backfill cycle is a scheduling round that looked
-//! past a job that has to wait.
+//! A "server thread" is a connected client, an "agent" watches one job, and the "DBD agent queue"
+//! counts the commits that are being written. A backfill cycle is a scheduling round that tried
+//! jobs after the first one that has to wait.
 
 use crate::model::diagnostics::{Diagnostics, Tally, mean};
 use crate::model::{StoreTrouble, Timestamp};
 use crate::render::{Ctx, time};
 use std::fmt::Write as _;
 
-/// One line for `--reset`.
+/// The output of `--reset`.
 pub const RESET: &str = "Reset scheduling statistics\n";
 
-/// The kind of request that a submission is counted as.
+/// The request type that submissions are counted under.
 const SUBMISSION: &str = "REQUEST_SUBMIT_BATCH_JOB";
 
-/// Rounds a minute; `None` as long as there was less than a minute to count in.
+/// Returns the rounds per minute; `None` before a full minute has passed.
 pub fn cycles_per_minute(d: &Diagnostics) -> Option<u64> {
     let minutes = d.now.since(d.since).as_secs() / 60;
     (minutes > 0).then(|| d.cycles.count / minutes)
 }
 
-/// Reservations that a round with backfill holds: that of the first job that has to wait.
+/// Returns the number of reservations in a backfill round: one, for the first job that has to wait.
 pub fn table_size(d: &Diagnostics) -> u64 {
     u64::from(d.backfill.cycles.count > 0)
 }
 
-/// The whole text. The requests stand in the order given.
+/// Prints all sections. Requests keep the given order.
 pub fn print(d: &Diagnostics, ctx: &Ctx) -> String {
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = head(&mut out, d, ctx)
         .and_then(|()| schedule(&mut out, d))
         .and_then(|()| backfill(&mut out, d, ctx))
@@ -137,7 +137,7 @@ fn own(out: &mut String, d: &Diagnostics, ctx: &Ctx) -> std::fmt::Result {
     if let Some(StoreTrouble { fault, message, since }) = &d.trouble {
         writeln!(out, "\tWaiting since {}: {fault} ({message})", dated(*since, ctx))?;
     }
-    writeln!(out, "\nFrom submission to answer (microseconds):")?;
+    writeln!(out, "\nSubmission latency (microseconds):")?;
     let submissions = d.requests.iter().find(|request| request.name == SUBMISSION);
     tally(out, "submission", &submissions.map(|request| request.tally).unwrap_or_default())
 }
@@ -163,7 +163,7 @@ pub mod tests {
         Tally { count, last_us, max_us, total_us }
     }
 
-    /// A daemon that is up for an hour and counts since two minutes.
+    /// A daemon that has been up for an hour and has counted for two minutes.
     pub fn busy() -> Diagnostics {
         Diagnostics {
             now: now(),
@@ -215,7 +215,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_sections_are_slurms_and_slotds_own_come_last() {
+    fn slurms_sections_come_first_and_slotds_own_last() {
         let text = "\
 *******************************************************
 sdiag output at Fri Nov 20 23:39:58 2026 (1795217998)
@@ -286,7 +286,7 @@ Commits to the database (microseconds):
 \tMax commit: 2500
 \tMean commit: 800
 
-From submission to answer (microseconds):
+Submission latency (microseconds):
 \tTotal submissions: 12
 \tLast submission: 900
 \tMax submission: 3000
@@ -296,7 +296,7 @@ From submission to answer (microseconds):
     }
 
     #[test]
-    fn commits_that_wait_are_told_with_the_cause() {
+    fn waiting_commits_show_the_cause() {
         let trouble =
             StoreTrouble { fault: StoreFault::Full, message: "no room".to_owned(), since: at(60) };
         let text = print(&Diagnostics { trouble: Some(trouble), ..busy() }, &ctx());
@@ -305,7 +305,7 @@ From submission to answer (microseconds):
     }
 
     #[test]
-    fn means_of_nothing_are_left_out() {
+    fn means_without_data_are_omitted() {
         let text =
             print(&Diagnostics { now: now(), since: now(), ..Diagnostics::default() }, &ctx());
         for absent in ["Mean", "mean", "per minute"] {

@@ -1,14 +1,13 @@
-//! seff: what a job used of what it had, in the layout of the script of that name that comes with
-//! Slurm.
+//! seff: the efficiency of one job, in the format of Slurm's seff script.
 
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, End, JobState, Reason};
+use crate::model::{ArrayRole, End, JobState, Reason, counted};
 use crate::render::{Ctx, cause, job, time};
 use std::fmt::Write as _;
 
-/// What a job used, as far as the daemon's records tell: the time of all its steps and the peak of
-/// the largest, or its own figures where it had no step.
+/// Returns the recorded usage of a job: the total time and the largest peak of its steps, or the
+/// job's own figures if it had no steps.
 pub fn recorded_usage(job: &JobView) -> Usage {
     if job.steps.is_empty() {
         job.run.usage
@@ -17,10 +16,10 @@ pub fn recorded_usage(job: &JobView) -> Usage {
     }
 }
 
-/// The report on one job, which used so much up to now.
+/// Prints the report on one job with this usage so far.
 pub fn print(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = report(&mut out, view, usage, ctx);
     out
 }
@@ -64,11 +63,12 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
         size(asked_kib)
     )?;
     if let Some(mean) = usage.gpu.busy_sum.checked_div(usage.gpu.readings) {
-        let gpus = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len());
+        let gpus = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len() as u32);
         writeln!(
             out,
-            "GPU Efficiency: {} of {gpus} GPUs",
-            share(mean as f64, gpus as f64 * 100.0)
+            "GPU Efficiency: {} of {}",
+            share(mean as f64, f64::from(gpus) * 100.0),
+            counted(gpus, "GPU")
         )?;
         writeln!(out, "GPU Memory Utilized: {}", size(usage.gpu.mem_max_mb.saturating_mul(1024)))?;
     }
@@ -82,8 +82,8 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
     Ok(())
 }
 
-/// What a terminal shows besides, a line each: the likely cause of a failure, and how far the
-/// figures can be trusted.
+/// Returns additional lines for terminals: the likely cause of a failure and how reliable the
+/// figures are.
 pub fn notes(view: &JobView, usage: &Usage, memory_is_enforced: bool) -> String {
     let sampled = (usage.max_rss_kb > 0).then(|| format!("{SAMPLED}."));
     let excess = excess(view, usage).filter(|_| !memory_is_enforced);
@@ -91,11 +91,11 @@ pub fn notes(view: &JobView, usage: &Usage, memory_is_enforced: bool) -> String 
     notes.iter().flatten().map(|note| format!("NOTE: {note}\n")).collect()
 }
 
-/// How `MaxRSS` comes about.
+/// A caveat about `MaxRSS`.
 pub const SAMPLED: &str =
-    "Memory is sampled: a short peak of several processes together may be missing";
+    "Memory is sampled: a short combined peak of several processes may be missing";
 
-/// The likely cause of a failure of the job itself.
+/// Describes the likely cause of a failure of the job itself.
 pub fn cause_of_failure(view: &JobView) -> Option<String> {
     let by_itself = matches!(view.run.reason, Reason::NonZeroExitCode | Reason::RaisedSignal);
     let exit = Some(view.run.exit)
@@ -103,7 +103,7 @@ pub fn cause_of_failure(view: &JobView) -> Option<String> {
     cause::sentence(exit, recorded_usage(view).host_ooms)
 }
 
-/// More memory than the job had, where nothing keeps it from that.
+/// Describes memory usage above the allocation, for hosts that do not enforce memory limits.
 pub fn excess(view: &JobView, usage: &Usage) -> Option<String> {
     let had_kib = job::allocated_or_asked(view).mem_mb.saturating_mul(1024);
     let is_more = had_kib > 0
@@ -111,17 +111,19 @@ pub fn excess(view: &JobView, usage: &Usage) -> Option<String> {
         && view.run.state != JobState::Ended(End::OutOfMemory);
     is_more.then(|| {
         format!(
-            "It used {} of memory and had {}: memory is not enforced on this host; {ENFORCES}.",
+            "It used {} of memory but had only {}: memory limits are not enforced on this host; \
+             {ENFORCES}.",
             size(usage.max_rss_kb),
             size(had_kib)
         )
     })
 }
 
-/// What would change that memory is not enforced.
-pub const ENFORCES: &str = "the setting SLOTD_CGROUP_BASE=auto enforces it";
+/// How to enforce memory limits.
+pub const ENFORCES: &str =
+    "`slotd install --cgroup-base auto` enforces them where there is a systemd user manager";
 
-/// `--debug`: the values that the shares are worked out from.
+/// Returns the raw values behind the percentages (`--debug`).
 pub fn debug(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
     let (array_job, task) = match &view.role {
         ArrayRole::Task { array_job, task } => (array_job.to_string(), task.to_string()),
@@ -153,7 +155,7 @@ fn share(part: f64, whole: f64) -> String {
     format!("{:.2}%", if whole > 0.0 { part / whole * 100.0 } else { 0.0 })
 }
 
-/// `0.00 MB`, `908.00 KB`, `3.27 GB`.
+/// Formats a size: `0.00 MB`, `908.00 KB`, `3.27 GB`.
 fn size(kib: u64) -> String {
     if kib == 0 {
         return "0.00 MB".to_owned();
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_ended_is_told_with_its_shares() {
+    fn an_ended_job_has_its_efficiency() {
         let view = ended();
         assert_eq!(
             print(&view, &recorded_usage(&view), &ctx()),
@@ -207,32 +209,32 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_told_what_the_figures_do_not_say() {
+    fn notes_qualify_the_figures() {
         let view = ended();
         let usage = recorded_usage(&view);
         let sampled =
-            "NOTE: Memory is sampled: a short peak of several processes together may be missing.\n";
+            "NOTE: Memory is sampled: a short combined peak of several processes may be missing.\n";
         assert_eq!(notes(&view, &usage, false), sampled, "exit code 3 and a quarter of the memory");
         let more = Usage { max_rss_kb: 3 << 20, ..usage };
-        let told = notes(&view, &more, false);
-        let excess = "NOTE: It used 3.00 GB of memory and had 2.00 GB: memory is not enforced on this host; the setting \
-                      SLOTD_CGROUP_BASE=auto enforces it.\n";
-        assert_eq!(told, format!("{excess}{sampled}"));
+        let text = notes(&view, &more, false);
+        let excess = "NOTE: It used 3.00 GB of memory but had only 2.00 GB: memory limits are not enforced on this \
+                      host; `slotd install --cgroup-base auto` enforces them where there is a systemd user manager.\n";
+        assert_eq!(text, format!("{excess}{sampled}"));
         assert_eq!(notes(&view, &more, true), sampled);
         let mut killed = ended();
         killed.run.exit = ExitCode::status(139);
         killed.run.reason = Reason::NonZeroExitCode;
-        let told = notes(&killed, &Usage::default(), false);
+        let text = notes(&killed, &Usage::default(), false);
         assert!(
-            told.starts_with("NOTE: Exit code 139 is 128 + 11: ") && told.lines().count() == 1,
-            "{told}"
+            text.starts_with("NOTE: Exit code 139 is 128 + 11: ") && text.lines().count() == 1,
+            "{text}"
         );
         killed.run.state = JobState::Ended(End::Completed);
         assert_eq!(notes(&killed, &Usage::default(), false), "");
     }
 
     #[test]
-    fn an_array_task_is_told_by_both_numbers() {
+    fn an_array_task_has_both_numbers() {
         let view = job(9, "j").task(7, 2).running(60).build();
         let text = print(&view, &Usage::default(), &ctx());
         assert!(text.starts_with("Job ID: 9\nArray Job ID: 7_2\n"), "{text}");
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_took_no_time_has_used_nothing_of_it() {
+    fn a_job_without_run_time_has_zero_efficiency() {
         let exit = ExitCode::OK;
         let view = job(1, "j").ended(End::Cancelled, Reason::None, exit, 5, 5).build();
         assert!(
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_all_steps_adds_up_and_the_largest_memory_counts() {
+    fn step_times_add_up_and_the_largest_memory_counts() {
         let mut view = ended();
         let used = |max_rss_kb, user_us| Usage { max_rss_kb, user_us, ..Usage::default() };
         for (id, usage) in
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_raw_values_are_told_on_request() {
+    fn debug_prints_the_raw_values() {
         let view = ended();
         let text = debug(&view, &recorded_usage(&view), &ctx());
         assert!(

@@ -1,4 +1,4 @@
-//! `sstat --series`: what steps used over time, a line for each span.
+//! `sstat --series`: the usage of steps over time, one line per span.
 
 use crate::model::series::{Span, StepSeries};
 use crate::model::{StepKey, Timestamp};
@@ -8,11 +8,11 @@ use crate::render::layout;
 use crate::render::value::Value;
 use serde_json::{Value as Json, json};
 
-/// The table of spans.
+/// The field table of spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spans;
 
-/// A span, and when it began.
+/// A span with its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     step: StepKey,
@@ -44,7 +44,7 @@ static FIELDS: &[F] = &[
     F::new(&["AveGPUMem"], "AveGPUMem", |r, _| Value::Kib(r.span.gpu.mem_mean_kb)).width(10),
 ];
 
-/// The columns where nothing is known of GPUs.
+/// The columns if no step has GPU data.
 const WITHOUT_GPUS: &str = "JobID,Start,Seconds,CPUs,MaxRSS,AveRSS,DiskRead,DiskWrite";
 
 fn rows(one: &StepSeries) -> Vec<Row> {
@@ -58,15 +58,15 @@ fn rows(one: &StepSeries) -> Vec<Row> {
     one.series.spans().iter().map(&mut row).collect()
 }
 
-/// The lines of these steps. `parsable`: what stands between values, and whether it also stands
-/// after the last one.
+/// Prints the spans of these steps. `parsable` is the delimiter and whether it also follows the
+/// last value.
 pub fn print(
     steps: &[StepSeries],
     header: bool,
     parsable: Option<(&str, bool)>,
     ctx: &Ctx,
 ) -> String {
-    // A constant that a test reads.
+    // A test checks that this constant parses.
     let columns = if steps.iter().any(|one| one.series.has_gpus()) { "all" } else { WITHOUT_GPUS };
     let layout = layout::Layout::<Spans>::ruled(columns).unwrap_or_default();
     let layout = match parsable {
@@ -76,8 +76,8 @@ pub fn print(
     layout.print(&steps.iter().flat_map(rows).collect::<Vec<_>>(), header, ctx)
 }
 
-/// The same for programs: times in milliseconds since 1970, memory and what was read and written in
-/// bytes, the use of all GPUs together in percent of one.
+/// Returns the spans as JSON: times in milliseconds since 1970, memory and transfers in bytes, and
+/// the load of all GPUs together in percent of one GPU.
 pub fn json(steps: &[StepSeries]) -> Json {
     let span = |row: &Row| {
         let gpu = (row.span.gpu.ms > 0).then(|| {
@@ -88,7 +88,7 @@ pub fn json(steps: &[StepSeries]) -> Json {
                 "mem_mean": row.span.gpu.mem_mean_kb.saturating_mul(1024),
             })
         });
-        let mut told = json!({
+        let mut record = json!({
             "start_ms": row.start.0.div_euclid(1000),
             "ms": row.span.ms,
             "cpu_us": row.span.cpu_us,
@@ -98,9 +98,9 @@ pub fn json(steps: &[StepSeries]) -> Json {
             "written": row.span.written,
         });
         if let Some(gpu) = gpu {
-            told["gpus"] = gpu;
+            record["gpus"] = gpu;
         }
-        told
+        record
     };
     let step = |one: &StepSeries| {
         let spans: Vec<Json> = rows(one).iter().map(span).collect();
@@ -149,18 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_columns_where_there_were_some() {
+    fn gpu_columns_appear_if_a_step_used_gpus() {
         let mut steps = steps();
         let gpu = GpuSpan { ms: 1000, busy_milli: 1250, mem_max_kb: 2048, mem_mean_kb: 1024 };
         steps[0].series.push(Span { ms: 1000, gpu, ..Span::default() });
-        let told = print(&steps, true, Some(("|", false)), &ctx());
+        let text = print(&steps, true, Some(("|", false)), &ctx());
         assert!(
-            told.starts_with("JobID|Start|Seconds|CPUs|MaxRSS|AveRSS|DiskRead|DiskWrite|GPUs|MaxGPUMem|AveGPUMem\n"),
-            "{told}"
+            text.starts_with("JobID|Start|Seconds|CPUs|MaxRSS|AveRSS|DiskRead|DiskWrite|GPUs|MaxGPUMem|AveGPUMem\n"),
+            "{text}"
         );
         assert!(
-            told.ends_with("|0|0|1.25|2M|1M\n") && told.contains("|1.00M|0.00|0|0\n"),
-            "{told}"
+            text.ends_with("|0|0|1.25|2M|1M\n") && text.contains("|1.00M|0.00|0|0\n"),
+            "{text}"
         );
         let spans = &json(&steps)["steps"][0]["spans"];
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_bytes_and_milliseconds() {
+    fn json_has_bytes_and_milliseconds() {
         let json = json(&steps());
         let spans = &json["steps"][0]["spans"];
         assert_eq!(

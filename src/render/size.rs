@@ -1,21 +1,21 @@
-//! Amounts of memory in the forms that Slurm's commands print.
+//! Amounts of memory as Slurm's commands print them.
 
-/// How a size is written.
+/// The unit of a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Units {
-    /// The next larger unit as long as nothing is lost: `512M`, `1G`, `1.50G`, `24105M`.
+    /// The next larger unit as long as the result is exact: `512M`, `1G`, `1.50G`, `24105M`.
     #[default]
     Exact,
-    /// `--noconvert`: the unit that the amount is kept in.
+    /// `--noconvert`: the unit in which the amount is stored.
     Keep,
-    /// `--units=[KMGTP]`: always this unit, with two decimals where it does not come out even.
+    /// `--units=[KMGTP]`: always this unit, with two decimals unless the result is whole.
     Fixed(char),
 }
 
 const LETTERS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
 
 impl Units {
-    /// `--units`: one of `K`, `M`, `G`, `T`, `P`, either case; `None` for anything else.
+    /// Parses `--units`: one of `K`, `M`, `G`, `T`, `P`, in either case; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut chars = text.chars();
         let letter = chars.next()?.to_ascii_uppercase();
@@ -23,21 +23,21 @@ impl Units {
     }
 }
 
-/// An amount in KiB, as `MaxRSS` has it: `1624K`.
+/// Formats an amount in KiB, as in `MaxRSS`: `1624K`.
 pub fn kib(amount: u64, units: Units) -> String {
     convert(amount, 0, units)
 }
 
-/// An amount in MiB, as `ReqMem` has it: `512M`.
+/// Formats an amount in MiB, as in `ReqMem`: `512M`.
 pub fn mib(amount: u64, units: Units) -> String {
     convert(amount, 1, units)
 }
 
-/// Bytes that were read or written, as `MaxDiskRead` has them: `0.01M`, `22.28M`, `1.50G`.
+/// Formats bytes read or written, as in `MaxDiskRead`: `0.01M`, `22.28M`, `1.50G`.
 pub fn transferred(bytes: u64, units: Units) -> String {
     const MEGA: usize = 1;
     let mb = bytes as f64 / f64::from(1 << 20);
-    // Slurm converts what is more than a megabyte.
+    // Slurm converts amounts above one megabyte.
     if bytes == 0 {
         return "0".to_owned();
     }
@@ -61,7 +61,7 @@ pub fn transferred(bytes: u64, units: Units) -> String {
     with_decimals(value, LETTERS[unit])
 }
 
-/// Bytes as they are read at a glance: `1.5G`.
+/// Formats bytes for quick reading: `1.5G`.
 pub fn glance(bytes: f64) -> String {
     let mut amount = bytes.max(0.0);
     for unit in ["B", "K", "M", "G"] {
@@ -74,7 +74,7 @@ pub fn glance(bytes: f64) -> String {
     format!("{amount:.1}T")
 }
 
-/// Two decimals where it does not come out even.
+/// Adds two decimals unless the value is whole.
 fn with_decimals(value: f64, letter: char) -> String {
     if value.fract() == 0.0 { format!("{value:.0}{letter}") } else { format!("{value:.2}{letter}") }
 }
@@ -94,8 +94,8 @@ fn convert(amount: u64, unit: usize, units: Units) -> String {
     }
 }
 
-/// Slurm divides while the amount is a multiple of half the next unit, so that one decimal place is
-/// enough.
+/// Formats an amount in the largest exact unit. As in Slurm, it is divided while it is a multiple
+/// of half the next unit, so one decimal place is enough.
 fn exact(amount: u64, unit: usize) -> String {
     let (mut amount, mut unit) = (amount, unit);
     while amount >= 1024 && amount % 512 == 0 && unit + 1 < LETTERS.len() {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_at_a_glance() {
+    fn sizes_are_short() {
         let (mb, tb) = (f64::from(1 << 20), 1024f64.powi(4));
         let cases = [
             (0.0, "0B"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_change_unit_only_where_nothing_is_lost() {
+    fn sizes_change_unit_only_if_exact() {
         for (mb, text) in [
             (0, "0"),
             (100, "100M"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_as_asked_for() {
+    fn units_are_as_requested() {
         assert_eq!(Units::parse("g"), Some(Units::Fixed('G')));
         assert_eq!(Units::parse("X"), None);
         assert_eq!(Units::parse(""), None);

@@ -1,4 +1,4 @@
-//! `-S/--sort`: by which columns rows are ordered, and in which direction.
+//! `-S/--sort`: the columns by which rows are sorted, and the direction of each.
 
 use crate::render::Ctx;
 use crate::render::field::{FormatError, Need, Place, Table, by_code, by_own_name};
@@ -6,7 +6,7 @@ use crate::render::value::Value;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-/// An order of rows: the most important column first.
+/// A sort order: the most significant column first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sort<T: Table> {
     keys: Vec<SortKey>,
@@ -20,16 +20,16 @@ struct SortKey {
 }
 
 impl<T: Table> Sort<T> {
-    /// `P,t,-p`: letters of `-o`, each with `+` or `-` before it, with or without commas; or field
-    /// names.
+    /// Parses `P,t,-p`: letters of `-o`, each optionally after `+` or `-`, with or without commas;
+    /// or field names.
     ///
     /// # Errors
-    /// Names the word that is neither a name nor letters of columns.
+    /// Fails on a word that is neither a field name nor a sequence of column letters.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys = Vec::new();
         for word in text.split(',').map(str::trim) {
             let name = word.trim_start_matches(['+', '-']);
-            // One letter is always a code: `t` is the state and not a name.
+            // A single letter is always a code: `t` is the state, not a name.
             let is_code = name.chars().nth(1).is_none();
             match if is_code { None } else { by_own_name::<T>(name) } {
                 Some(field) => keys.push(SortKey { field, descends: word.starts_with('-') }),
@@ -39,22 +39,22 @@ impl<T: Table> Sort<T> {
         Ok(Sort { keys, table: PhantomData })
     }
 
-    /// Whether the order depends on a column with this need.
+    /// Returns whether the order depends on a column with this need.
     pub fn needs(&self, need: Need) -> bool {
         self.keys.iter().any(|key| T::fields()[key.field].need == need)
     }
 
-    /// Whether a brief query answers all that the order depends on.
+    /// Returns whether a brief query provides everything that the order depends on.
     pub fn is_brief(&self) -> bool {
         self.keys.iter().all(|key| T::fields()[key.field].need == Need::Brief)
     }
 
-    /// Sorts the rows; rows that are equal keep their order.
+    /// Sorts the rows. The sort is stable.
     pub fn apply(&self, rows: &mut Vec<T::Row<'_>>, ctx: &Ctx) {
         if self.keys.is_empty() {
             return;
         }
-        // Each value is worked out once, not once a comparison.
+        // Compute each value once instead of once per comparison.
         let values = |row: &T::Row<'_>| self.values(row, ctx).collect::<Vec<_>>();
         let mut keyed: Vec<_> =
             std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
@@ -80,13 +80,13 @@ impl<T: Table> Sort<T> {
     }
 }
 
-/// The order of rows that come some at a time.
+/// The order of rows that arrive in batches.
 #[derive(Debug, Clone)]
 pub struct Order<T: Table> {
     sort: Sort<T>,
-    /// By row: a value for each key of the order.
+    /// For each row, one value per sort key.
     values: Vec<Value>,
-    /// By row: the number that decides where all values are equal.
+    /// For each row, the number that decides between rows with equal values.
     numbers: Vec<u32>,
 }
 
@@ -95,14 +95,14 @@ impl<T: Table> Order<T> {
         Order { sort, values: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Takes the next row.
+    /// Adds the next row.
     pub fn add(&mut self, row: &T::Row<'_>, number: u32, ctx: &Ctx) {
         self.values.extend(self.sort.values(row, ctx));
         self.numbers.push(number);
     }
 
-    /// The rows in their order, each by its place among those that came, from 0 on. Equal ones stay
-    /// as they came.
+    /// Returns the sorted rows, each by its position among the added rows, from 0. The sort is
+    /// stable.
     pub fn places(&self) -> Vec<u32> {
         let keys = self.sort.keys.len();
         let row = |place: u32| {
@@ -123,7 +123,7 @@ fn push_codes<T: Table>(keys: &mut Vec<SortKey>, word: &str) -> Result<(), Forma
     let count = letters.len();
     letters.sort_unstable();
     letters.dedup();
-    // Nobody sorts by a column twice: it was meant as a name.
+    // Nobody sorts by a column twice, so a repeated letter means a misspelled name.
     if letters.len() < count {
         return Err(FormatError::unknown::<T>(Place::Sort, word.trim_start_matches(['+', '-'])));
     }
@@ -133,9 +133,9 @@ fn push_codes<T: Table>(keys: &mut Vec<SortKey>, word: &str) -> Result<(), Forma
             '+' | ' ' | '%' => descends = false,
             '-' => descends = true,
             c => {
-                // Slurm has columns without a header, and no order for them.
+                // Slurm does not sort by columns without a header.
                 let field = by_code::<T>(c).filter(|field| !T::fields()[*field].header.is_empty());
-                // What was written was meant as a name.
+                // The word was meant as a name.
                 let field = field.ok_or_else(|| {
                     FormatError::unknown::<T>(Place::Sort, word.trim_start_matches(['+', '-']))
                 })?;

@@ -1,4 +1,4 @@
-//! Where a job comes from, for `slotd source`.
+//! `slotd source`: the work tree that a job was submitted from.
 
 use crate::model::Timestamp;
 use crate::model::source::{Changes, JobSource, Taken, WorkTree};
@@ -8,43 +8,43 @@ use crate::render::time::iso;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// So many files are named; `--json` has more.
+/// Maximum number of files listed; `--json` has more.
 const NAMED: usize = 10;
 
 fn changes(source: &JobSource) -> Option<Result<&Changes, &str>> {
     source.taken.as_ref().map(|taken| taken.source.changes.as_ref().map_err(String::as_str))
 }
 
-/// The commit and the branch: as they were at the submission, else as git told them a little later.
+/// Returns the commit and the branch at submission, or as git reported them shortly afterwards.
 fn head<'a>(tree: &'a WorkTree, taken: Option<&'a Taken>) -> (Option<&'a str>, Option<&'a str>) {
-    let told = taken.map(|taken| &taken.source);
-    let commit = tree.commit.as_deref().or_else(|| told?.commit.as_deref());
-    (commit, tree.branch.as_deref().or_else(|| told?.branch.as_deref()))
+    let later = taken.map(|taken| &taken.source);
+    let commit = tree.commit.as_deref().or_else(|| later?.commit.as_deref());
+    (commit, tree.branch.as_deref().or_else(|| later?.branch.as_deref()))
 }
 
 fn count(count: usize, what: &str) -> String {
     format!("{count} {what} file{}", if count == 1 { "" } else { "s" })
 }
 
-/// Several lines.
+/// Returns the source as several lines of text.
 pub fn text(label: &str, tree: &WorkTree, source: &JobSource, ctx: &Ctx) -> String {
     let printable =
         |text: &str| text::printable(Cow::Owned(text.to_owned()), ctx.is_terminal()).into_owned();
     let (commit, branch) = head(tree, source.taken.as_ref());
     let mut text = format!("Job {label} was submitted from {}\n", printable(&tree.root));
     let branch = branch.map(|branch| format!(", branch {}", printable(branch))).unwrap_or_default();
-    text += &format!("  commit: {}{branch}\n", commit.unwrap_or("none, or not known"));
+    text += &format!("  commit: {}{branch}\n", commit.unwrap_or("none or unknown"));
     match changes(source) {
-        None => text += "  changes: not known: git was not asked, since the daemon ended before\n",
-        Some(Err(why)) => text += &format!("  changes: not known: {}\n", printable(why)),
-        Some(Ok(found)) if found.is_clean() => text += "  changes: none, it is clean\n",
+        None => text += "  changes: unknown: the daemon exited before it could run git\n",
+        Some(Err(why)) => text += &format!("  changes: unknown: {}\n", printable(why)),
+        Some(Ok(found)) if found.is_clean() => text += "  changes: none, the work tree is clean\n",
         Some(Ok(found)) => {
             let parts = [(found.changed, "changed"), (found.untracked, "untracked")];
             let parts = parts.into_iter().filter(|(number, _)| *number > 0);
             let parts: Vec<String> = parts.map(|(number, what)| count(number, what)).collect();
             text += &format!("  changes: dirty, {}\n", parts.join(", "));
             if let Some(why) = &found.left_out {
-                text += &format!("  the text of the changes is left out: {}\n", printable(why));
+                text += &format!("  diff not recorded: {}\n", printable(why));
             }
             for file in found.untracked_files.iter().take(NAMED) {
                 let size = file.bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default();
@@ -58,12 +58,12 @@ pub fn text(label: &str, tree: &WorkTree, source: &JobSource, ctx: &Ctx) -> Stri
         }
     }
     if let Some(taken) = &source.taken {
-        text += &format!("  looked at: {}\n", iso(taken.at, &ctx.tz));
+        text += &format!("  checked at: {}\n", iso(taken.at, &ctx.tz));
     }
     text
 }
 
-/// The same for programs. What is not known is null.
+/// Returns the source as JSON. Unknown values are null.
 pub fn json(label: &str, tree: &WorkTree, source: &JobSource) -> Value {
     let (commit, branch) = head(tree, source.taken.as_ref());
     let found = changes(source);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::model::source::{Source, Untracked};
 
-    fn told(changes: Result<Changes, String>) -> String {
+    fn printed(changes: Result<Changes, String>) -> String {
         let tree =
             WorkTree { root: "/w".to_owned(), commit: Some("0123".to_owned()), branch: None };
         let source =
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn the_commit_is_that_of_the_submission_and_files_are_counted() {
+    fn the_commit_is_from_submission_and_files_are_counted() {
         let head = "Job 12 was submitted from /w\n  commit: 0123, branch main\n";
-        let at = "  looked at: 1970-01-01T00:00:00\n";
+        let at = "  checked at: 1970-01-01T00:00:00\n";
         assert_eq!(
-            told(Ok(Changes::default())),
-            format!("{head}  changes: none, it is clean\n{at}")
+            printed(Ok(Changes::default())),
+            format!("{head}  changes: none, the work tree is clean\n{at}")
         );
         let file = |n| Untracked { path: format!("f{n}"), bytes: (n > 0).then_some(n) };
         let changes = Changes {
@@ -113,7 +113,7 @@ mod tests {
             untracked_files: (0..12).map(file).collect(),
             left_out: None,
         };
-        let text = told(Ok(changes));
+        let text = printed(Ok(changes));
         assert!(
             text.contains(
                 "  changes: dirty, 1 changed file, 12 untracked files\n  untracked: f0\n"
@@ -121,7 +121,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("f9 (9 bytes)\n  untracked: 2 more\n"), "{text}");
-        let unknown = told(Err("git\tfailed".to_owned()));
-        assert!(unknown.contains("  changes: not known: git"), "{unknown}");
+        let unknown = printed(Err("git\tfailed".to_owned()));
+        assert!(unknown.contains("  changes: unknown: git"), "{unknown}");
     }
 }

@@ -1,23 +1,23 @@
-//! sprio: what the priority of pending jobs is made of.
+//! sprio: the factors in the priority of pending jobs.
 //!
-//! A job's priority is the number that it asked for (1 where it asked for none) less its nice
-//! value, and at least 1; a held job has 0. That number is Slurm's site factor; the other factors
-//! of Slurm are not weighed here, so that their columns are 0. Among equal priorities the order is
-//! that of submission, and arrays take turns.
+//! The priority of a job is its requested priority (1 by default) minus its nice value, and at
+//! least 1; a held job has 0. The requested priority is shown as Slurm's site factor. slotd does
+//! not use Slurm's other factors, so their columns are 0. Jobs with equal priority are ordered by
+//! submission, and arrays take turns.
 
 use crate::model::view::JobView;
 use crate::render::field::{Cut, Field, Table};
 use crate::render::value::Value;
 use crate::render::{Ctx, job, layout, sort};
 
-/// The table of sprio's fields.
+/// The field table of sprio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sprio;
 
 pub type Layout = layout::Layout<Sprio>;
 pub type Sort = sort::Sort<Sprio>;
 
-/// A line: a job, or the weights of the factors (`--weights`).
+/// One line: a job, or the weights of the factors (`--weights`).
 #[derive(Debug, Clone, Copy)]
 pub enum Row<'a> {
     Job(&'a JobView),
@@ -44,7 +44,7 @@ const fn field(
     F::new(names, header, get).code(code)
 }
 
-/// A number, which is printed whole.
+/// Creates a column for a number, which is printed in full even if it is wider than the column.
 const fn number(
     code: &'static str,
     names: &'static [&'static str],
@@ -54,7 +54,7 @@ const fn number(
     field(code, names, header, get).cut(Cut::Header)
 }
 
-/// A factor that is not weighed: 0 for a job, and 0 is its weight.
+/// Returns the value or the weight of a factor that slotd does not use: 0.
 fn unweighed(_: &Row<'_>, _: &Ctx) -> Value {
     Value::Number(0)
 }
@@ -73,8 +73,7 @@ fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Val
     }
 }
 
-/// The number that a job asked for. It is not kept apart from what the priority came to where it
-/// asked for none.
+/// Returns the requested priority, or the default of 1.
 fn site(view: &JobView) -> Value {
     view.request.priority.unwrap_or(1).into()
 }
@@ -116,7 +115,7 @@ static FIELDS: &[F] = &[
     number("Y", &["Priority"], "PRIORITY", |r, _| of_job(r, job::priority)),
 ];
 
-/// Slurm's columns for the factors that have a weight, and the nice value, which counts as well.
+/// Slurm's columns for the factors with a weight, and the nice value, which also counts.
 const DEFAULT: &str = "%.15i %9r %.10Y %.10S %.11N";
 const NORMALIZED: &str = "%.15i %9r %.10y %.10S %.11N";
 const LONG: &str =
@@ -124,13 +123,13 @@ const LONG: &str =
 const LONG_NORMALIZED: &str =
     "%.15i %9r %.8u %.8o %.10y %.10S %.10a %.10b %.10f %.10j %.10p %.10n %.10q %.11N %.20t";
 
-/// The order in which jobs are looked at, but for the turns of arrays.
+/// The order in which jobs are considered, except that arrays take turns.
 pub const DEFAULT_SORT: &str = "-Y,i";
 
-/// Where nothing was found that was asked for by name.
+/// The message if no job matches the names or IDs.
 pub const NONE_FOUND: &str = "Unable to find jobs matching user/id(s) specified\n";
 
-/// The columns where no format is asked for.
+/// Returns the default columns.
 pub fn default_layout(long: bool, normalized: bool) -> Layout {
     let text = match (long, normalized) {
         (false, false) => DEFAULT,
@@ -138,18 +137,18 @@ pub fn default_layout(long: bool, normalized: bool) -> Layout {
         (true, false) => LONG,
         (true, true) => LONG_NORMALIZED,
     };
-    // Constants that a test reads.
+    // A test checks that every constant parses.
     Layout::codes(text).unwrap_or_default()
 }
 
-/// The table of these jobs.
+/// Prints these jobs.
 pub fn print(jobs: &[JobView], layout: &Layout, sort: &Sort, header: bool, ctx: &Ctx) -> String {
     let mut rows: Vec<Row<'_>> = jobs.iter().map(Row::Job).collect();
     sort.apply(&mut rows, ctx);
     layout.print(&rows, header, ctx)
 }
 
-/// `--weights`: how much each factor counts.
+/// Prints the weight of each factor (`--weights`).
 pub fn weights(layout: &Layout, header: bool, ctx: &Ctx) -> String {
     layout.print(&[Row::Weights], header, ctx)
 }
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_view_shows_what_counts() {
+    fn the_default_view_shows_the_factors_that_count() {
         let text = print(
             &jobs(),
             &default_layout(false, false),
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_view_is_a_format_that_is_understood() {
+    fn every_default_view_is_a_valid_format() {
         for text in [DEFAULT, NORMALIZED, LONG, LONG_NORMALIZED] {
             assert!(Layout::codes(text).is_ok(), "{text}");
         }
@@ -238,16 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_in_the_order_asked_for() {
+    fn rows_are_in_the_requested_order() {
         assert_eq!(lines("%i", Some("i")), ["5", "6", "7", "8"]);
         assert_eq!(lines("%i", Some("-i")), ["8", "7", "6", "5"]);
         assert_eq!(lines("%i", Some("-S,-N")), ["7", "6", "5", "8"]);
         assert_eq!(lines("%i", Some("y,+i")), ["8", "5", "7", "6"]);
-        assert_eq!(lines("%i", Some("u,-r")), ["5", "6", "7", "8"], "equals stay as they came");
+        assert_eq!(lines("%i", Some("u,-r")), ["5", "6", "7", "8"], "the sort is stable");
     }
 
     #[test]
-    fn what_is_unknown_is_named_with_what_there_is() {
+    fn unknown_names_are_reported() {
         let error = Layout::codes("%i %z").expect_err("no such code");
         assert_eq!(error.message, "Invalid job format specification: z");
         assert!(error.hint.contains("letters: ") && error.hint.contains('Y'), "{}", error.hint);
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weights_say_that_the_site_factor_alone_counts() {
+    fn only_the_site_factor_has_a_weight() {
         assert_eq!(
             weights(&Layout::codes("%.15i %9r %.10Y %.10S %.10A").expect("a format"), true, &ctx()),
             "          JOBID PARTITION   PRIORITY       SITE        AGE\n        \

@@ -1,14 +1,15 @@
-//! Texts in columns: how wide they are, filled up, cut, and without what a terminal would act on.
+//! Text in columns: measuring, padding, truncating, and escaping characters that a terminal would
+//! interpret.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Characters, since a name cut in the middle of one would not be text any more.
+/// Returns the width in characters, not bytes: truncating must not split a character.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Appends `text`, filled up with blanks to `to` characters, never cut.
+/// Appends `text`, padded with blanks to `to` characters. Never truncates.
 pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     let fill = to.saturating_sub(width(text));
     if right {
@@ -20,12 +21,19 @@ pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     }
 }
 
-/// A value as it may stand in a line: control characters in octal (`\\012`). What somebody may take
-/// for a line break would make two rows of one and is written so always; the others do something to
-/// a terminal, and are written so there.
+/// Returns whether the character changes the direction of the text after it, so that a terminal may
+/// show a name as another one (Unicode, UAX #9, section 2).
+const fn turns_text(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes the control characters of a value in octal (`\\012`). Line breaks are always escaped,
+/// since they would split a row in two; other control characters, and those that change the
+/// direction of the text, only on a terminal, which would interpret them.
 pub fn printable(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
     let is_escaped = |c: char| {
-        matches!(c, '\n'..='\r' | '\u{85}') || (is_terminal && c.is_control() && c != '\t')
+        matches!(c, '\n'..='\r' | '\u{85}')
+            || (is_terminal && (c.is_control() && c != '\t' || turns_text(c)))
     };
     if !text.contains(is_escaped) {
         return text;
@@ -33,8 +41,11 @@ pub fn printable(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_escaped(c) {
-            // Writing to a string does not fail.
-            let _ = write!(out, "\\{:03o}", u32::from(c));
+            // Writing to a string cannot fail.
+            let _ = match u32::from(c) {
+                code @ ..=0xff => write!(out, "\\{code:03o}"),
+                code => write!(out, "\\u{{{code:x}}}"),
+            };
         } else {
             out.push(c);
         }
@@ -42,7 +53,7 @@ pub fn printable(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The first `to` characters of `text`.
+/// Returns the first `to` characters of `text`.
 pub fn cut(text: &str, to: usize) -> &str {
     text.char_indices().nth(to).map_or(text, |(i, _)| &text[..i])
 }
@@ -52,10 +63,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_do_nothing_to_a_line_or_a_terminal() {
+    fn control_characters_never_reach_a_terminal() {
         let text = "a\nb\rc\td\u{1b}[2J\u{9b}2J";
         assert_eq!(printable(text.into(), true), "a\\012b\\015c\td\\033[2J\\2332J");
         assert_eq!(printable(text.into(), false), "a\\012b\\015c\td\u{1b}[2J\u{9b}2J");
+        assert_eq!(printable("a\u{202e}b\u{2066}c".into(), true), "a\\u{202e}b\\u{2066}c");
+        assert_eq!(printable("a\u{202e}b".into(), false), "a\u{202e}b");
         assert_eq!(printable("größe \"x\"".into(), true), "größe \"x\"");
     }
 

@@ -1,6 +1,6 @@
-//! Durations and instants in the forms that Slurm's commands print.
+//! Durations and times in the formats of Slurm's commands.
 //!
-//! Reading times is the business of `parse`.
+//! The `parse` module reads times.
 
 use crate::model::Timestamp;
 use crate::render::Ctx;
@@ -8,7 +8,7 @@ use jiff::Zoned;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-/// `SLURM_TIME_FORMAT`: how instants are written.
+/// `SLURM_TIME_FORMAT`: the format of times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TimeFormat {
     /// `2026-11-20T23:14:49`, local time without a zone.
@@ -22,7 +22,8 @@ pub enum TimeFormat {
 }
 
 impl TimeFormat {
-    /// Reads the variable. Empty or without a `%`: Slurm takes the standard form.
+    /// Parses the variable. As in Slurm, an empty value or one without `%` means the standard
+    /// format.
     pub fn parse(text: &str) -> Self {
         match text {
             "relative" => TimeFormat::Relative,
@@ -42,14 +43,14 @@ fn strftime(pattern: &str, z: &Zoned) -> Option<String> {
     strtime::format(pattern, z).ok()
 }
 
-/// `2026-11-20T23:14:49` in local time, whatever `SLURM_TIME_FORMAT` says.
+/// Formats a time as `2026-11-20T23:14:49` in local time, regardless of `SLURM_TIME_FORMAT`.
 pub fn iso(t: Timestamp, tz: &TimeZone) -> String {
-    // An instant outside the calendar (year 9999) can only come from a broken clock; it is shown as
-    // its number.
+    // Only a broken clock gives a time beyond the calendar (year 9999), which is printed as a
+    // number.
     zoned(t, tz).and_then(|z| strftime(ISO, &z)).unwrap_or_else(|| t.as_secs().to_string())
 }
 
-/// An instant as `SLURM_TIME_FORMAT` asks for it.
+/// Formats a time as `SLURM_TIME_FORMAT` requests.
 pub fn instant(t: Timestamp, ctx: &Ctx) -> String {
     let Some(z) = zoned(t, &ctx.tz) else { return t.as_secs().to_string() };
     let text = match &ctx.time_format {
@@ -62,7 +63,7 @@ pub fn instant(t: Timestamp, ctx: &Ctx) -> String {
     text.or_else(|| strftime(ISO, &z)).unwrap_or_else(|| t.as_secs().to_string())
 }
 
-/// Slurm's choice of a form for a time, by its distance in days from today.
+/// Returns Slurm's pattern for a time, which depends on the distance from today in days.
 fn relative_pattern(t: &Zoned, now: &Zoned) -> &'static str {
     if t.year() != now.year() {
         return "%-d %b %Y";
@@ -76,23 +77,23 @@ fn relative_pattern(t: &Zoned, now: &Zoned) -> &'static str {
     }
 }
 
-/// The instant, or `otherwise` where there is none (`N/A`, `Unknown`, `None`).
+/// Formats the time, or returns `otherwise` (`N/A`, `Unknown`, `None`) for `None`.
 pub fn instant_or(t: Option<Timestamp>, otherwise: &str, ctx: &Ctx) -> String {
     t.map_or_else(|| otherwise.to_owned(), |t| instant(t, ctx))
 }
 
-/// The line above the tables of `squeue -l`, `-i` and `sinfo -l`: `Fri Nov 20 23:39:43 2026`, with
-/// its end.
+/// Returns the line above the tables of `squeue -l`, `squeue -i` and `sinfo -l`: `Fri Nov 20
+/// 23:39:43 2026` and a line break.
 pub fn date_line(ctx: &Ctx) -> String {
     date(ctx.now, &ctx.tz) + "\n"
 }
 
-/// An instant in the form of that line.
+/// Formats a time like [`date_line`].
 pub fn date(t: Timestamp, tz: &TimeZone) -> String {
     zoned(t, tz).and_then(|z| strftime("%a %b %e %H:%M:%S %Y", &z)).unwrap_or_default()
 }
 
-/// squeue's durations: `0:04`, `29:56`, `2:03:04`, `1-02:03:04`.
+/// Formats seconds as squeue does: `0:04`, `29:56`, `2:03:04`, `1-02:03:04`.
 pub fn short(secs: u64) -> String {
     let (d, h, m, s) = split(secs);
     match (d, h) {
@@ -102,14 +103,14 @@ pub fn short(secs: u64) -> String {
     }
 }
 
-/// sacct's and scontrol's durations: `00:00:05`, `1-00:00:00`.
+/// Formats seconds as sacct and scontrol do: `00:00:05`, `1-00:00:00`.
 pub fn long(secs: u64) -> String {
     let (d, h, m, s) = split(secs);
     if d == 0 { format!("{h:02}:{m:02}:{s:02}") } else { format!("{d}-{h:02}:{m:02}:{s:02}") }
 }
 
-/// sacct's CPU times, from microseconds: `00:00.035` (minutes, seconds, thousandths) below an hour,
-/// else as [`long`]. Without thousandths `00:00:35`.
+/// Formats microseconds of CPU time as sacct does: `00:00.035` (minutes, seconds, thousandths)
+/// below an hour, otherwise like [`long`]. Seconds without a fraction are printed as `00:00:35`.
 pub fn cpu(us: u64) -> String {
     let (secs, millis) = (us / 1_000_000, us / 1000 % 1000);
     if secs >= 3600 || millis == 0 {
@@ -123,12 +124,12 @@ fn split(secs: u64) -> (u64, u64, u64, u64) {
     (secs / 86_400, secs / 3600 % 24, secs / 60 % 60, secs % 60)
 }
 
-/// A time limit in squeue's form; `UNLIMITED` for none.
+/// Formats a time limit as squeue does; `UNLIMITED` for none.
 pub fn short_limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "UNLIMITED".to_owned(), short)
 }
 
-/// A time limit in sacct's and scontrol's form; `UNLIMITED` for none.
+/// Formats a time limit as sacct and scontrol do; `UNLIMITED` for none.
 pub fn long_limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "UNLIMITED".to_owned(), long)
 }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_line_is_that_of_squeue_long() {
+    fn the_date_line_matches_squeue_long() {
         assert_eq!(date_line(&ctx(TimeFormat::Standard)), "Fri Nov 20 23:39:54 2026\n");
     }
 

@@ -1,20 +1,20 @@
-//! Colours of states, where a terminal shows colours.
+//! Colours of states, for terminals that support colours.
 
 use crate::model::{JobState, Outcome};
 use std::fmt::Write as _;
 
-/// What a reader has to make of a state.
+/// The meaning of a state for the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing: as other text.
+    /// No meaning: printed like other text.
     Plain,
-    /// It goes well.
+    /// Running, completed or available.
     Good,
-    /// It waits, or is full.
+    /// Waiting or full.
     Waiting,
-    /// It went wrong.
+    /// Failed or unavailable.
     Bad,
-    /// Somebody ended it.
+    /// Cancelled.
     Withdrawn,
 }
 
@@ -31,8 +31,8 @@ impl Tone {
         }
     }
 
-    /// Of a cell with a job's state: its name or its code, after which more may follow
-    /// (`CANCELLED by 1000`).
+    /// Returns the tone of a cell with a job's state: its name or code, optionally followed by more
+    /// words (`CANCELLED by 1000`).
     pub fn of_job_cell(cell: &str) -> Tone {
         let word = cell.split(' ').next().unwrap_or_default();
         let state =
@@ -40,8 +40,8 @@ impl Tone {
         state.map_or(Tone::Plain, Tone::of_job)
     }
 
-    /// Of a cell with the state of a node, as sinfo writes it, or of a partition: what takes no
-    /// jobs went wrong.
+    /// Returns the tone of a cell with the state of a node, as sinfo prints it, or of a partition.
+    /// Anything that accepts no jobs is bad.
     pub fn of_node_cell(cell: &str) -> Tone {
         match cell {
             "idle" | "mixed" | "mix" => Tone::Good,
@@ -51,9 +51,9 @@ impl Tone {
         }
     }
 
-    /// Writes what `write` writes, in the colour of this tone.
+    /// Calls `write` and colours the text that it writes.
     pub fn paint(self, out: &mut String, write: impl FnOnce(&mut String)) {
-        // The first eight colours of ECMA-48, which each terminal has, as its user chose them.
+        // The first eight colours of ECMA-48: every terminal has them, as configured by the user.
         let colour = match self {
             Tone::Plain => return write(out),
             Tone::Bad => 31,
@@ -61,7 +61,7 @@ impl Tone {
             Tone::Waiting => 33,
             Tone::Withdrawn => 35,
         };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "\u{1b}[{colour}m");
         write(out);
         out.push_str("\u{1b}[0m");
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_read_by_its_name_or_code() {
+    fn a_state_cell_is_recognized_by_name_or_code() {
         assert_eq!(Tone::of_job_cell("R"), Tone::Good);
         assert_eq!(Tone::of_job_cell("CANCELLED by 1000"), Tone::Withdrawn);
         assert_eq!(Tone::of_job_cell("OUT_OF_MEMORY"), Tone::Bad);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_ends_where_its_text_ends() {
+    fn a_colour_ends_with_its_text() {
         let mut out = String::new();
         Tone::Bad.paint(&mut out, |out| out.push_str("F "));
         Tone::Plain.paint(&mut out, |out| out.push('x'));

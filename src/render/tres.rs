@@ -3,20 +3,20 @@
 use crate::model::Tres;
 use crate::render::size::{Units, mib};
 
-/// In Slurm's order of TRES numbers, as scontrol and squeue print it. Billing is the number of
-/// CPUs, as where Slurm has no weights.
+/// Formats the resources in the order of Slurm's TRES numbers, as scontrol and squeue do. Billing
+/// is the number of CPUs, as in Slurm without billing weights.
 pub fn scontrol(t: &Tres, units: Units) -> String {
     let mut text = format!("cpu={},mem={},node=1,billing={}", t.cpus, mib(t.mem_mb, units), t.cpus);
     push_gpus(&mut text, t, units);
     text
 }
 
-/// In alphabetical order, as sacct prints a job's.
+/// Formats the resources of a job in alphabetical order, as sacct does.
 pub fn sacct_job(t: &Tres, units: Units) -> String {
     format!("billing={},{}", t.cpus, sacct_step(t, units))
 }
 
-/// In alphabetical order, as sacct prints a step's.
+/// Formats the resources of a step in alphabetical order, as sacct does.
 pub fn sacct_step(t: &Tres, units: Units) -> String {
     let mut text = format!("cpu={}", t.cpus);
     push_gpus(&mut text, t, units);
@@ -27,8 +27,8 @@ pub fn sacct_step(t: &Tres, units: Units) -> String {
     text
 }
 
-/// The whole host or what is taken of it (`CfgTRES`, `AllocTRES` of a node), without the node.
-/// Empty for nothing.
+/// Formats the resources of the host or its allocated part (`CfgTRES`, `AllocTRES`), without the
+/// node itself. Empty for nothing.
 pub fn node(t: &Tres, billing: bool, units: Units) -> String {
     if *t == Tres::ZERO {
         return String::new();
@@ -41,8 +41,8 @@ pub fn node(t: &Tres, billing: bool, units: Units) -> String {
     text
 }
 
-/// GPUs and parts of them as `--gres` spells them: `gpu:2`, `gpumem:10G`, `shard:2`. `None` where
-/// there are none.
+/// Formats GPUs and parts of GPUs as `--gres` spells them: `gpu:2`, `gpumem:10G`, `shard:2`.
+/// Returns `None` without any.
 pub fn gres(t: &Tres, units: Units) -> Option<String> {
     let parts = [
         (t.gpus > 0).then(|| format!("gpu:{}", t.gpus)),

@@ -1,20 +1,19 @@
-//! What a column says of a row: a value with its type, which is printed and by which rows are
-//! sorted.
+//! The typed value of a cell, used for printing and for sorting.
 
 use crate::model::Timestamp;
 use crate::render::{Ctx, size, time};
 use std::borrow::Cow;
 
-/// A cell.
+/// The value of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Text(Cow<'static, str>),
     Number(i64),
-    /// From 0 to 1, printed with this many places.
+    /// A share from 0 to 1, printed with this many decimals.
     Share(f64, usize),
-    /// A number that is printed in other words, as `96_[3-9]`.
+    /// A number printed as a text, such as `96_[3-9]`.
     Ranked(i64, String),
-    /// An instant, or the word for none.
+    /// A time, or the word for no time.
     Time(Option<Timestamp>, &'static str),
     /// Seconds as squeue prints them (`1:02:03`); `None` is no limit.
     Short(Option<u64>),
@@ -28,7 +27,7 @@ pub enum Value {
     Bytes(u64),
 }
 
-/// What rows are sorted by: nothing before numbers, numbers before text.
+/// The sort key: empty values before numbers, numbers before text.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key<'a> {
     Nothing,
@@ -37,17 +36,17 @@ pub enum Key<'a> {
 }
 
 impl Value {
-    /// No value: an empty cell.
+    /// An empty cell.
     pub const NONE: Value = Value::Text(Cow::Borrowed(""));
 
-    /// The text, or Slurm's word for what is not there.
+    /// Returns the text, or Slurm's `(null)` if it is missing.
     pub fn or_null(text: Option<&(impl ToString + ?Sized)>) -> Self {
         text.map(ToString::to_string)
             .filter(|text| !text.is_empty())
             .map_or("(null)".into(), Value::from)
     }
 
-    /// The text, or Slurm's word for what does not apply.
+    /// Returns the text, or Slurm's `N/A` if it does not apply.
     pub fn or_not_available(text: Option<String>) -> Self {
         text.filter(|text| !text.is_empty()).map_or("N/A".into(), Value::from)
     }
@@ -68,14 +67,14 @@ impl Value {
         }
     }
 
-    /// No time and no limit come last.
+    /// Returns the sort key. "No time" and "no limit" sort last.
     pub fn key(&self) -> Key<'_> {
         let number = |n: u64| Key::Number(i64::try_from(n).unwrap_or(i64::MAX));
         match self {
             Value::Text(text) if text.is_empty() => Key::Nothing,
             Value::Text(text) => Key::Text(text),
             Value::Number(n) | Value::Ranked(n, _) => Key::Number(*n),
-            // Finer than the 32 bits of a priority.
+            // Finer than a 32-bit priority.
             Value::Share(share, _) => Key::Number((share * 1e15) as i64),
             Value::Time(at, _) => Key::Number(at.map_or(i64::MAX, |at| at.0)),
             Value::Short(secs) | Value::Long(secs) => secs.map_or(Key::Number(i64::MAX), number),
@@ -120,7 +119,7 @@ mod tests {
     use crate::render::fixture::{at, ctx};
 
     #[test]
-    fn values_are_ordered_by_what_they_are_and_not_by_their_text() {
+    fn values_sort_by_type_and_not_by_text() {
         let sorted = |mut values: Vec<Value>| {
             values.sort_by(|a, b| a.key().cmp(&b.key()));
             values.into_iter().map(|v| v.text(&ctx()).into_owned()).collect::<Vec<_>>().join(" ")
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_slurms_words() {
+    fn missing_values_have_slurms_words() {
         let text = |value: Value| value.text(&ctx()).into_owned();
         assert_eq!(
             [text(Value::or_null(None::<&str>)), text(Value::or_null(Some("")))],

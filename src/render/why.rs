@@ -3,21 +3,22 @@
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
+use crate::model::why::What;
 use crate::model::{ArrayRole, End, ExitCode, JobState, Reason, Step, Tres};
 use crate::render::size::{Units, kib};
 use crate::render::text::printable;
 use crate::render::{Ctx, job, seff, time};
 use serde_json::{Value, json};
 
-/// So many steps that failed are named.
+/// Maximum number of failed steps listed.
 const MOST_STEPS: usize = 3;
 
-/// What only the host can tell.
+/// Lookups that only the host can answer.
 pub struct Names<'a> {
-    /// The kernel's word for a signal.
+    /// Returns the kernel's name of a signal.
     pub signal: &'a dyn Fn(i32) -> String,
     pub user: &'a dyn Fn(u32) -> String,
-    /// Whether jobs are held to the memory that they have.
+    /// Whether memory limits are enforced.
     pub memory_is_enforced: &'a dyn Fn() -> bool,
 }
 
@@ -28,23 +29,25 @@ pub struct Tail {
     pub lines: Vec<String>,
 }
 
-/// The report on one job. `tail` is of its standard error, where that says why it ended.
+/// Prints the explanation of one job. `tail` is the end of its standard error, if that helps to
+/// explain why it ended.
 pub fn print(view: &JobView, tail: Option<&Tail>, ctx: &Ctx, names: &Names<'_>) -> String {
     let mut lines = sentences(view, ctx, names).into_iter();
-    let mut out = lines.next().map(|line| line + "\n").unwrap_or_default();
+    let mut all: Vec<String> = lines.next().into_iter().collect();
     for blocker in &view.blockers {
-        out.push_str(&format!("  {}: {}\n", blocker.reason, blocker.text));
-        out.extend(blocker.remedy.iter().map(|remedy| format!("    to change that: {remedy}\n")));
+        all.push(format!("  {}: {}", blocker.reason, blocker.text));
+        all.extend(blocker.remedy.iter().map(|remedy| format!("    to change that: {remedy}")));
     }
-    out.extend(lines.map(|line| format!("  {line}\n")));
+    all.extend(lines.map(|line| format!("  {line}")));
     if let Some(Tail { path, lines }) = tail.filter(|tail| !tail.lines.is_empty()) {
-        out.push_str(&format!("  The last lines of {path}:\n"));
-        out.extend(lines.iter().map(|line| format!("    {line}\n")));
+        all.push(format!("  The last lines of {path}:"));
+        all.extend(lines.iter().map(|line| format!("    {line}")));
     }
-    out
+    // Names of jobs and steps, comments and paths are the user's text.
+    all.into_iter().map(|line| printable(line.into(), true).into_owned() + "\n").collect()
 }
 
-/// The same as data. Times are seconds since 1970.
+/// Returns the explanation as JSON. Times are seconds since 1970.
 pub fn json(view: &JobView, tail: Option<&Tail>, ctx: &Ctx, names: &Names<'_>) -> Value {
     let (array, task) = match &view.role {
         ArrayRole::Task { array_job, task } => (Some(*array_job), Some(*task)),
@@ -73,57 +76,67 @@ pub fn json(view: &JobView, tail: Option<&Tail>, ctx: &Ctx, names: &Names<'_>) -
     })
 }
 
-/// What is to be said of a job, the first about its state.
+/// Returns the explanation as sentences. The first one is about the state of the job.
 fn sentences(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Vec<String> {
-    let mut told = match view.run.state {
+    let mut lines = match view.run.state {
         JobState::Pending => pending(view, ctx),
         JobState::Running | JobState::Suspended | JobState::Completing => running(view, ctx),
         JobState::Ended(_) => ended(view, ctx, names),
     };
-    told.extend(view.run.rerun_in_words().map(|words| format!("The first {words}.")));
+    lines.extend(view.run.rerun_in_words().map(|words| format!("The first {words}.")));
     let too_much =
         seff::excess(view, &seff::recorded_usage(view)).filter(|_| !(names.memory_is_enforced)());
-    told.extend(too_much);
-    told
+    lines.extend(too_much);
+    lines
 }
 
-/// `Job 12_3 (fit)`
+/// Returns the start of the first sentence: `Job 12_3 (fit)`.
 fn subject(view: &JobView) -> String {
     let label = view.full_label();
-    let name = printable((&*view.request.name).into(), true);
-    format!("Job {label} ({name})")
+    format!("Job {label} ({})", view.request.name)
 }
 
 fn pending(view: &JobView, ctx: &Ctx) -> Vec<String> {
     let since = time::instant(view.submit, ctx);
-    let mut told = vec![format!("{} is PENDING, submitted at {since}.", subject(view))];
+    let mut lines = vec![format!("{} is PENDING, submitted at {since}.", subject(view))];
     if view.blockers.is_empty() {
-        told.push("Nothing keeps it: it starts in a moment.".to_owned());
+        lines.push("Nothing is blocking it; it will start shortly.".to_owned());
     }
-    told.extend(
+    lines.extend(
         view.expected_start
             .map(|at| format!("It is expected to start at {}.", time::instant(at, ctx))),
     );
-    told.extend(view.deadline().map(|at| {
-        format!("Unless it has started by {} it is cancelled (--deadline).", time::instant(at, ctx))
+    let node = view.blockers.iter().find(|blocker| matches!(blocker.what, What::Node { .. }));
+    lines.extend(node.map(|blocker| {
+        let when = match blocker.remedy {
+            Some(_) => "when the node is resumed",
+            None => "when the node can start jobs again",
+        };
+        format!("It may start {when}.")
     }));
-    told
+    lines.extend(view.deadline().map(|at| {
+        format!(
+            "It will be cancelled if it has not started by {} (--deadline).",
+            time::instant(at, ctx)
+        )
+    }));
+    lines
 }
 
 fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
     let (state, has) = (job::state_name(view), job::allocated_or_asked(view));
     let since = time::instant_or(view.run.start, "an unknown time", ctx);
     let elapsed = time::short(view.elapsed(ctx.now).as_secs());
-    let mut told = vec![format!(
-        "{} is {state}. It runs since {since}, for {elapsed}, with {}.",
+    let mut lines = vec![format!(
+        "{} is {state}. It has run for {elapsed} since {since} with {}.",
         subject(view),
         amounts(&has)
     )];
-    told.push(
+    lines.push(
         match (view.run.state, view.request.time_limit_secs, job::end_or_expected(view, ctx)) {
-            (JobState::Completing, ..) => format!("It is about to end: {}.", view.run.reason),
+            (JobState::Completing, ..) => format!("It is ending: {}.", view.run.reason),
             (JobState::Suspended, ..) => {
-                "It is suspended; `scontrol resume` lets it go on.".to_owned()
+                "It is suspended; run `scontrol resume` to continue it.".to_owned()
             }
             (_, Some(limit), Some(end)) => {
                 format!(
@@ -136,35 +149,38 @@ fn running(view: &JobView, ctx: &Ctx) -> Vec<String> {
             (_, None, _) => "It has no time limit.".to_owned(),
         },
     );
-    told.extend(view.request.deadline.map(|at| {
-        format!("It is ended at {} at the latest (--deadline).", time::instant(at, ctx))
+    lines.extend(view.request.deadline.map(|at| {
+        format!(
+            "It will be ended at {} if it is still running (--deadline).",
+            time::instant(at, ctx)
+        )
     }));
-    told
+    lines
 }
 
 fn ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Vec<String> {
     let state = view.run.state.name();
     let end = time::instant_or(view.run.end, "an unknown time", ctx);
-    let mut told = vec![match view.run.start {
+    let mut lines = vec![match view.run.start {
         Some(_) => {
             let ran = time::short(view.elapsed(ctx.now).as_secs());
             format!("{} is {state}. It ended at {end}, after {ran}.", subject(view))
         }
-        None => format!("{} is {state}. It ended at {end}, and never ran.", subject(view)),
+        None => format!("{} is {state}. It ended at {end} and never ran.", subject(view)),
     }];
-    told.extend(why_ended(view, ctx, names));
-    told.extend(seff::cause_of_failure(view));
-    told.extend(view.run.system_comment.iter().map(|comment| format!("slotd says: {comment}.")));
+    lines.extend(why_ended(view, ctx, names));
+    lines.extend(seff::cause_of_failure(view));
+    lines.extend(view.run.system_comment.iter().map(|comment| format!("Details: {comment}.")));
     let failed = |step: &&Step| Some(step.id) != view.own_step_id() && !step.exit.is_success();
     let all = view.steps.iter().filter(failed).count();
     for step in view.steps.iter().filter(failed).take(MOST_STEPS) {
         let how = how_it_ended(step.exit, names);
-        told.push(format!("Step {}.{} ({}) {how}.", view.label(), step.id, step.name));
+        lines.push(format!("Step {}.{} ({}) {how}.", view.label(), step.id, step.name));
     }
     if all > MOST_STEPS {
-        told.push(format!("{} more of its steps failed.", all - MOST_STEPS));
+        lines.push(format!("{} more of its steps failed.", all - MOST_STEPS));
     }
-    told
+    lines
 }
 
 fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
@@ -172,7 +188,7 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
     let what = match view.request.kind {
         JobKind::Batch => "Its script",
         JobKind::Run => "Its command",
-        JobKind::Allocation => "The command that held it",
+        JobKind::Allocation => "The command that held the allocation",
     };
     Some(match (run.state, run.reason) {
         (JobState::Ended(End::Completed), _) => return None,
@@ -185,26 +201,27 @@ fn why_ended(view: &JobView, ctx: &Ctx, names: &Names<'_>) -> Option<String> {
         (JobState::Ended(End::OutOfMemory), _) => {
             let Usage { max_rss_kb, .. } = seff::recorded_usage(view);
             let used = (max_rss_kb > 0)
-                .then(|| format!("; it was seen with {}", kib(max_rss_kb, Units::Exact)));
+                .then(|| format!("; the largest sample was {}", kib(max_rss_kb, Units::Exact)));
             let had = job::allocated_or_asked(view).mem_mb;
-            format!(
-                "It wanted more memory than the {had} MB that it had{}.",
-                used.unwrap_or_default()
-            )
+            format!("It ran out of memory: it had {had} MB{}.", used.unwrap_or_default())
         }
-        (JobState::Ended(End::NodeFail), _) => "The machine went down while it ran.".to_owned(),
+        (JobState::Ended(End::NodeFail), _) => {
+            "The machine went down while it was running.".to_owned()
+        }
         (_, Reason::DeadLine) => {
             let deadline = time::instant_or(view.request.deadline, "its deadline", ctx);
-            format!("It could not end by {deadline} (--deadline).")
+            format!("It could not finish by {deadline} (--deadline).")
         }
-        (_, Reason::DependencyNeverSatisfied) => "What it depended on could never be.".to_owned(),
-        (_, Reason::ClientLost) => "The command that held its allocation went away.".to_owned(),
+        (_, Reason::DependencyNeverSatisfied) => {
+            "Its dependency could never be satisfied.".to_owned()
+        }
+        (_, Reason::ClientLost) => "The command that held its allocation disappeared.".to_owned(),
         (_, Reason::RunnerLost) => {
-            "The process that watched it died: how it would have ended is not known.".to_owned()
+            "The process that supervised it died, so its result is unknown.".to_owned()
         }
         (_, Reason::JobLaunchFailure) => "It could not be launched.".to_owned(),
         (JobState::Ended(End::Cancelled), Reason::Resources) => {
-            "It was to start at once (--immediate), and there was no room.".to_owned()
+            "It could not start immediately (--immediate): resources were not free.".to_owned()
         }
         (JobState::Ended(End::Cancelled), _) => match run.cancelled_by {
             Some(uid) => format!("User {} cancelled it.", (names.user)(uid)),
@@ -222,7 +239,7 @@ fn how_it_ended(exit: ExitCode, names: &Names<'_>) -> String {
     match exit.signal {
         0 => format!("ended with exit code {}", exit.status),
         _ if exit == ExitCode::OUT_OF_MEMORY => "ran out of memory".to_owned(),
-        signal => format!("was ended by signal {signal} ({})", (names.signal)(signal)),
+        signal => format!("was killed by signal {signal} ({})", (names.signal)(signal)),
     }
 }
 
@@ -231,4 +248,31 @@ fn amounts(has: &Tres) -> String {
     let mut words = vec![count(has.cpus, "CPU"), format!("{} MB of memory", has.mem_mb)];
     words.extend((has.gpus > 0).then(|| count(has.gpus, "GPU")));
     words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StepId;
+    use crate::render::fixture::{ctx, job, step};
+
+    #[test]
+    fn an_escape_in_a_name_does_not_reach_a_terminal() {
+        let exit = ExitCode::status(1);
+        let failed = step(StepId::Num(0), "c\u{1b}]0;d\n", End::Failed, exit, 10, Some(5));
+        let view = job(7, "a\u{1b}[2J\nb")
+            .ended(End::Failed, Reason::NonZeroExitCode, exit, 10, 5)
+            .with(|view| view.run.system_comment = Some("e\u{1b}f".into()))
+            .step(failed);
+        let names = Names {
+            signal: &|signal| signal.to_string(),
+            user: &|uid| uid.to_string(),
+            memory_is_enforced: &|| true,
+        };
+        let tail = Tail { path: "/g\u{1b}h".to_owned(), lines: vec!["i\u{1b}j".to_owned()] };
+        let text = print(&view.build(), Some(&tail), &ctx(), &names);
+        assert!(text.contains("(a\\033[2J\\012b)") && text.contains("(c\\033]0;d\\012)"), "{text}");
+        assert!(text.contains("e\\033f") && text.contains("/g\\033h"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
 }

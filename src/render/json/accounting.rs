@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 const PLUGIN: &str = "openapi/dbv0.0.38";
 
-/// The document with these records.
+/// Returns the document with these records.
 #[cfg(test)]
 pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
     document(PLUGIN, "jobs", accounting_records(jobs, ctx))
 }
 
-/// The document, of records that come some at a time.
+/// Returns the document for records that arrive in batches.
 pub fn accounting_parts(form: (Form, Shape)) -> Parts {
     Parts::new(PLUGIN, "jobs", form)
 }
 
-/// The records of a document.
+/// Returns the records of a document.
 pub fn accounting_records(jobs: &[JobView], ctx: &Ctx) -> Vec<Value> {
     jobs.iter().map(|j| job(j, ctx)).collect()
 }
@@ -75,8 +75,8 @@ fn array(j: &JobView, ctx: &Ctx) -> Value {
     json!({ "job_id": array_job, "limits": { "max": running }, "task": waiting, "task_id": task_id })
 }
 
-/// `SUCCESS`, `ERROR` with the return code, `SIGNALED` with the signal, or `PENDING` while there is
-/// no end.
+/// Returns `SUCCESS`, `ERROR` with the return code, `SIGNALED` with the signal, or `PENDING` before
+/// the job has ended.
 fn exit_code(exit: ExitCode, state: JobState) -> Value {
     if !state.is_terminal() {
         return json!({ "status": "PENDING", "return_code": 0 });
@@ -89,7 +89,7 @@ fn exit_code(exit: ExitCode, state: JobState) -> Value {
     json!({ "status": status, "return_code": exit.status })
 }
 
-/// Linux's first 31 signals, from 1 on.
+/// Linux's first 31 signals, starting at 1.
 const SIGNALS: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
@@ -115,7 +115,7 @@ fn job_time(j: &JobView, usage: Usage, ctx: &Ctx) -> Value {
     })
 }
 
-/// A list of resources with Slurm's numbers for them.
+/// Returns a list of resources with Slurm's numbers.
 fn tres(t: &Tres, billing: bool) -> Value {
     let one = |kind: &str, name: Value, id: u32, count: u64| json!({ "type": kind, "name": name, "id": id, "count": count });
     let mut list = vec![
@@ -138,7 +138,7 @@ fn tres(t: &Tres, billing: bool) -> Value {
     Value::Array(list)
 }
 
-/// The document with steps: `scontrol show step --json`. A step has the shape that it has among the
+/// Returns the document of `scontrol show step --json`. A step has the same shape as among the
 /// steps of a job.
 pub fn steps(steps: &[(&JobView, &Step)], ctx: &Ctx) -> Value {
     document("openapi/v0.0.38", "steps", steps.iter().map(|(job, s)| step(job, s, ctx)).collect())
@@ -164,7 +164,7 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
     })
 }
 
-/// A resource that a step used: Slurm's names and number for it, and how much.
+/// A resource that a step used, with Slurm's names and number.
 struct Used {
     kind: &'static str,
     name: Value,
@@ -172,8 +172,8 @@ struct Used {
     amount: Spread,
 }
 
-/// What the step used, where Slurm has it. CPU time is in milliseconds, memory and transfers in
-/// bytes, as in Slurm.
+/// Returns the usage of a step as far as Slurm reports it. As in Slurm, CPU time is in
+/// milliseconds, memory and transfers are in bytes.
 fn used(s: &Step, node: &str) -> Value {
     let u = &s.usage;
     let cpu_ms = u.user_us.saturating_add(u.system_us) / 1000;
@@ -195,7 +195,7 @@ fn used(s: &Step, node: &str) -> Value {
     shares(s, node, &all)
 }
 
-/// What the step wrote.
+/// Returns the bytes that the step wrote.
 fn written(s: &Step, node: &str) -> Value {
     let amount = disk(s.usage.tasks.written);
     shares(s, node, if s.usage.tasks.is_unmeasured() { &[] } else { std::slice::from_ref(&amount) })
@@ -205,7 +205,7 @@ fn disk(amount: Spread) -> Used {
     Used { kind: "fs", name: "disk".into(), id: 6, amount }
 }
 
-/// The most that a task used, the mean (which stands for the least too), and the sum.
+/// Returns the maximum over the tasks, the mean (also used for the minimum) and the sum.
 fn shares(s: &Step, node: &str, used: &[Used]) -> Value {
     let tasks = u64::from(s.ntasks.max(1));
     let list = |amount: fn(&Spread, u64) -> u64, task: Option<fn(&Spread) -> u32>| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_of_slurms_document_is_there() {
+    fn every_member_of_slurms_document_is_present() {
         let j = one(build(1, "x").running(2).build());
         for key in "account comment allocation_nodes array association cluster constraints container derived_exit_code time \
             exit_code flags group het job_id name mcs nodes partition priority qos required kill_request_user reservation \
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn use_of_a_step_is_in_milliseconds_and_bytes() {
+    fn usage_of_a_step_is_in_milliseconds_and_bytes() {
         let mut s = build_step(StepId::Num(0), "x", End::Completed, ExitCode::OK, 4, Some(2));
         s.ntasks = 2;
         s.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 1000, ..Usage::default() };
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn use_of_the_tasks_has_slurms_numbers_for_its_resources() {
+    fn usage_of_the_tasks_has_slurms_resource_numbers() {
         let mut s = build_step(StepId::Num(0), "x", End::Completed, ExitCode::OK, 4, Some(2));
         s.ntasks = 2;
         s.usage.tasks.vm_kb = Spread { max: 3, task: 1, total: 4 };

@@ -5,7 +5,7 @@ use crate::render::json::document::{document_of, epoch, merged};
 use crate::render::sdiag::{cycles_per_minute, table_size};
 use serde_json::{Value, json};
 
-/// The document with the statistics. `commits` and `daemon_start` are slotd's own.
+/// Returns the document with the statistics. `commits` and `daemon_start` are slotd's own.
 pub fn diagnostics(d: &Diagnostics) -> Value {
     let statistics = merged([daemon(d), cycles(d), backfill(d), requests(d)]);
     document_of("openapi/v0.0.38", "statistics", statistics)

@@ -8,19 +8,19 @@ use crate::render::sinfo::{self, State};
 use crate::render::{Ctx, tres};
 use serde_json::{Value, json};
 
-/// The document with the settings: `scontrol show config --json`.
+/// Returns the document with the settings: `scontrol show config --json`.
 pub fn config(pairs: &[(String, String)]) -> Value {
     let members =
         pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     document_of("openapi/v0.0.38", "config", Value::Object(members))
 }
 
-/// The document with an empty list of what one host never has any of.
+/// Returns the document with an empty list, for objects that a single host never has.
 pub fn none_of(what: &str) -> Value {
     document("openapi/v0.0.38", what, Vec::new())
 }
 
-/// The document with the one node.
+/// Returns the document with the one node.
 pub fn nodes(n: &NodeView, ctx: &Ctx) -> Value {
     document("openapi/v0.0.38", "nodes", vec![node(n, ctx)])
 }
@@ -62,7 +62,7 @@ fn taken(n: &NodeView, ctx: &Ctx) -> Value {
     })
 }
 
-/// Members that one host has no value for; they are there since programs look for them.
+/// Returns members without a value on a single host. Programs still expect them.
 fn absent() -> Value {
     json!({
         "cpu_binding": 0, "temporary_disk": 0, "tres_weighted": 0.0, "weight": 1, "port": 0,
@@ -72,7 +72,7 @@ fn absent() -> Value {
     })
 }
 
-/// The document with all partitions.
+/// Returns the document with all partitions.
 pub fn partitions(n: &NodeView, ctx: &Ctx) -> Value {
     document(
         "openapi/v0.0.38",
@@ -88,7 +88,7 @@ fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
         capacity = capacity.without_gpus();
     }
     let minutes = |secs: Option<u64>| secs.and_then(|secs| i64::try_from(secs / 60).ok());
-    // -1 is Slurm's "no limit" here.
+    // Slurm uses -1 for "no limit" here.
     json!({
         "name": p.partition.name, "state": p.partition.state.name(), "flags": flags, "nodes": n.host.name,
         "total_cpus": p.partition.cpus_of(&n.host).count() as u64, "total_nodes": 1, "nodes_online": 1,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_node_tells_what_is_taken() {
+    fn a_busy_node_has_its_allocation() {
         let n = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..build(0) };
         let node = &nodes(&n, &ctx())["nodes"][0];
         assert_eq!((&node["state"], &node["alloc_cpus"]), (&"mixed".into(), &1.into()));

@@ -1,14 +1,14 @@
-//! `--json` and `--yaml`: the same records as data, in the shape of Slurm's own (OpenAPI v0.0.38,
-//! Slurm 22.05).
+//! `--json` and `--yaml`: the records as data, in the shape of Slurm's own (OpenAPI v0.0.38, Slurm
+//! 22.05).
 //!
-//! Every document has `meta` (versions), `errors` (empty: what fails, fails before a document is
-//! begun) and one list: `jobs` (squeue, scontrol show job; another shape for sacct), `nodes`
-//! (sinfo, scontrol show node) or `partitions`, `steps` (scontrol show step; each as among the
-//! steps of sacct's jobs); those of sdiag and scontrol show config have the objects `statistics`
-//! and `config` instead. Times are seconds since 1970, 0 for "none"; time limits are minutes,
-//! `null` for none; memory is in MB. `--json=v0.0.40` asks for the shape of newer Slurm (`newer`),
-//! which is made of this one. Where Slurm 22.05 is known to print nonsense (`exit_code` of a failed
-//! job in sacct), the truth is printed.
+//! Every document has `meta` (versions), `errors` (always empty, since errors are reported before a
+//! document begins) and one list: `jobs` (squeue, scontrol show job and, in another shape, sacct),
+//! `nodes` (sinfo, scontrol show node), `partitions`, or `steps` (scontrol show step; the same
+//! shape as the steps of sacct's jobs). The documents of sdiag and scontrol show config have the
+//! objects `statistics` and `config` instead. Times are seconds since 1970, 0 for none; time limits
+//! are minutes, `null` for none; memory is in MB. `--json=v0.0.40` selects the shape of newer Slurm
+//! (`newer`), which is converted from this one. If Slurm 22.05 is known to print a wrong value
+//! (`exit_code` of a failed job in sacct), slotd prints the correct one.
 
 mod accounting;
 mod diagnostics;

@@ -1,14 +1,14 @@
-//! The shape of newer Slurm (data_parser v0.0.40, Slurm 23.11), made of the older one: a number
-//! that may be missing or unlimited is an object with `set`, `infinite` and `number`, and states
-//! are lists.
+//! The shape of newer Slurm (data_parser v0.0.40, Slurm 23.11), converted from the older one: a
+//! number that may be missing or unlimited is an object with `set`, `infinite` and `number`, and
+//! states are lists.
 //!
-//! Jobs and nodes have it; other records are the same in both.
+//! Only jobs and nodes differ; other records are the same in both shapes.
 
 use crate::CLUSTER;
 use crate::render::ctx::VERSION;
 use serde_json::{Map, Value, json};
 
-/// Numbers of squeue's jobs.
+/// The numbers of squeue's jobs.
 const OF_JOB: [&str; 38] = [
     "accrue_time",
     "array_job_id",
@@ -50,10 +50,10 @@ const OF_JOB: [&str; 38] = [
     "time_minimum",
 ];
 
-/// Numbers of the node.
+/// The numbers of the node.
 const OF_NODE: [&str; 4] = ["boot_time", "last_busy", "reason_changed_at", "slurmd_start_time"];
 
-/// The whole document in the newer shape.
+/// Converts a whole document to the newer shape.
 pub fn document(mut whole: Value) -> Value {
     let Some(members) = whole.as_object_mut() else { return whole };
     for (name, value) in members.iter_mut() {
@@ -82,7 +82,7 @@ fn newer_meta(older: &Value) -> Value {
     })
 }
 
-/// One record of a document.
+/// Converts one record of a document.
 pub fn record(mut older: Value) -> Value {
     if let Some(members) = older.as_object_mut() {
         if members.contains_key("job_state") {
@@ -116,7 +116,7 @@ fn of_accounting(job: &mut Map<String, Value>) {
             let [code, id] =
                 [&old["return_code"], &signal["signal_id"]].map(|n| n.as_i64().unwrap_or_default());
             let mut newer = exit_code(code, id, signal["name"].as_str().unwrap_or_default());
-            // Of a job that is not over it is PENDING.
+            // PENDING until the job has ended.
             newer["status"] = list(&old["status"]);
             newer
         });
@@ -156,14 +156,14 @@ fn change(members: &mut Map<String, Value>, name: &str, to: impl FnOnce(&Value) 
     }
 }
 
-/// A number; `null` is none, or no limit.
+/// Converts a number; `null` means none, or no limit.
 fn number(value: &Value, is_limit: bool) -> Value {
     let is_set = value.is_number();
     let shown = if is_set { value.clone() } else { 0.into() };
     json!({ "set": is_set, "infinite": !is_set && is_limit, "number": shown })
 }
 
-/// A word as a list, `null` as an empty one.
+/// Converts a word to a list, and `null` to an empty list.
 fn list(value: &Value) -> Value {
     if value.is_null() { json!([]) } else { json!([value]) }
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_states_have_their_newer_shape_in_the_accounting_too() {
+    fn accounting_records_have_the_newer_shape_too() {
         let killed = job(1, "f")
             .ended(End::Failed, Reason::NonZeroExitCode, ExitCode::signal(9), 3, 2)
             .build();

@@ -1,4 +1,4 @@
-//! Documents whose records come some at a time.
+//! Documents whose records arrive in batches.
 
 use crate::render::json::document::{document, text, write_nested};
 use crate::render::json::newer;
@@ -6,14 +6,14 @@ use crate::render::json::yaml::{item, yaml};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// In which form a document is written.
+/// The output format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Json,
     Yaml,
 }
 
-/// Which release of Slurm a document looks like.
+/// The Slurm release whose shape a document has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
     /// OpenAPI v0.0.38.
@@ -29,24 +29,24 @@ pub struct Parts {
     form: Form,
     shape: Shape,
     empty: Value,
-    /// What stands before the records and after them.
+    /// The text before and after the records.
     before: String,
     after: String,
     has_records: bool,
 }
 
-/// How deep the records stand: in the list that is a member of the document.
+/// The nesting depth of the records: in a list that is a member of the document.
 const DEPTH: usize = 2;
 
-/// What stands before the first record, and before each other one.
+/// The separators before the first record and before the others.
 const INDENT: &[u8] = b"    ";
 const NEXT: &[u8] = b",\n    ";
 
-/// Stands where the records do. No other text of a document has it.
-const MARK: &str = "the records stand here";
+/// A placeholder for the records. No other text in a document equals it.
+const MARK: &str = "the records go here";
 
 impl Parts {
-    /// As [`document`], without records yet.
+    /// Creates a document like [`document`], without records.
     pub fn new(plugin: &str, list: &str, (form, shape): (Form, Shape)) -> Parts {
         let of = |records| match shape {
             Shape::Slurm22 => document(plugin, list, records),
@@ -62,7 +62,7 @@ impl Parts {
         Parts { form, shape, empty: of(Vec::new()), before, after, has_records: false }
     }
 
-    /// Takes records. What can be printed now.
+    /// Adds records and returns the text that can be printed now.
     pub fn add<R: Serialize>(&mut self, records: impl IntoIterator<Item = R>) -> Vec<u8> {
         let mut out = Vec::new();
         for record in records {
@@ -87,7 +87,7 @@ impl Parts {
         out
     }
 
-    /// What is left to print.
+    /// Returns the rest of the text.
     pub fn end(self) -> String {
         match (self.has_records, self.form) {
             (true, _) => self.after,

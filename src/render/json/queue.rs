@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 
 const PLUGIN: &str = "openapi/v0.0.38";
 
-/// The document with these jobs.
+/// Returns the document with these jobs.
 pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
     document(PLUGIN, "jobs", jobs_records(jobs, Shape::Slurm22, ctx).map(Value::from).collect())
 }
 
-/// The document, of jobs that come some at a time.
+/// Returns the document for jobs that arrive in batches.
 pub fn jobs_parts(form: (Form, Shape)) -> Parts {
     Parts::new(PLUGIN, "jobs", form)
 }
 
-/// The records of a document.
+/// Returns the records of a document.
 pub fn jobs_records(jobs: &[JobView], shape: Shape, ctx: &Ctx) -> impl Iterator<Item = Record> {
     let mut sorter = Sorter::default();
     jobs.iter().map(move |j| sorter.record(job(j, shape, ctx)))
 }
 
-/// Slurm's raw wait status.
+/// Returns Slurm's raw wait status.
 fn wait_status(exit: ExitCode) -> Value {
     (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
 }
@@ -68,7 +68,7 @@ fn identity(j: &JobView, ctx: &Ctx) -> Members {
 
 fn request(j: &JobView, shape: Shape, ctx: &Ctx) -> Members {
     let q = &j.request;
-    // Slurm 22.05 has null here whatever was asked for, and its clients no type for a number.
+    // Slurm 22.05 always has null here, and its clients have no type for a number.
     let cpus_per_task = q.cpus_per_task.filter(|_| shape == Shape::Slurm23);
     let (per_cpu, per_node) = match q.mem {
         MemRequest::PerCpu(mb) => (mb.into(), Value::Null),
@@ -138,7 +138,7 @@ fn place(j: &JobView, ctx: &Ctx) -> Members {
     }
 }
 
-/// Members that one host has no value for; they are there since programs look for them.
+/// Returns members without a value on a single host. Programs still expect them.
 fn absent() -> Members {
     members! {
         "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_running_job_has_slurms_members() {
         let j = one(build(172, "runner").running(4).limit(1800).build());
-        // The members of Slurm's own document that say something of this job.
+        // The members of Slurm's own document that describe this job.
         for (key, value) in [
             ("job_id", Value::from(172)),
             ("array_job_id", 0.into()),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_of_slurms_document_is_there() {
+    fn every_member_of_slurms_document_is_present() {
         let j = one(build(172, "runner").build());
         for key in "account accrue_time admin_comment array_job_id array_task_id array_max_tasks array_task_string \
             association_id batch_features batch_flag batch_host flags burst_buffer burst_buffer_state cluster \

@@ -1,14 +1,14 @@
-//! Objects of which there may be a hundred thousand in a document: the names of their members are
-//! known here, and none of them is copied.
+//! Objects with static member names. A document may have a hundred thousand of them, so the names
+//! are not copied.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// Members of an object, in any order.
+/// The members of an object, in any order.
 pub type Members = Vec<(&'static str, Value)>;
 
-/// `members! { "name": value, … }`, with values as `json!` takes them.
+/// Builds [`Members`]: `members! { "name": value, … }`, with values as in `json!`.
 macro_rules! members {
     ($($name:literal: $value:expr),* $(,)?) => {
         vec![$(($name, serde_json::json!($value))),*]
@@ -16,23 +16,23 @@ macro_rules! members {
 }
 pub(super) use members;
 
-/// An object. It is written in the order of its names, as every other one.
+/// An object whose members are sorted by name, as in all other objects.
 #[derive(Debug)]
 pub struct Record(Members);
 
-/// Puts members in their order. Records of one kind mostly have the same names: how the last ones
-/// were sorted holds for the next.
+/// Sorts members by name. Records of one kind mostly have the same names, so the order of the last
+/// record usually holds for the next one.
 #[derive(Debug, Default)]
 pub struct Sorter {
     names: Vec<&'static str>,
-    /// Places of the names, in their order.
+    /// The indices of the names, in sorted order.
     sorted: Vec<usize>,
 }
 
 impl Sorter {
     pub fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
         let mut all: Members = members.into_iter().flatten().collect();
-        // The same text: that there are equal ones elsewhere is no matter.
+        // Compare pointers: an equal text at another address only costs another sort.
         let is_same = |(name, (other, _)): (&&str, &(&str, Value))| std::ptr::eq(*name, *other);
         if self.names.len() != all.len() || !self.names.iter().zip(&all).all(is_same) {
             self.names = all.iter().map(|(name, _)| *name).collect();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_sorted_by_name_whatever_came_before() {
+    fn members_are_always_sorted_by_name() {
         let mut sorter = Sorter::default();
         let mut text = |parts: Vec<Members>| serde_json::to_string(&sorter.record(parts)).unwrap();
         let three = |n| vec![members! { "b": n, "c": 0 }, members! { "a": 1 }];

@@ -1,24 +1,24 @@
-//! The documents of `--json` as YAML. Only the writing, and only of what JSON can hold.
+//! Writes the documents of `--json` as YAML, limited to values that JSON can hold.
 
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The document in block style; texts are always in double quotes, with JSON's escapes, which are
-/// YAML's too.
+/// Returns the document in block style. Texts are always in double quotes with JSON's escapes,
+/// which YAML shares.
 pub fn yaml(value: &Value) -> String {
     let mut out = "%YAML 1.1\n---\n".to_owned();
     block(&mut out, value, 0);
     out
 }
 
-/// One item of a list that is a member of the document.
+/// Returns one item of a list that is a member of the document.
 pub(super) fn item(value: &Value) -> String {
     let mut out = String::new();
     block(&mut out, &Value::Array(vec![value.clone()]), 1);
     out
 }
 
-/// A value that begins at the start of a line.
+/// Writes a value that begins at the start of a line.
 fn block(out: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     match value {
@@ -40,7 +40,7 @@ fn block(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// A value after a key or a dash: on the same line where it is no list.
+/// Writes a value after a key or a dash, on the same line unless it is a list or a map.
 fn after(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(m) if !m.is_empty() => {
@@ -58,9 +58,9 @@ fn after(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// As in JSON, but for the characters of a text that JSON takes as they are and YAML does not: DEL,
-/// the controls above it (NEL among them, which YAML would read as a line break), the other breaks
-/// and the byte order mark.
+/// Formats a scalar as in JSON, but also escapes the characters that YAML does not accept: DEL, the
+/// control characters above it (including NEL, which YAML reads as a line break), the other line
+/// breaks, and the byte order mark.
 fn scalar(value: &Value) -> String {
     let json = value.to_string();
     let is_strange = |c: char| {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_yaml_does_not_take_as_it_is_is_escaped() {
+    fn characters_that_yaml_rejects_are_escaped() {
         let value = json!({ "a": "x\u{1}\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{feff}é€" });
         let text = yaml(&value);
         assert_eq!(

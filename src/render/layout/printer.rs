@@ -1,4 +1,4 @@
-//! Lines of a listing, from rows that come some at a time.
+//! Prints a listing whose rows arrive in batches.
 
 use super::{Column, Layout, Style};
 use crate::render::field::Table;
@@ -7,25 +7,24 @@ use crate::render::tone::Tone;
 use crate::render::{Ctx, time};
 use std::borrow::Cow;
 
-/// A listing whose rows come some at a time.
+/// A listing whose rows arrive in batches.
 ///
-/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and
-/// printed at the end. So are lines whose order is known at the end. All others are printed as they
-/// come.
+/// A table with bars is as wide as its widest cells, so its cells are stored as text and printed at
+/// the end. The same holds for lines whose order is only known at the end. Other lines are printed
+/// immediately.
 #[derive(Debug, Clone)]
 pub struct Printer<T: Table> {
     layout: Layout<T>,
     header: bool,
     has_begun: bool,
-    /// The line before.
+    /// The previous line.
     last: String,
-    /// Nothing is printed before the end.
+    /// Whether nothing is printed before the end.
     keeps: bool,
-    /// Of what is kept: the text of all cells of a table with bars, or of all lines, and where each
-    /// of these ends.
+    /// The stored text: all cells of a table with bars, or all lines, and the end offset of each.
     text: String,
     ends: Vec<usize>,
-    /// Of a table with bars: of each column.
+    /// The width of each column of a table with bars.
     widths: Vec<usize>,
 }
 
@@ -37,12 +36,12 @@ impl<T: Table> Printer<T> {
         Printer { layout, header, has_begun: false, last, keeps, text, ends, widths }
     }
 
-    /// Of rows that come in another order than they are printed in: see [`Self::end_in`].
+    /// Creates a printer for rows that are printed in a different order: see [`Self::end_in`].
     pub fn unordered(layout: Layout<T>, header: bool) -> Self {
         Printer { keeps: true, ..Printer::new(layout, header) }
     }
 
-    /// Takes rows. What can be printed now.
+    /// Adds rows and returns the text that can be printed now.
     pub fn add(&mut self, rows: &[T::Row<'_>], ctx: &Ctx) -> String {
         let mut out = String::new();
         if !self.keeps {
@@ -74,18 +73,19 @@ impl<T: Table> Printer<T> {
         out
     }
 
-    /// What is left to print.
+    /// Returns the rest of the text.
     pub fn end(self, ctx: &Ctx) -> String {
         let rows = 0..self.kept_rows();
         self.print_kept(rows, ctx)
     }
 
-    /// What was kept, in this order: each row by its place among those that came, from 0 on.
+    /// Returns the stored rows in this order; a row is named by its position among the added rows,
+    /// from 0.
     pub fn end_in(self, order: &[u32], ctx: &Ctx) -> String {
         self.print_kept(order.iter().map(|place| *place as usize), ctx)
     }
 
-    /// How many texts are kept of a row.
+    /// Returns how many texts are stored per row.
     fn texts(&self) -> usize {
         if self.layout.is_barred() { self.widths.len().max(1) } else { 1 }
     }
@@ -149,8 +149,8 @@ impl<T: Table> Printer<T> {
         }
     }
 
-    /// Takes width from the widest of the columns whose texts may be cut, until the table fits the
-    /// terminal or none of them has more than [`NARROWEST`]; then from the last columns.
+    /// Narrows the widest of the columns that may be shortened until the table fits the terminal or
+    /// none of them exceeds [`NARROWEST`], then the last columns.
     fn shrink_to(&mut self, columns: usize) {
         let between = BAR.len() * self.widths.len().saturating_sub(1);
         let mut excess = (self.widths.iter().sum::<usize>() + between).saturating_sub(columns);
@@ -172,7 +172,7 @@ impl<T: Table> Printer<T> {
         }
     }
 
-    /// A line of a table with bars. A text that does not fit ends in `+`, as in sacct's columns.
+    /// Appends one line of a table with bars. Truncated texts end in `+`, as in sacct's columns.
     fn bars<'a>(&self, out: &mut String, cells: impl Iterator<Item = &'a str>, has_colours: bool) {
         let start = out.len();
         for (i, ((cell, to), (_, field))) in
@@ -194,8 +194,8 @@ impl<T: Table> Printer<T> {
     }
 }
 
-/// Between the columns of a table with bars.
+/// The separator between the columns of a table with bars.
 const BAR: &str = " | ";
 
-/// No text is cut to fewer characters for the sake of the terminal.
+/// The width below which no column is narrowed to fit the terminal.
 const NARROWEST: usize = 8;

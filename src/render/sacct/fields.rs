@@ -1,5 +1,5 @@
-//! Every field of sacct and sstat: those that `sacct --helpformat` of Slurm 22.05 lists, later ones
-//! that have a meaning here, slotd's own, and the letters for formats with `%`.
+//! Every field of sacct and sstat: those that `sacct --helpformat` of Slurm 22.05 lists, the later
+//! ones that are meaningful here, slotd's own, and the letters of `%` formats.
 
 use crate::model::tres::{GpuUsage, Spread, TaskUsage, Usage};
 use crate::model::view::JobView;
@@ -19,7 +19,7 @@ pub struct Row<'a> {
     pub step: Option<&'a Step>,
 }
 
-/// The table of sacct's fields.
+/// The field table of sacct.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sacct;
 
@@ -56,23 +56,23 @@ const fn text(width: i32, name: &'static [&'static str; 1], get: Get) -> F {
     F::new(name, name[0], get).width(width)
 }
 
-/// A number, which is printed whole where text is cut.
+/// Creates a column for a number, which is printed in full even if it is wider than the column.
 const fn number(width: i32, name: &'static [&'static str; 1], get: Get) -> F {
     text(width, name, get).cut(Cut::Header)
 }
 
-/// A letter whose value is not that of the field of its name: it is the job's on the lines of the
-/// steps too.
+/// Creates the column of a letter. Unlike the field of the same name, it shows the job's value on
+/// the lines of steps, too.
 const fn of_each(code: &'static str, header: &'static str, get: Get) -> F {
     F::new(&[], header, get).code(code)
 }
 
-/// Of what is not measured or has no meaning on one host.
+/// Returns the value of a field that is not measured or has no meaning on a single host.
 fn nothing(_: &Row<'_>, _: &Ctx) -> Value {
     Value::NONE
 }
 
-/// The id of the job as users know it, with the step: `12_3.batch`.
+/// Returns the job ID as users know it, with the step: `12_3.batch`.
 fn id(row: &Row<'_>, ctx: &Ctx) -> Value {
     with_step(Shown::of(row.job.id, &row.job.role).id(ctx), row)
 }
@@ -84,12 +84,12 @@ fn with_step(id: String, row: &Row<'_>) -> Value {
     }
 }
 
-/// A value that only the job's line has.
+/// Returns a value for the line of a job only.
 fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Value {
     if row.step.is_none() { get(row.job).into() } else { Value::NONE }
 }
 
-/// A value that only a step's line has.
+/// Returns a value for the line of a step only.
 fn of_step<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Step) -> V) -> Value {
     row.step.map_or(Value::NONE, |step| get(step).into())
 }
@@ -113,7 +113,7 @@ fn end(row: &Row<'_>) -> Option<Timestamp> {
     }
 }
 
-/// Seconds that the job or the step has run.
+/// Returns the run time of the job or step, in seconds.
 fn elapsed(row: &Row<'_>, ctx: &Ctx) -> u64 {
     match row.step {
         Some(step) => row.job.step_elapsed(step, ctx.now).as_secs(),
@@ -139,8 +139,8 @@ fn cpus(row: &Row<'_>) -> u32 {
     }
 }
 
-/// What the step used, or the job with all its steps. The record of the job itself is that of its
-/// script, which is among the steps as soon as it has started.
+/// Returns the usage of the step, or of the job with all its steps. The job's own record is that of
+/// its script, which is one of the steps once it has started.
 fn usage(row: &Row<'_>) -> Usage {
     match row.step {
         Some(step) => step.usage,
@@ -148,7 +148,7 @@ fn usage(row: &Row<'_>) -> Usage {
     }
 }
 
-/// The nodes of the job; Slurm's words where there never were any.
+/// Returns the nodes of the job, or Slurm's words if it never had any.
 fn nodes(row: &Row<'_>, ctx: &Ctx) -> Value {
     match job::nodes(row.job, ctx) {
         "" => "None assigned".into(),
@@ -160,7 +160,7 @@ fn tasks(step: &Step) -> u64 {
     u64::from(step.ntasks.max(1))
 }
 
-/// A value of a step that is only known where its memory was measured; it gets the peak in KiB.
+/// Returns a value of a step, computed from its peak in KiB, if its memory was measured.
 fn measured<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Step, u64) -> V) -> Value {
     of_step(row, |step| match step.usage.max_rss_kb {
         0 => Value::NONE,
@@ -168,7 +168,7 @@ fn measured<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Step, u64) -> V) ->
     })
 }
 
-/// A value of a step over its tasks, where one was measured.
+/// Returns a value of a step computed over its tasks, if any was measured.
 fn tasked<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&TaskUsage) -> V) -> Value {
     of_step(row, |step| match &step.usage.tasks {
         usage if usage.is_unmeasured() => Value::NONE,
@@ -176,17 +176,17 @@ fn tasked<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&TaskUsage) -> V) -> V
     })
 }
 
-/// A value of a step whose virtual memory was looked at: it may have been too short.
+/// Returns a value of a step whose virtual memory was sampled. A step may be too short for that.
 fn vm<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(Spread) -> V) -> Value {
     tasked(row, |usage| if usage.vm_kb.max > 0 { get(usage.vm_kb).into() } else { Value::NONE })
 }
 
-/// The mean over the tasks.
+/// Returns the mean over the tasks.
 fn mean(row: &Row<'_>, amount: Spread) -> u64 {
     amount.total / row.step.map_or(1, tasks)
 }
 
-/// Which number of the tasks' is meant.
+/// The statistic over the tasks.
 #[derive(Clone, Copy)]
 enum Of {
     Mean,
@@ -204,8 +204,8 @@ impl Of {
     }
 }
 
-/// `cpu=00:00:01,energy=0,fs/disk=11087,mem=1624K,pages=0,vmem=2920K`: what a task used, or all
-/// together.
+/// Returns the usage of a task or of all tasks together:
+/// `cpu=00:00:01,energy=0,fs/disk=11087,mem=1624K,pages=0,vmem=2920K`.
 fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> Value {
     measured(row, |step, kb| {
         let by = if matches!(of, Of::Mean) { tasks(step) } else { 1 };
@@ -223,8 +223,8 @@ fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> Value {
     })
 }
 
-/// `,gres/gpumem=8G,gres/gpuutil=93`: of the GPUs together, in percent of one. Nothing where it was
-/// not read.
+/// Returns the usage of all GPUs together, in percent of one GPU:
+/// `,gres/gpumem=8G,gres/gpuutil=93`. Empty if it was not read.
 fn gpus_in(used: &GpuUsage, of: &Of, ctx: &Ctx) -> String {
     if used.readings == 0 {
         return String::new();
@@ -236,12 +236,12 @@ fn gpus_in(used: &GpuUsage, of: &Of, ctx: &Ctx) -> String {
     format!(",gres/gpumem={},gres/gpuutil={busy}", size::mib(mem_mb, ctx.units))
 }
 
-/// `energy=0,fs/disk=4096`: what a task wrote, or all together.
+/// Returns the bytes that a task wrote, or all tasks together: `energy=0,fs/disk=4096`.
 fn usage_out(row: &Row<'_>, of: Of) -> Value {
     tasked(row, |used| format!("energy=0,fs/disk={}", of.choose(row, used.written)))
 }
 
-/// The nodes of the largest, and of the smallest, amounts.
+/// Returns the nodes with the largest and the smallest amounts.
 fn nodes_in(row: &Row<'_>, ctx: &Ctx) -> Value {
     measured(row, |_, _| {
         ["cpu", "energy", "fs/disk", "mem", "pages", "vmem"]
@@ -254,7 +254,7 @@ fn nodes_out(row: &Row<'_>, ctx: &Ctx) -> Value {
     tasked(row, |_| format!("energy={0},fs/disk={0}", ctx.node))
 }
 
-/// The tasks of the largest amounts.
+/// Returns the tasks with the largest amounts.
 fn tasks_in(row: &Row<'_>, _: &Ctx) -> Value {
     measured(row, |step, _| {
         let used = &step.usage.tasks;
@@ -265,31 +265,30 @@ fn tasks_in(row: &Row<'_>, _: &Ctx) -> Value {
     })
 }
 
-/// CPU time of a task of the step.
+/// Returns the mean CPU time of a task of the step.
 fn cpu_of_task(row: &Row<'_>, _: &Ctx) -> Value {
     measured(row, |step, _| Value::Long(Some(cpu_us(&step.usage) / 1_000_000 / tasks(step))))
 }
 
-/// CPU time, microseconds.
+/// Returns the CPU time in microseconds.
 fn cpu_us(usage: &Usage) -> u64 {
     usage.user_us.saturating_add(usage.system_us)
 }
 
-/// Seconds that were held on every CPU.
+/// Returns the run time multiplied by the allocated CPUs, in seconds.
 fn cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
     elapsed(row, ctx).saturating_mul(u64::from(cpus(row)))
 }
 
-/// Seconds that the job waited for every CPU.
+/// Returns the waiting time multiplied by the requested CPUs, in seconds.
 fn waited_cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
     waited(row, ctx).saturating_mul(u64::from(row.job.tres.cpus))
 }
 
-/// What is held, else nothing.
+/// Returns the allocation, or nothing before the start.
 fn held(row: &Row<'_>, ctx: &Ctx) -> Value {
     match row.step {
-        // A step that asks for no GPUs has those of its job that are free, though it holds none of
-        // them.
+        // A step that requests no GPUs sees the free GPUs of its job but has none allocated.
         Some(Step { alloc, .. }) => {
             let seen = alloc.gpu_share.of(u32::try_from(alloc.gpu_ids.len()).unwrap_or(u32::MAX));
             let has_own = alloc.gpu_share.gpus_in(&alloc.tres) > 0;
@@ -307,25 +306,24 @@ fn name(row: &Row<'_>, _: &Ctx) -> Value {
     row.step.map_or(&row.job.request.name, |step| &step.name).clone().into()
 }
 
-/// Seconds between eligibility and start.
+/// Returns the seconds between eligibility and start.
 fn waited(row: &Row<'_>, ctx: &Ctx) -> u64 {
     let Some(eligible) = row.job.run.eligible else { return 0 };
     job::start(row.job).unwrap_or(ctx.now).since(eligible).as_secs()
 }
 
-/// Whole minutes of a limit; a short one counts as its next minute.
+/// Returns a limit in whole minutes, rounded up.
 fn minutes(limit: Option<u64>) -> Value {
     limit.map_or("UNLIMITED".into(), |secs| secs.div_ceil(60).into())
 }
 
-/// What Slurm prints for CPU frequencies that nobody asked for.
+/// Returns Slurm's value for a CPU frequency that was not requested.
 fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value {
     let is_batch = row.step.is_some_and(|s| s.id == StepId::Batch);
     if is_batch { "0" } else { "Unknown" }.into()
 }
 
-/// The table with the texts that are kept with a job: each where its name stands in the alphabet,
-/// among the fields of its kind.
+/// Adds the request texts of a job, each at its alphabetical place among the fields of its kind.
 fn with_texts(mut fields: Vec<F>) -> Vec<F> {
     let lower = |field: &F| field.names.first().map(|name| name.to_ascii_lowercase());
     for mut text in sacct_fields() {
@@ -339,8 +337,7 @@ fn with_texts(mut fields: Vec<F>) -> Vec<F> {
     fields
 }
 
-/// Slurm's fields in Slurm's order, but for those texts: where a name is abbreviated, the first
-/// that fits is meant.
+/// Slurm's fields in Slurm's order, except for those texts. Abbreviations match the first field.
 static FIELDS: &[F] = &[
     number(10, &["AllocCPUS"], |r, _| cpus(r).into()).code("C").brief(),
     number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into())
@@ -495,7 +492,7 @@ mod tests {
     use crate::render::fixture::{at, ctx, job, step};
 
     #[test]
-    fn the_texts_of_a_job_stand_where_slurm_has_them() {
+    fn request_texts_are_listed_where_slurm_lists_them() {
         let names: Vec<&str> =
             Sacct::fields().iter().filter_map(|field| field.names.first().copied()).collect();
         assert_eq!(names[0], "Account");
@@ -513,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_answers_what_is_told_of_it() {
+    fn brief_fields_are_the_same_for_an_outline() {
         let held = |tres| {
             Some(Box::new(Allocation { tres, cpu_ids: vec![3, 4], ..Allocation::default() }))
         };

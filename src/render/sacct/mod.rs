@@ -1,4 +1,5 @@
-//! sacct: what was, and sstat: what steps use (sacct and sstat man pages).
+//! sacct: the accounting of jobs, and sstat: the usage of running steps (sacct and sstat man
+//! pages).
 
 mod fields;
 mod view;

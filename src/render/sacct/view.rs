@@ -1,4 +1,4 @@
-//! The listings of sacct and sstat: which lines a job has, and in which columns.
+//! The listings of sacct and sstat: the lines of a job and their columns.
 
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef, Step, StepId};
@@ -8,7 +8,7 @@ use crate::render::{Columns, Ctx, layout};
 
 pub type Layout = layout::Layout<Sacct>;
 
-/// Which of the default listings.
+/// The default listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     #[default]
@@ -40,11 +40,10 @@ const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSi
     TRESUsageOutTot";
 
 impl View {
-    /// The columns where no format is asked for. But for the default, they are Slurm's in either
-    /// columns.
+    /// Returns the default columns. Except for the default view, they are always Slurm's.
     pub fn layout(self, columns: Columns) -> Layout {
         let text = match (self, columns) {
-            // Constants that a test reads.
+            // A test checks that every constant parses.
             (View::Default, Columns::Own) => return Layout::names(OWN_DEFAULT).unwrap_or_default(),
             (View::Default, Columns::Slurm) => SLURM_DEFAULT,
             (View::Brief, _) => SLURM_BRIEF,
@@ -55,13 +54,13 @@ impl View {
     }
 }
 
-/// `-o/--format` and `SACCT_FORMAT`: field names, each with `%width` or `%-width` after it, `ALL`;
-/// or letters with text between (`%i|%T`).
+/// Parses `-o/--format` and `SACCT_FORMAT`: field names, each optionally with `%width` or
+/// `%-width`, or `ALL`; or letters with text in between (`%i|%T`).
 ///
 /// # Errors
-/// An unknown name or letter.
+/// Fails on an unknown name or letter.
 pub fn parse(text: &str) -> Result<Layout, FormatError> {
-    // A name with a width has its `%` after letters and before digits; anything else is a format of
+    // In a name with a width, the `%` is between letters and digits. Anything else is a format of
     // letters.
     let is_names = text.split(',').all(|word| {
         let (name, size) = word.trim().split_once('%').unwrap_or((word.trim(), ""));
@@ -72,11 +71,10 @@ pub fn parse(text: &str) -> Result<Layout, FormatError> {
     if is_names || !text.contains('%') { Layout::ruled(text) } else { Layout::codes(text) }
 }
 
-/// Which lines a job has.
+/// The lines of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rows {
-    /// The job and its steps. The default table with bars leaves out the step of the batch script
-    /// itself.
+    /// The job and its steps. The default table with bars omits the step of the batch script.
     #[default]
     JobsAndSteps,
     /// `-X/--allocations`
@@ -85,16 +83,16 @@ pub enum Rows {
     Steps,
 }
 
-/// How accounting records are printed.
+/// The options for printing accounting records.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     pub layout: Layout,
     /// False with `-n/--noheader`.
     pub header: bool,
     pub rows: Rows,
-    /// The ids that were asked for, if any: `12.0` shows that step alone.
+    /// The requested IDs, if any. `12.0` shows only that step.
     pub refs: &'a [JobRef],
-    /// `-p` and `-P`: what stands between values, and whether it also stands after the last one.
+    /// `-p` and `-P`: the delimiter, and whether it also follows the last value.
     pub parsable: Option<(&'a str, bool)>,
 }
 
@@ -110,13 +108,13 @@ impl Default for Options<'_> {
     }
 }
 
-/// The records, which are taken as chosen and ordered already, as sacct prints them.
+/// Prints the records as sacct does. They must already be filtered and sorted.
 pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
     let mut listing = Listing::new(options);
     listing.add(jobs, ctx) + &listing.end(ctx)
 }
 
-/// The same, of records that come some at a time.
+/// A listing whose records arrive in batches.
 #[derive(Debug)]
 pub struct Listing<'a> {
     options: &'a Options<'a>,
@@ -133,7 +131,7 @@ impl<'a> Listing<'a> {
         Listing { options, printer: layout::Printer::new(layout, options.header) }
     }
 
-    /// Takes records. What can be printed now.
+    /// Adds records and returns the text that can be printed now.
     pub fn add(&mut self, jobs: &[JobView], ctx: &Ctx) -> String {
         let is_barred = self.options.layout.is_barred();
         let rows: Vec<Row<'_>> =
@@ -141,7 +139,7 @@ impl<'a> Listing<'a> {
         self.printer.add(&rows, ctx)
     }
 
-    /// What is left to print.
+    /// Returns the rest of the text.
     pub fn end(self, ctx: &Ctx) -> String {
         self.printer.end(ctx)
     }
@@ -149,7 +147,7 @@ impl<'a> Listing<'a> {
 
 fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_barred: bool) -> Vec<Row<'a>> {
     let (whole, steps) = asked_for(job, options.refs);
-    // `-X` shows the job of a step that is named.
+    // `-X` shows the job of a requested step.
     let whole = whole || options.rows == Rows::Jobs;
     let wants = |step: &&Step| {
         let named = steps.contains(&step.id);
@@ -166,14 +164,14 @@ fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_barred: bool) -> Vec<
     job_row.into_iter().chain(step_rows).collect()
 }
 
-/// Whether the whole job was asked for, and which of its steps by name.
+/// Returns whether the whole job was requested, and the requested steps.
 fn asked_for(job: &JobView, refs: &[JobRef]) -> (bool, Vec<StepId>) {
     let mine: Vec<&JobRef> = refs.iter().filter(|r| names(r, job)).collect();
     let whole = mine.is_empty() || mine.iter().any(|r| r.step.is_none());
     (whole, mine.iter().filter_map(|r| r.step).collect())
 }
 
-/// Whether an id that a user wrote means this record.
+/// Returns whether an ID that a user wrote refers to this record.
 fn names(r: &JobRef, job: &JobView) -> bool {
     match (&job.role, &r.tasks) {
         (ArrayRole::Task { array_job, .. }, None) => r.job == job.id || r.job == *array_job,
@@ -272,7 +270,7 @@ mod tests {
         Options { parsable: Some(("|", false)), header: false, ..columns(format) }
     }
 
-    /// The jobs' own lines, joined.
+    /// Returns the values of the jobs' own lines, joined.
     fn values(format: &str) -> String {
         print(&records(), &Options { rows: Rows::Jobs, ..parsable(format) }, &ctx())
             .trim_end()
@@ -405,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn parsl_reads_two_words() {
+    fn parsl_parses_two_words() {
         let options = Options { header: false, rows: Rows::Jobs, ..columns("jobid,state%20") };
         assert_eq!(
             print(&records()[1..2], &options, &ctx()),
@@ -414,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_a_cancelled_job_says_who() {
+    fn the_state_of_a_cancelled_job_names_the_user() {
         assert_eq!(
             values("jobid,state,exitcode"),
             "176|COMPLETED|0:0;179|FAILED|0:9;180|CANCELLED by 1001|0:0;181|CANCELLED by 1001|0:0;177_2|FAILED|1:0;\
@@ -470,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn use_of_jobs_and_steps() {
+    fn usage_of_jobs_and_steps() {
         assert_eq!(
             print(
                 &records()[..1],
@@ -488,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn use_of_the_tasks_of_a_step() {
+    fn usage_of_the_tasks_of_a_step() {
         let of = |format| print(&records()[..1], &parsable(format), &ctx());
         assert_eq!(
             of(
@@ -514,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_made_of_the_signal_that_ended_it_is_not_its_exit_code() {
+    fn a_cancelled_job_has_no_exit_code_of_its_own() {
         let shown = |end, exit| {
             let job = job(1, "x").ended(end, Reason::None, exit, 4, 2).build();
             print(&[job], &Options { rows: Rows::Jobs, ..parsable("exitcode") }, &ctx())
@@ -528,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn where_and_by_whom() {
+    fn the_node_and_the_user() {
         let jobs = [job(176, "steps")
             .limit(31_536_000)
             .running(4)
@@ -619,7 +617,7 @@ mod tests {
             "Account             AdminComment        AllocCPUS           AllocNodes         \n"
         ));
         let all = text.split_whitespace().collect::<Vec<_>>().join(",");
-        // aiida leaves a comma at the end.
+        // aiida leaves a trailing comma.
         let header = print(&[], &columns(&format!("{all},")), &ctx());
         assert_eq!(
             header.lines().nth(1).map(|dashes| dashes.split_whitespace().count()),
@@ -672,13 +670,13 @@ mod tests {
     }
 
     #[test]
-    fn sstat_shows_steps_alone() {
+    fn sstat_shows_only_steps() {
         let options = Options { rows: Rows::Steps, ..parsable("JobID,NTasks") };
         assert_eq!(print(&records()[1..2], &options, &ctx()), "179.batch|1\n");
     }
 
     #[test]
-    fn names_are_taken_in_any_case_and_abbreviated() {
+    fn names_ignore_case_and_may_be_abbreviated() {
         assert_eq!(values("JOBIDRAW,stat,elap").split(';').nth(4), Some("183|FAILED|00:00:00"));
     }
 
@@ -692,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_asked_for_by_its_id_comes_alone() {
+    fn a_requested_step_is_shown_alone() {
         let jobs = records();
         let text =
             |r: JobRef| print(&jobs[..1], &Options { refs: &[r], ..parsable("jobid") }, &ctx());

@@ -3,7 +3,7 @@
 use crate::render::text::pad;
 use crate::render::{Ctx, time};
 
-/// The configuration as a list of names and values, in the order given.
+/// Prints the configuration as a list of names and values, in the given order.
 pub fn config(pairs: &[(String, String)], ctx: &Ctx) -> String {
     let mut out = format!("Configuration data as of {}\n", time::instant(ctx.now, ctx));
     for (name, value) in pairs {
@@ -17,7 +17,7 @@ pub fn config(pairs: &[(String, String)], ctx: &Ctx) -> String {
     out
 }
 
-/// Whether the daemon answers, in Slurm's words.
+/// Prints whether the daemon is up, in Slurm's words.
 pub fn ping(is_up: bool, ctx: &Ctx) -> String {
     format!("Slurmctld(primary) at {} is {}\n", ctx.node, if is_up { "UP" } else { "DOWN" })
 }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn ping_says_down_where_nobody_answers() {
+    fn ping_says_down_without_a_daemon() {
         assert_eq!(ping(false, &ctx()), "Slurmctld(primary) at vm is DOWN\n");
     }
 }

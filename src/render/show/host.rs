@@ -9,7 +9,7 @@ use crate::render::sinfo::{self, State};
 use crate::render::{Ctx, job::or_null, time, tres};
 use std::collections::BTreeSet;
 
-/// The node. `detail` (`-d`) adds the GPUs in use.
+/// Prints the node. `detail` (`-d`) adds the allocated GPUs.
 pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     let h = &n.host;
     let count = |n: u64| n.to_string();
@@ -74,10 +74,11 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     r.print(one_line, ctx)
 }
 
-/// Since when it is busy, what it has and what is taken, and the power that nobody measures.
+/// Appends the time of last use, the capacity, the allocation and the power, which is never
+/// measured.
 fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
-    // Since when an idle host is idle is not kept: the start of the daemon stands for it, though
-    // jobs may have run since.
+    // The daemon does not record when a host became idle, so its own start is shown, although jobs
+    // may have run since.
     let busy = if State::base(n) == State::Idle { n.daemon_start } else { n.now };
     r.word("LastBusyTime", time::instant(busy, ctx));
     r.word("CfgTRES", tres::node(&n.host.tres(), true, ctx.units));
@@ -89,18 +90,18 @@ fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
-    let told =
+    let text =
         |why: &NodeReason| format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx));
-    let reasons: Vec<String> = sinfo::reasons_of(n).iter().map(told).collect();
+    let reasons: Vec<String> = sinfo::reasons_of(n).iter().map(text).collect();
     r.word_if("Reason", (!reasons.is_empty()).then(|| reasons.join("; ")));
 }
 
-/// All partitions.
+/// Prints all partitions.
 pub fn partitions(n: &NodeView, one_line: bool, ctx: &Ctx) -> String {
     n.partitions.iter().map(|p| partition(n, p, one_line, ctx)).collect()
 }
 
-/// One partition.
+/// Prints one partition.
 pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> String {
     let yes = |b: bool| if b { "YES" } else { "NO" }.to_owned();
     let no = || "NO".to_owned();
@@ -161,7 +162,7 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
         capacity = capacity.without_gpus();
     }
     r.word("TRES", tres::scontrol(&capacity, ctx.units));
-    // What slurm.conf has no words for.
+    // Settings for which slurm.conf has no keyword.
     let own = |ids: &BTreeSet<u32>| {
         TaskSet::from_sorted(&ids.iter().copied().collect::<Vec<_>>()).to_string()
     };
@@ -178,7 +179,7 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
     r.print(one_line, ctx)
 }
 
-/// What a job gets that asks for no memory.
+/// The memory of a job that does not request any.
 const DEFAULT_MEM_MB: u64 = 512;
 
 #[cfg(test)]
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_the_host() {
+    fn the_partitions_of_the_host() {
         let text = partitions(&build(2), false, &ctx());
         assert!(text.starts_with(
             "PartitionName=cpu\n\

@@ -1,13 +1,13 @@
-//! Names of hosts, one a line or as short as they can be written.
+//! Host names, one per line or in compressed form.
 
 use crate::model::HostList;
 
-/// `scontrol show hostnames`: one a line.
+/// `scontrol show hostnames`: prints one name per line.
 pub fn hostnames(names: &[String]) -> String {
     names.iter().map(|n| format!("{n}\n")).collect()
 }
 
-/// `scontrol show hostlist`: `n[1-3],x7`, in their order (`hostlistsorted` sorts before).
+/// `scontrol show hostlist`: prints `n[1-3],x7` in the given order (`hostlistsorted` sorts first).
 pub fn hostlist(names: &[String]) -> String {
     format!("{}\n", HostList::new(names.to_vec()))
 }
@@ -21,13 +21,13 @@ mod tests {
     }
 
     #[test]
-    fn hostnames_are_one_a_line() {
+    fn hostnames_are_one_per_line() {
         assert_eq!(hostnames(&names("n1,n2")), "n1\nn2\n");
         assert_eq!(hostnames(&[]), "");
     }
 
     #[test]
-    fn hostlists_are_as_short_as_they_can_be() {
+    fn hostlists_are_compressed() {
         for (list, text) in [
             ("n1,n2,n3,x7", "n[1-3],x7"),
             ("n1,n3", "n[1,3]"),

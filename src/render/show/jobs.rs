@@ -9,10 +9,10 @@ use crate::render::job_facts::{self, Place};
 use crate::render::show::record::Record;
 use crate::render::{Ctx, job as facts, size, time, tres};
 
-/// Steps that the summary names; the others are counted.
+/// Maximum number of steps in the summary; the others are only counted.
 const STEPS_NAMED: usize = 16;
 
-/// All these jobs, or Slurm's words where there are none.
+/// Prints these jobs, or Slurm's message if the list is empty.
 pub fn jobs(jobs: &[JobView], one_line: bool, detail: bool, ctx: &Ctx) -> String {
     if jobs.is_empty() {
         return "No jobs in the system\n".to_owned();
@@ -20,7 +20,7 @@ pub fn jobs(jobs: &[JobView], one_line: bool, detail: bool, ctx: &Ctx) -> String
     jobs.iter().map(|j| job(j, one_line, detail, ctx)).collect()
 }
 
-/// One job. `detail` (`-d`) adds the exit code of its steps and which CPUs and GPUs it has.
+/// Prints one job. `detail` (`-d`) adds the exit code of its steps and its CPUs and GPUs.
 pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     let mut r = Record::default();
     who_and_what(&mut r, j, ctx);
@@ -30,7 +30,7 @@ pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     additions(&mut r, j, ctx);
     let mut out = r.print(one_line, ctx);
     if !one_line {
-        // Slurm ends a job in a line of three blanks and an empty one.
+        // Slurm ends a job with a line of three blanks and an empty line.
         out.truncate(out.len() - 1);
         out.push_str("   \n\n");
     }
@@ -65,7 +65,8 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
     ]);
 }
 
-/// The limit of an array, of its rest or as it was asked for.
+/// Returns how many tasks of an array may run at once: the current limit of its pending tasks, or
+/// the requested one.
 fn throttle(j: &JobView) -> Option<u32> {
     match &j.role {
         crate::model::ArrayRole::Rest { limit, .. } => *limit,
@@ -215,28 +216,29 @@ fn request(r: &mut Record, j: &JobView, ctx: &Ctx) {
     }
 }
 
-/// What slotd shows beyond Slurm.
+/// Appends slotd's additions to Slurm's output.
 fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     r.word("ReqTRES", tres::scontrol(&j.tres, ctx.units));
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units));
     r.word("AllocTRES", facts::or_null(allocated.as_deref()));
-    // What it comes down to as its steps end.
+    // The size to which the job shrinks as its steps end.
     r.word_if("PendingTRES", j.run.shrinks.then(|| tres::scontrol(&j.tres, ctx.units)));
     let peak = j.steps.iter().fold(j.run.usage.max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
     r.word("MaxRSS", size::kib(peak, ctx.units));
     if j.request.kind == JobKind::Batch {
-        // Which of the two meanings of `-n` in a batch job applies.
+        // Shows which of the two meanings of `-n` in a batch job applies.
         r.word("BatchTasks", if j.batch_ranks { "ranks" } else { "once" });
     }
     let reason = j.run.reason;
     if reason.name() != reason.slurm_name() {
-        // What slotd knows more of it than Slurm has a word for.
+        // slotd knows a more specific reason than Slurm has a word for.
         r.word("Cause", reason.name());
     }
     r.word("Steps", step_summary(j));
 }
 
-/// `batch:RUNNING,0:COMPLETED,1:FAILED(7:0)`; the latest ones, and how many there were before.
+/// Summarizes the latest steps and the number of earlier ones:
+/// `batch:RUNNING,0:COMPLETED,1:FAILED(7:0)`.
 fn step_summary(j: &JobView) -> String {
     if j.steps.is_empty() {
         return "(null)".to_owned();
@@ -265,7 +267,7 @@ mod tests {
     use crate::model::{ExitCode, StepId, TaskSet, Tres};
     use crate::render::fixture::{at, ctx, job as build, step};
 
-    /// Slurm's part of the text: all but slotd's additions.
+    /// Returns Slurm's part of the text, without slotd's additions.
     fn slurms(text: &str) -> String {
         let ours = ["   ReqTRES=", "   AllocTRES=", "   MaxRSS=", "   BatchTasks=", "   Steps="];
         text.lines()
@@ -275,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_gpus_that_was_taken_away_is_not_shown() {
+    fn a_removed_gpu_request_is_not_shown() {
         let text =
             job(&build(191, "none").asks(|r| r.gpu.total = Some(0)).build(), false, false, &ctx());
         assert!(!text.contains("TresPer"), "{text}");
     }
 
     #[test]
-    fn a_job_that_begins_later_is_eligible_from_then_on() {
+    fn a_job_with_a_begin_time_is_eligible_from_then() {
         let j = build(191, "later")
             .asks(|r| r.begin = Some(at(-60)))
             .with(|j| j.run.eligible = None)
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn oneliner_is_one_line_whose_every_word_has_an_equals_sign() {
+    fn every_word_of_a_oneliner_has_an_equals_sign() {
         let j = build(190, "two words\tand\nlines")
             .running(2)
             .asks(|r| r.comment = Some("a b".to_owned()))
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn detail_tells_which_cpus_and_gpus() {
+    fn detail_lists_cpus_and_gpus() {
         let j = build(2, "g")
             .with(|j| j.tres.gpus = 2)
             .running(2)
@@ -443,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn slotds_additions_stand_after_slurms_lines() {
+    fn slotds_additions_follow_slurms_lines() {
         let mut first = step(StepId::Num(0), "true", End::Completed, ExitCode::OK, 3, Some(2));
         first.usage = Usage { max_rss_kb: 1624, ..Usage::default() };
         let j = build(1, "w")
@@ -463,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn many_steps_are_summed_up() {
+    fn many_steps_are_summarized() {
         let mut b = build(1, "w").running(3);
         for i in 0..100 {
             b = b.step(step(StepId::Num(i), "true", End::Completed, ExitCode::OK, 3, Some(2)));
@@ -473,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_job_says_since_when() {
+    fn a_suspended_job_shows_the_suspend_time() {
         let j = build(190, "s").running(5).with(|j| {
             j.run.state = JobState::Suspended;
             j.run.suspended_at = Some(at(2));
@@ -499,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn no_jobs_is_said_in_words() {
+    fn an_empty_list_prints_slurms_message() {
         assert_eq!(jobs(&[], false, false, &ctx()), "No jobs in the system\n");
     }
 }

@@ -3,12 +3,12 @@
 use crate::render::Ctx;
 use crate::render::text::printable;
 
-/// Values that slotd writes itself, as sentences. Programs that split a record at its blanks expect
-/// a `=` in every word of Slurm's own, so these come without blanks unless a person reads them on a
+/// Values that slotd writes as sentences. Programs that split a record at blanks expect a `=` in
+/// every word of Slurm's own values, so blanks in these are escaped unless a person reads them on a
 /// terminal.
 const SENTENCES: [&str; 1] = ["SystemComment"];
 
-/// Writes blanks as /etc/fstab does: `\040`.
+/// Escapes blanks as in /etc/fstab: `\040`.
 fn without_blanks(value: &str) -> String {
     value.replace(' ', "\\040").replace('\t', "\\011")
 }
@@ -19,7 +19,7 @@ pub struct Record {
     lines: Vec<Line>,
 }
 
-/// A line: its words, how far it is indented beyond the others, and what Slurm leaves at its end.
+/// A line: its words, its additional indentation, and the text that Slurm prints at its end.
 struct Line {
     words: Vec<(&'static str, String)>,
     indent: &'static str,
@@ -27,12 +27,12 @@ struct Line {
 }
 
 impl Record {
-    /// A line of words.
+    /// Appends a line of words.
     pub fn line(&mut self, words: Vec<(&'static str, String)>) {
         self.lines.push(Line { words, indent: "", tail: "" });
     }
 
-    /// A line with blanks before and after its words.
+    /// Appends a line with blanks before and after its words.
     pub fn odd_line(
         &mut self,
         indent: &'static str,
@@ -42,25 +42,25 @@ impl Record {
         self.lines.push(Line { words, indent, tail });
     }
 
-    /// A line of one word.
+    /// Appends a line with one word.
     pub fn word(&mut self, key: &'static str, value: impl Into<String>) {
         self.line(vec![(key, value.into())]);
     }
 
-    /// A line that is only there where the value is.
+    /// Appends a line with one word if there is a value.
     pub fn word_if(&mut self, key: &'static str, value: Option<String>) {
         if let Some(value) = value {
             self.word(key, value);
         }
     }
 
-    /// Either form.
+    /// Prints the record in either form.
     pub fn print(&self, one_line: bool, ctx: &Ctx) -> String {
         if one_line { self.one_line(ctx) } else { self.lines(ctx) }
     }
 
-    /// Lines after the first are indented by three blanks. The record ends in an empty line. The
-    /// user's own texts stay as they are, blanks included, as Slurm prints them.
+    /// Prints the record on several lines. Lines after the first are indented by three blanks, and
+    /// the record ends with an empty line. The user's own texts keep their blanks, as in Slurm.
     fn lines(&self, ctx: &Ctx) -> String {
         let mut out = String::new();
         for (i, line) in self.lines.iter().enumerate() {
@@ -78,8 +78,8 @@ impl Record {
         out + "\n\n"
     }
 
-    /// All words on one line, each without blanks: a blank within a value is written as `\040`, as
-    /// in /etc/fstab, so that every word has its `=`.
+    /// Prints all words on one line. A blank within a value is written as `\040`, as in /etc/fstab,
+    /// so every word has its `=`.
     fn one_line(&self, ctx: &Ctx) -> String {
         let words = self.lines.iter().flat_map(|line| &line.words).map(|(key, value)| {
             let value = printable(value.trim_end().into(), ctx.is_terminal());

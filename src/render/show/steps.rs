@@ -6,12 +6,12 @@ use crate::render::array::Shown;
 use crate::render::show::record::Record;
 use crate::render::{Ctx, time, tres};
 
-/// The running steps of a job, or the one that was asked for. Empty where there is none.
+/// Prints the running steps of a job, or only the requested one. Empty without such a step.
 pub fn steps(job: &JobView, only: Option<StepId>, one_line: bool, ctx: &Ctx) -> String {
     steps_shown(job, only).map(|s| step(job, s, ctx).print(one_line, ctx)).collect()
 }
 
-/// Those steps, for another form of them.
+/// Returns those steps, for other output formats.
 pub fn steps_shown(job: &JobView, only: Option<StepId>) -> impl Iterator<Item = &Step> {
     job.steps.iter().filter(move |s| match only {
         Some(id) => s.id == id,

@@ -16,16 +16,16 @@ use std::collections::BTreeSet;
 /// A line of sinfo: the host as a member of some partitions.
 pub struct Row<'a> {
     pub node: &'a NodeView,
-    /// One partition, or all that are shown where the line is the node's.
+    /// One partition, or all shown partitions on the node's own line.
     pub partitions: Vec<&'a PartitionView>,
-    /// What is told of why it takes no jobs, or not with all that it has.
+    /// Why the host or a part of it accepts no jobs.
     pub why: Option<NodeReason>,
-    /// False where the host is left out by `-t`, `-n` or `-d`: the line then has no node.
+    /// False if `-t`, `-n` or `-d` exclude the host: the line then has no node.
     pub has_node: bool,
 }
 
 impl Row<'_> {
-    /// `cpu*`, or `cpu*,gpu` where the line is the node's.
+    /// Returns `cpu*`, or `cpu*,gpu` on the node's own line.
     fn partition(&self, star: bool) -> Value {
         let name = |p: &&PartitionView| {
             let mark = if star && p.partition.is_default { "*" } else { "" };
@@ -34,12 +34,12 @@ impl Row<'_> {
         self.partitions.iter().map(name).collect::<Vec<_>>().join(",").into()
     }
 
-    /// What is told of the partition, or of the first of those of the node.
-    fn first(&self, told: impl Fn(&Partition) -> Value) -> Value {
-        self.partitions.first().map_or(Value::NONE, |p| told(&p.partition))
+    /// Returns a value of the partition, or of the node's first one.
+    fn first(&self, value: impl Fn(&Partition) -> Value) -> Value {
+        self.partitions.first().map_or(Value::NONE, |p| value(&p.partition))
     }
 
-    /// The GPUs belong to the GPU partitions.
+    /// Returns whether the line includes the GPUs, which belong to the GPU partitions.
     fn has_gpus(&self) -> bool {
         self.partitions.iter().any(|p| p.partition.is_gpu)
     }
@@ -52,22 +52,22 @@ impl Row<'_> {
         if self.has_node { name(State::of(self.node)) } else { "n/a" }.into()
     }
 
-    /// A number of the host, 0 on a line without it.
+    /// Returns a number of the host; 0 on a line without it.
     fn count(&self, n: u64) -> Value {
         if self.has_node { n } else { 0 }.into()
     }
 
-    /// A number of GPUs, 0 outside the GPU partitions.
+    /// Returns a number of GPUs; 0 outside the GPU partitions.
     fn gpus(&self, n: u64) -> Value {
         if self.has_gpus() { n } else { 0 }.into()
     }
 
-    /// A name of the host, empty on a line without it.
+    /// Returns the name of the host; empty on a line without it.
     fn name(&self) -> Value {
         if self.has_node { self.node.host.name.clone().into() } else { Value::NONE }
     }
 
-    /// Nodes that are `allocated/idle/other`; a host that is partly taken counts as allocated.
+    /// Returns the nodes as `allocated/idle/other`. A partly allocated host counts as allocated.
     fn nodes_aio(&self) -> (u8, u8, u8) {
         match (self.has_node, State::of(self.node)) {
             (false, _) => (0, 0, 0),
@@ -77,12 +77,12 @@ impl Row<'_> {
         }
     }
 
-    /// What is told of why the host is drained, or parts of it are, or `otherwise`.
-    fn reason(&self, otherwise: &str, told: impl Fn(&NodeReason) -> String) -> Value {
+    /// Returns a value of the reason why the host or a part of it is drained, or `otherwise`.
+    fn reason(&self, otherwise: &str, value: impl Fn(&NodeReason) -> String) -> Value {
         self.why
             .as_ref()
             .filter(|_| self.has_node)
-            .map_or_else(|| otherwise.to_owned(), told)
+            .map_or_else(|| otherwise.to_owned(), value)
             .into()
     }
 
@@ -100,7 +100,7 @@ impl Row<'_> {
         feature_words(&self.node.host, self.has_gpus()).into()
     }
 
-    /// `cpu` alone, or with the models of the GPUs.
+    /// Returns `cpu`, followed by the models of the GPUs.
     fn models(&self) -> Value {
         let mut words = vec!["cpu".to_owned()];
         if self.has_gpus() {
@@ -115,10 +115,10 @@ impl Row<'_> {
     }
 }
 
-/// `--constraint` words: `cpu`, what the host is configured to have, and the models of GPUs.
+/// Returns the words for `--constraint`: `cpu`, the configured features and the models of the GPUs.
 fn feature_words(host: &Host, gpus: bool) -> String {
     let mut words = vec!["cpu".to_owned()];
-    // The bare word `gpu` says nothing that the partition does not say.
+    // The word `gpu` repeats the partition.
     words.extend(host.features.iter().filter(|f| *f != "gpu").cloned());
     if gpus {
         words.extend(host.gpu_models().map(str::to_owned));
@@ -126,7 +126,7 @@ fn feature_words(host: &Host, gpus: bool) -> String {
     join_distinct(words)
 }
 
-/// What `--constraint` may ask for on this host.
+/// Returns the words that `--constraint` accepts on this host.
 pub fn features(node: &NodeView) -> String {
     feature_words(&node.host, true)
 }
@@ -141,19 +141,19 @@ fn join_distinct(words: Vec<String>) -> String {
     distinct.join(",")
 }
 
-/// What of it is taken: `gpu:1`, `gpu:1,gpumem:10G`.
+/// Returns the GPUs in use: `gpu:1`, `gpu:1,gpumem:10G`.
 pub fn gres_used(n: &NodeView, ctx: &Ctx) -> String {
     let parts = tres::gres(&Tres { gpus: 0, ..n.allocated }, ctx.units);
     let whole = format!("gpu:{}", n.allocated.gpus);
     parts.map_or(whole.clone(), |parts| format!("{whole},{parts}"))
 }
 
-/// Why the host, or parts of it, are given to no job.
+/// Returns the reasons why the host or a part of it is not allocated to jobs.
 pub fn reasons_of(n: &NodeView) -> Vec<NodeReason> {
-    n.drained.iter().cloned().chain(n.outages.iter().map(Outage::told)).collect()
+    n.drained.iter().cloned().chain(n.outages.iter().map(Outage::with_parts_named)).collect()
 }
 
-/// The GPUs that no job gets: `gpu:1(IDX:1)`.
+/// Returns the GPUs that are not allocated to jobs: `gpu:1(IDX:1)`.
 pub fn gres_drained(n: &NodeView) -> String {
     let lost = n.host.lost_gpus.iter().map(|gpu| &gpu.id);
     let ids: BTreeSet<u32> = lost.chain(&n.host.drained.gpus).copied().collect();
@@ -164,7 +164,7 @@ pub fn gres_drained(n: &NodeView) -> String {
     }
 }
 
-/// The same in one, where something is out of use. Of a node that takes no jobs it is its own.
+/// Returns all reasons as one. The reason of a drained node replaces those of its parts.
 pub fn reason(n: &NodeView) -> Option<NodeReason> {
     let reasons = reasons_of(n);
     let texts: Vec<&str> = reasons.iter().map(|why| why.text.as_str()).collect();
@@ -172,8 +172,8 @@ pub fn reason(n: &NodeView) -> Option<NodeReason> {
     reasons.first().map(|first| NodeReason { text, ..first.clone() })
 }
 
-/// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2,gpumem:280G`; empty for
-/// nothing.
+/// Returns the resources of the host besides CPUs and memory: `gpu:2`,
+/// `gpu:nvidia_h200:2,gpumem:280G`; empty for none.
 pub fn gres(host: &Host, ctx: &Ctx) -> String {
     let mut groups: Vec<(Option<&str>, u32)> = Vec::new();
     for gpu in &host.gpus {
@@ -190,7 +190,7 @@ pub fn gres(host: &Host, ctx: &Ctx) -> String {
     text.chain(parts).collect::<Vec<_>>().join(",")
 }
 
-/// The table of sinfo's fields.
+/// The field table of sinfo.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sinfo;
 
@@ -199,7 +199,7 @@ impl Table for Sinfo {
 
     const HAS_HELPFORMAT: bool = true;
 
-    // Slurm's `%all` has a blank after these.
+    // Slurm's `%all` prints a blank after these.
     const AFTER_CAPITALS: &'static str = " ";
 
     fn fields() -> &'static [Field<Self>] {
@@ -211,7 +211,7 @@ impl Table for Sinfo {
             Place::Code | Place::Name | Place::WideName => {
                 format!("Invalid node format specification: {word}")
             }
-            // Slurm has this text from squeue.
+            // Slurm copied this text from squeue.
             Place::LongName => format!("Invalid job format specification: {word}"),
             Place::Sort => format!("Invalid sort specification: {word}"),
         }
@@ -232,12 +232,12 @@ fn limit(secs: Option<u64>) -> Value {
     secs.map_or_else(|| "infinite".to_owned(), time::short).into()
 }
 
-/// `2.53`
+/// Formats the load: `2.53`.
 pub fn load(node: &NodeView) -> String {
     centi(node.load_centi)
 }
 
-/// Hundredths, as a load is written.
+/// Formats hundredths as a load.
 pub fn centi(hundredths: u32) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
@@ -248,12 +248,12 @@ fn sct(r: &Row<'_>) -> Value {
     format!("{}:{}:{}", t.sockets(), t.cores_per_socket(), t.threads_per_core()).into()
 }
 
-/// `GRES_USED`: the GPUs in use, or `N/A` in a partition without any.
+/// `GRES_USED`: returns the GPUs in use, or `N/A` in a partition without GPUs.
 fn gres_used_by(r: &Row<'_>, ctx: &Ctx) -> Value {
     if r.has_gpus() { gres_used(r.node, ctx).into() } else { "N/A".into() }
 }
 
-/// `allocated/idle/other/total` of the CPUs: those that no job gets are idle to nobody.
+/// Returns the CPUs as `allocated/idle/other/total`. CPUs that cannot be allocated count as other.
 fn cpus_aiot(r: &Row<'_>) -> Value {
     let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
     let free = total - taken;

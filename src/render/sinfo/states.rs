@@ -1,23 +1,26 @@
-//! The states of the host, and `-t/--states`, which asks for some.
+//! The states of the host, and `-t/--states`, which filters by state.
 
 use crate::model::view::NodeView;
 use crate::render::field::FormatError;
 
-/// What the host is doing, in Slurm's words.
+/// The state of the host, in Slurm's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Idle,
-    /// Some of its CPUs are taken, or some of its memory or GPUs.
+    /// Some of its CPUs, memory or GPUs are allocated.
     Mixed,
-    /// All CPUs are taken, or an exclusive job has the host.
+    /// All CPUs are allocated, or an exclusive job has the host.
     Allocated,
-    /// It takes no jobs, and none runs.
+    /// It accepts no jobs, and none are running.
     Drained,
-    /// It takes no jobs, and some run.
+    /// It accepts no jobs, and some are running.
     Draining,
 }
 
 impl State {
+    pub const ALL: [State; 5] =
+        [State::Idle, State::Mixed, State::Allocated, State::Drained, State::Draining];
+
     pub fn of(node: &NodeView) -> Self {
         match (State::base(node), State::takes_none(node)) {
             (base, false) => base,
@@ -26,7 +29,7 @@ impl State {
         }
     }
 
-    /// What jobs make of it, whether it takes more or not.
+    /// Returns the state that follows from the running jobs, ignoring drains.
     pub fn base(node: &NodeView) -> Self {
         let taken = &node.allocated;
         if node.exclusive || (taken.cpus > 0 && taken.cpus as usize >= node.host.cpu_ids.len()) {
@@ -38,18 +41,18 @@ impl State {
         }
     }
 
-    /// Whether it takes no jobs. One of which only parts are out of use takes some.
+    /// Returns whether the host accepts no jobs. A host with only some parts drained accepts jobs.
     pub fn takes_none(node: &NodeView) -> bool {
         node.drained.is_some() || node.host.open_cpus() == 0
     }
 
-    /// `mixed+drain`
+    /// Returns the state with its flag: `mixed+drain`.
     pub fn complete(node: &NodeView) -> String {
         let flag = if State::takes_none(node) { "+drain" } else { "" };
         format!("{}{flag}", State::base(node).name())
     }
 
-    /// `%T`
+    /// Returns the name for `%T`.
     pub const fn name(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -60,7 +63,7 @@ impl State {
         }
     }
 
-    /// `%t`
+    /// Returns the abbreviation for `%t`.
     pub const fn code(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -71,14 +74,14 @@ impl State {
         }
     }
 
-    /// Whether `-t` with this word means it: both of those that take no jobs are `drain`.
+    /// Returns whether this word of `-t` matches the state. `drain` matches both states that accept
+    /// no jobs.
     fn is_named(self, word: &str) -> bool {
         word == self.name() || (word == "drain" && matches!(self, State::Drained | State::Draining))
     }
 }
 
-/// The states of nodes that Slurm knows. The one host is only ever idle, allocated or mixed, or
-/// drained.
+/// The node states that Slurm knows. The host is only ever idle, mixed, allocated or drained.
 const STATES: [&str; 27] = [
     "unknown",
     "down",
@@ -109,15 +112,15 @@ const STATES: [&str; 27] = [
     "blocked",
 ];
 
-/// A word of `-t/--states`: states that the node must have all of. None: any (`all`).
+/// One word of `-t/--states`: all of these states must apply. Empty for any state (`all`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct States(Vec<&'static str>);
 
 impl States {
-    /// Names, or beginnings of names, joined by `&`.
+    /// Parses names or abbreviated names joined by `&`.
     ///
     /// # Errors
-    /// A word that is no state of Slurm's.
+    /// Fails on a word that is not a Slurm state.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let words = text.split('&').map(|word| word.trim().to_ascii_lowercase());
         let names = words.filter(|word| word != "all").map(|word| {
@@ -147,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_node_has_one_state_and_words_may_be_begun() {
+    fn a_node_has_one_state_and_names_may_be_abbreviated() {
         let mixed_node =
             || NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..node(0) };
         let mixed = mixed_node();

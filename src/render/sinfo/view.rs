@@ -1,4 +1,4 @@
-//! The listings of sinfo: the default views, and any format or list of names.
+//! The listings of sinfo: the default views, formats and lists of names.
 
 use crate::model::view::NodeView;
 use crate::render::field::{FormatError, Need};
@@ -8,14 +8,14 @@ use crate::render::{Columns, Ctx, layout, sort};
 pub type Layout = layout::Layout<Sinfo>;
 pub type Sort = sort::Sort<Sinfo>;
 
-/// Which of the default listings.
+/// The default listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {
     /// `-N/--Node`
     pub node: bool,
     /// `-l/--long`
     pub long: bool,
-    /// `-s/--summarize`: Slurm's columns in either columns.
+    /// `-s/--summarize`: always Slurm's columns.
     pub summarize: bool,
 }
 
@@ -27,14 +27,14 @@ const SLURM_DEFAULT: &str = "%9P %.5a %.10l %.6D %.6t %N";
 const SLURM_LONG: &str = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
 const SLURM_SUMMARY: &str = "%9P %.5a %.10l %.16F %N";
 
-/// `-R/--list-reasons`: why nodes are drained.
+/// `-R/--list-reasons`: the reasons for drains.
 const REASONS: &str = "%20E %9u %19H %N";
 
-/// The same with `-l/--long`.
+/// `-R/--list-reasons` with `-l/--long`.
 const LONG_REASONS: &str = "%20E %12U %19H %6t %N";
 
-/// `-R/--list-reasons`: a line for the node, if it is drained, and for each reason why parts of it
-/// are.
+/// Prints `-R/--list-reasons`: a line for the node if it is drained, and one for each reason why a
+/// part of it is.
 pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
     let format = if long { LONG_REASONS } else { REASONS };
     let options =
@@ -50,8 +50,7 @@ pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
 }
 
 impl View {
-    /// The columns where no format is asked for. `node_name` makes Slurm's node view as wide as it
-    /// needs to be.
+    /// Returns the default columns. The width of Slurm's node view depends on `node_name`.
     pub fn layout(self, columns: Columns, node_name: &str) -> Layout {
         let wide = node_name.len().max(9);
         let text = match (columns, self.summarize, self.node, self.long) {
@@ -66,57 +65,57 @@ impl View {
                 &format!("%{wide}N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E")
             }
         };
-        // Formats that a test reads.
+        // A test checks that every format parses.
         parse(text).unwrap_or_default().dated(self.long && !self.summarize)
     }
 
-    /// Whether the partitions share the node's line, as in slotd's own node view. Slurm has one for
-    /// each.
+    /// Returns whether all partitions share the node's line, as in slotd's own node view. Slurm
+    /// prints a line for each partition.
     pub fn is_one_line(self, columns: Columns) -> bool {
         self.node && !self.summarize && columns == Columns::Own
     }
 }
 
-/// The formats of the views.
+/// Parses a format of a default view.
 fn parse(text: &str) -> Result<Layout, FormatError> {
     Layout::parse(text)
 }
 
-/// `-o/--format` and `SINFO_FORMAT`: a `%` format with unknown codes as text, and these; or a list
-/// of field names.
+/// Parses `-o/--format` and `SINFO_FORMAT`: a list of field names, or a `%` format that keeps
+/// unknown codes as text and returns an error for each.
 ///
 /// # Errors
-/// An unknown name.
+/// Fails on an unknown name.
 pub fn as_known(text: &str) -> Result<(Layout, Vec<FormatError>), FormatError> {
     Layout::parse_as_known(text)
 }
 
-/// `-O/--Format`, without the names that are unknown, and these.
+/// Parses `-O/--Format`. Skips unknown names and returns an error for each.
 pub fn long(text: &str) -> (Layout, Vec<FormatError>) {
     let all = text.trim().eq_ignore_ascii_case("all");
     if all { Layout::codes_as_known("%all") } else { Layout::long_as_known(text) }
 }
 
-/// Without a column that tells the partitions apart, Slurm prints equal lines once.
+/// Merges equal lines if no column distinguishes the partitions, as Slurm does.
 fn once_for_equals(layout: Layout) -> Layout {
     if layout.needs(Need::Partition) { layout } else { layout.merging_equal() }
 }
 
-/// How the host is printed.
+/// The options for printing the host.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: Layout,
     /// False with `-h/--noheader`.
     pub header: bool,
-    /// All partitions share a line: slotd's own view of `-N`.
+    /// All partitions share one line: slotd's own `-N` view.
     pub one_line: bool,
-    /// Each partition has a line, though it may equal another one: `-N` with a format.
+    /// Each partition has its own line, even if lines are equal: `-N` with a format.
     pub each_partition: bool,
-    /// `-p/--partition`: these alone.
+    /// `-p/--partition`: only these partitions.
     pub partitions: Option<Vec<String>>,
-    /// `-S/--sort`; the partitions stand as configured where it says nothing of them.
+    /// `-S/--sort`. Partitions that it does not order keep the configured order.
     pub sort: Sort,
-    /// False where `-t`, `-n` or `-d` leave the host out: the partitions are then shown without it.
+    /// False if `-t`, `-n` or `-d` exclude the host. The partitions are then shown without it.
     pub shows_node: bool,
 }
 
@@ -134,7 +133,7 @@ impl Options {
     }
 }
 
-/// The host as sinfo prints it.
+/// Prints the host as sinfo does.
 pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
     let wanted =
         |name: &str| options.partitions.as_ref().is_none_or(|list| list.iter().any(|p| p == name));
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn summarize_is_slurms() {
+    fn summarize_follows_slurm() {
         for columns in [Columns::Own, Columns::Slurm] {
             assert_eq!(
                 print(&idle(), &view(View { summarize: true, ..View::default() }, columns), &ctx()),
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_formats_are_slurms() {
+    fn percent_formats_follow_slurm() {
         assert_eq!(
             print(&idle(), &percent("%P %a %l %D %t %N %G %c %m"), &ctx()),
             "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST GRES CPUS MEMORY\n\
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_do_not_name_the_partition_are_printed_once() {
+    fn lines_without_a_partition_column_are_printed_once() {
         let options = Options { header: false, ..percent("%C") };
         assert_eq!(print(&idle(), &options, &ctx()), "0/2/0/2\n");
         let options = Options { header: false, ..percent("%F/%C") };
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_letter_of_an_idle_host() {
+    fn every_letter_of_an_idle_host() {
         let expected = [
             ('A', "NODES(A/I)", "0/1"),
             ('B', "MAX_CPUS_PER_NODE", "UNLIMITED"),
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn all_has_a_blank_after_the_values_of_capital_letters() {
+    fn all_prints_a_blank_after_capital_letters() {
         let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent("%all") };
         let text = print(&node(0), &options, &ctx());
         let (header, row) = text.trim_end_matches('\n').split_once('\n').unwrap();
@@ -492,7 +491,7 @@ mod tests {
         let text = print(&idle(), &Options::new(layout), &ctx());
         assert_eq!(
             text, "NODELIST|%.5J|PARTITION\nvm|%.5J|cpu*\nvm|%.5J|gpu\n",
-            "what has no meaning is text"
+            "unknown codes are text"
         );
         assert_eq!(long("nosuch").1[0].message, "Invalid job format specification: nosuch");
         assert_eq!(
@@ -514,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_host_out_leaves_the_partitions() {
+    fn partitions_are_shown_without_an_excluded_host() {
         let options = Options { shows_node: false, ..view(View::default(), Columns::Slurm) };
         assert_eq!(
             print(&idle(), &options, &ctx()),
@@ -531,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_of_the_node_view_has_a_line_for_each_partition() {
+    fn a_node_view_format_has_a_line_for_each_partition() {
         let nodes = |text| Options { each_partition: true, ..percent(text) };
         let text = print(&idle(), &nodes("%N %P %t"), &ctx());
         assert_eq!(text, "NODELIST PARTITION STATE\nvm cpu* idle\nvm gpu idle\n");
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn the_star_of_the_default_partition_outlives_a_cut() {
+    fn a_cut_partition_name_keeps_its_star() {
         let options = Options { header: false, ..percent("%.2P|%3P|%4P") };
         assert_eq!(print(&idle(), &options, &ctx()), "c*|cp*|cpu*\ngp|gpu|gpu \n");
     }

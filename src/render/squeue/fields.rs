@@ -11,7 +11,7 @@ use crate::render::value::Value;
 use crate::render::{Ctx, job, tres};
 use std::sync::LazyLock;
 
-/// The table of squeue's fields.
+/// The field table of squeue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Squeue;
 
@@ -37,7 +37,7 @@ fn instant(at: Option<Timestamp>) -> Value {
     Value::Time(at, "N/A")
 }
 
-/// Of what Slurm knows and one host has not.
+/// Returns the value of a field that Slurm knows but a single host does not have.
 fn null(_: &Row<'_>, _: &Ctx) -> Value {
     "(null)".into()
 }
@@ -58,7 +58,7 @@ fn any(_: &Row<'_>, _: &Ctx) -> Value {
     "*".into()
 }
 
-/// An id: the tasks of an array stand where the array does, by their numbers.
+/// Returns an ID. The tasks of an array sort at the position of their array, by task ID.
 fn ranked(row: &Row<'_>, text: String) -> Value {
     let task = match &row.shown {
         Shown::Plain(_) => 0,
@@ -68,12 +68,12 @@ fn ranked(row: &Row<'_>, text: String) -> Value {
     Value::Ranked(i64::from(row.shown.array_job().0) << 24 | i64::from(task), text)
 }
 
-/// The status that `wait` gives.
+/// Returns the status as `wait` reports it.
 fn wait_status(exit: ExitCode) -> Value {
     Value::Number(i64::from(exit.status) * 256 + i64::from(exit.signal))
 }
 
-/// The file of a batch job; `N/A` for an allocation, which has none.
+/// Returns the file of a batch job; `N/A` for an allocation, which has none.
 fn path(row: &Row<'_>, path: &str) -> Value {
     Value::or_not_available(Some(row.path(path)))
 }
@@ -82,7 +82,7 @@ fn gres_each(gpus: Option<u64>) -> Value {
     Value::or_not_available(gpus.map(|n| format!("gres:gpu:{n}")))
 }
 
-/// Slurm's fields but for those of [`job_facts`](crate::render::job_facts).
+/// Slurm's fields, except for those of [`job_facts`](crate::render::job_facts).
 static FIELDS: &[F] = &[
     F::new(&["JobArrayID"], "JOBID", |r, c| ranked(r, r.shown.squeue_id(c))).code("i").brief(),
     F::new(&["JobID"], "JOBID", |r, _| r.shown.raw().0.into()).code("A").brief(),
@@ -298,14 +298,14 @@ mod tests {
     use crate::render::squeue::rows::rows;
 
     #[test]
-    fn every_letter_of_slurm_but_the_undefined_ones_has_one_field() {
+    fn every_defined_slurm_letter_has_one_field() {
         for c in ('a'..='z').chain('A'..='Z') {
             assert_eq!(Squeue::fields().iter().filter(|f| f.codes.contains(c)).count(), 1, "%{c}");
         }
     }
 
     #[test]
-    fn a_brief_query_answers_what_is_told_of_it() {
+    fn brief_fields_are_the_same_for_a_brief_query() {
         let exit = ExitCode::status(3);
         let jobs = [
             job(1, "waits").limit(60).asks(|r| (r.ntasks, r.nice) = (Some(3), 5)).build(),

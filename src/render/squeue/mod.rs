@@ -1,4 +1,4 @@
-//! squeue: jobs that wait and run (squeue man page).
+//! squeue: pending and running jobs (squeue man page).
 
 mod fields;
 mod rows;

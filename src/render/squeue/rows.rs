@@ -1,4 +1,4 @@
-//! The rows of squeue: which tasks of an array share one.
+//! The rows of squeue: which tasks of an array share a row.
 
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
@@ -8,22 +8,22 @@ use crate::render::job;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// A job, or a part of one, as one line.
+/// A job, or a part of one, on one line.
 pub struct Row<'a> {
     pub job: &'a JobView,
     pub shown: Shown<'a>,
-    /// The reasons of records that share the row, where there are several.
+    /// The reasons of the records that share the row, if they differ.
     reasons: Option<String>,
 }
 
 impl Row<'_> {
-    /// `Resources`, or `JobArrayTaskLimit,JobHeldUser` where records with several reasons share the
-    /// row.
+    /// Returns the reason: `Resources`, or `JobArrayTaskLimit,JobHeldUser` if records with
+    /// different reasons share the row.
     pub fn reason(&self) -> String {
         self.reasons.clone().unwrap_or_else(|| self.job.run.reason.slurm_name().to_owned())
     }
 
-    /// `NODELIST(REASON)`.
+    /// Returns the column `NODELIST(REASON)`.
     pub fn reason_or_nodes(&self, ctx: &Ctx) -> String {
         if job::shows_reason(self.job.run.state) {
             format!("({})", self.reason())
@@ -32,8 +32,8 @@ impl Row<'_> {
         }
     }
 
-    /// The node where a pending job is planned to run. Slurm names it only where its plan says more
-    /// than the begin time that the user gave.
+    /// Returns the node on which a pending job is planned to run. As in Slurm, there is none while
+    /// the job waits only for the user's begin time.
     pub fn sched_nodes(&self, ctx: &Ctx) -> String {
         let planned = self.job.run.state == JobState::Pending
             && self.job.expected_start.is_some()
@@ -41,8 +41,8 @@ impl Row<'_> {
         if planned { ctx.node.clone() } else { "(null)".to_owned() }
     }
 
-    /// A path of the job's streams. Where one of several tasks that wait together has the row, its
-    /// number takes the place of the tokens that the daemon left open.
+    /// Returns a path of the job's streams. If the row is one of several tasks that wait together,
+    /// fills in its task ID for `%a` and `%b`, which the daemon leaves in place for such tasks.
     pub fn path(&self, path: &str) -> String {
         match (&self.job.role, &self.shown) {
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Shown::Task { task, .. }) => {
@@ -53,7 +53,7 @@ impl Row<'_> {
     }
 }
 
-/// Fills in `%a` and `%b`, with a width or without (sbatch man page, "filename pattern").
+/// Replaces `%a` and `%b`, with or without a width (sbatch man page, "filename pattern").
 fn with_task(path: &str, task: u32) -> String {
     let mut out = String::with_capacity(path.len());
     let mut rest = path;
@@ -79,14 +79,15 @@ fn with_task(path: &str, task: u32) -> String {
 /// Makes rows of job records.
 ///
 /// * `each`: a line for each array task (`-r/--array`).
-/// * `refs`: the ids that were asked for; an array that was asked for by tasks (`12_5`) shows each
-///   of these by itself. The records are taken as filtered already: a record that no id names keeps
-///   its row.
+/// * `refs`: the requested IDs. An array that is requested by task (`12_5`) shows each of these
+///   tasks separately. The records must already be filtered: a record that no ID names keeps its
+///   row.
 ///
-/// Without `each`, the pending records of one array that differ in nothing but their reason join
-/// the row of the tasks that were never told apart, with their reasons joined. What differs from
-/// that row has a line for each task, as in Slurm, where each of these tasks has a record. What is
-/// over stays together.
+/// Without `each`, pending records of an array that differ only in their reason join the row of the
+/// tasks that were never split off, and their reasons are joined too. Records that differ in
+/// anything else, such as a time limit that was changed for one task, get a line for each task, as
+/// in Slurm, where each of these tasks has a record.
+/// Ended tasks stay together.
 pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::with_capacity(jobs.len());
     let rests: HashMap<JobId, &JobView> = jobs
@@ -132,16 +133,16 @@ pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>
     rows
 }
 
-/// Whether a record may stand in the row of the tasks of its array that were never told apart.
+/// Returns whether a record may join the row of the tasks of its array that were never split off.
 fn may_share(rest: &JobView, job: &JobView) -> bool {
     let pending = rest.run.state == JobState::Pending && job.run.state == JobState::Pending;
     pending
         && rest.partition == job.partition
-        && rest.request.name == job.request.name
-        && rest.request.uid == job.request.uid
+        && rest.tres == job.tres
+        && rest.request == job.request
 }
 
-/// The tasks of a compact record that were asked for one by one; `None` where the whole array was.
+/// Returns the tasks of a compact record that were requested by ID; `None` if the whole array was.
 fn tasks_wanted(job: &JobView, refs: &[JobRef]) -> Option<TaskSet> {
     let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &job.role else {
         return None;
@@ -157,8 +158,8 @@ fn tasks_wanted(job: &JobView, refs: &[JobRef]) -> Option<TaskSet> {
 }
 
 impl<'a> Row<'a> {
-    /// Takes another pending record of the same array into this row. The row has no limit any more,
-    /// as in Slurm.
+    /// Merges another pending record of the same array into this row. The row then has no limit, as
+    /// in Slurm.
     fn merge(&mut self, other: &'a JobView, shown: &Shown<'a>) {
         let mut tasks = tasks_of(&self.shown);
         let more = tasks_of(shown);

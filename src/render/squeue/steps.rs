@@ -9,7 +9,7 @@ use crate::render::layout::Layout;
 use crate::render::tres;
 use crate::render::value::Value;
 
-/// The table of the fields of steps.
+/// The field table of steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Steps;
 
@@ -78,13 +78,13 @@ static FIELDS: &[F] = &[
     F::new(&["Comment"], "COMMENT", |r, _| Value::or_null(r.job.request.comment.as_deref())),
 ];
 
-/// The columns where no format is asked for; they are Slurm's in either columns.
+/// Returns the default columns, which are always Slurm's.
 pub fn default_layout() -> Layout<Steps> {
-    // A constant that a test reads.
+    // A test checks that this constant parses.
     Layout::codes("%.15i %.8j %.9P %.8u %.9M %N").unwrap_or_default()
 }
 
-/// The running steps of these jobs.
+/// Prints the running steps of these jobs.
 pub fn print_steps(jobs: &[JobView], layout: &Layout<Steps>, header: bool, ctx: &Ctx) -> String {
     let steps = |job| active(job).map(move |step| StepRow { job, step });
     layout.print(&jobs.iter().flat_map(steps).collect::<Vec<_>>(), header, ctx)

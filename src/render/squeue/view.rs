@@ -1,4 +1,4 @@
-//! The listings of squeue: the default views, and any format or list of names.
+//! The listings of squeue: the default views, formats and lists of names.
 
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef};
@@ -11,7 +11,7 @@ use crate::render::{Columns, Ctx, layout, sort};
 pub type Layout = layout::Layout<Squeue>;
 pub type Sort = sort::Sort<Squeue>;
 
-/// Which of the default listings.
+/// The default listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     #[default]
@@ -32,7 +32,7 @@ const SLURM_LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
 const SLURM_START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
 impl View {
-    /// The columns where no format is asked for.
+    /// Returns the default columns.
     pub fn layout(self, columns: Columns) -> Layout {
         let text = match (columns, self) {
             (Columns::Own, View::Default) => OWN_DEFAULT,
@@ -42,12 +42,12 @@ impl View {
             (Columns::Slurm, View::Long) => SLURM_LONG,
             (Columns::Slurm, View::Start) => SLURM_START,
         };
-        // Constants that a test reads.
+        // A test checks that every constant parses.
         Layout::parse(text).unwrap_or_default().dated(self == View::Long)
     }
 
-    /// The order where none is asked for: by partition, then by state, then by falling priority; or
-    /// by expected start.
+    /// Returns the default order: by partition, state and descending priority, or by expected
+    /// start.
     pub fn sort(self) -> Sort {
         let text = match self {
             View::Default | View::Long => "P,t,-p",
@@ -57,7 +57,7 @@ impl View {
     }
 }
 
-/// How a list of jobs is printed.
+/// The options for printing a list of jobs.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     pub layout: Layout,
@@ -66,7 +66,7 @@ pub struct Options<'a> {
     /// `-r/--array`: a line for each array task.
     pub each_task: bool,
     pub sort: Sort,
-    /// The ids that were asked for, if any.
+    /// The requested IDs, if any.
     pub refs: &'a [JobRef],
 }
 
@@ -83,12 +83,12 @@ impl Default for Options<'_> {
     }
 }
 
-/// A listing of jobs, which are taken as chosen already, and come some at a time: of most no more
-/// is kept than their text.
+/// A listing of jobs that are already filtered and arrive in batches. Most jobs are stored only as
+/// text.
 pub struct Listing<'a> {
     each_task: bool,
     refs: &'a [JobRef],
-    /// Which records of an array share a row is known at the end.
+    /// Array records are stored, since only the end shows which of them share a row.
     of_arrays: Vec<JobView>,
     order: Order<Squeue>,
     printer: Printer<Squeue>,
@@ -117,7 +117,7 @@ impl<'a> Listing<'a> {
         self.printer.add(&rows, ctx);
     }
 
-    /// The whole of it. Rows that the order leaves equal come by the numbers of their jobs.
+    /// Returns the whole listing. Rows that the order leaves equal are sorted by job ID.
     pub fn end(mut self, ctx: &Ctx) -> String {
         let of_arrays = std::mem::take(&mut self.of_arrays);
         self.take(&of_arrays, ctx);
@@ -139,7 +139,7 @@ mod tests {
         listing.end(ctx)
     }
 
-    /// The queue of the recorded `squeue`: one waiting, one running, one array that waits.
+    /// The queue of the recorded `squeue`: a pending job, a running job and a pending array.
     fn queue() -> Vec<JobView> {
         vec![
             job(172, "runner").running(4).limit(1800).build(),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_is_a_header_and_with_noheader_nothing() {
+    fn an_empty_queue_prints_only_the_header() {
         assert_eq!(
             print(&[], &Options::default(), &ctx()),
             "JOBID | PARTITION | NAME | USER | ST | TIME | NODELIST(REASON)\n"
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explicit_default_format_is_slurms_in_either_face() {
+    fn an_explicit_default_format_is_always_slurms() {
         assert_eq!(
             print(&queue(), &percent("%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"), &ctx()),
             print(&queue(), &with(View::Default.layout(Columns::Slurm)), &ctx())
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_letter_of_a_running_job() {
+    fn every_letter_of_a_running_job() {
         let expected = "A=[172] B=[vm] C=[1] D=[1] E=[(null)] F=[172] G=[1001] H=[*] I=[*] J=[*] K=[N/A] L=[29:56] \
             M=[0:04] N=[vm] O=[0] P=[cpu] Q=[4294901642] R=[vm] S=[2026-11-20T23:39:54] T=[RUNNING] U=[1001] \
             V=[2026-11-20T23:39:54] W=[(null)] X=[N/A] Y=[(null)] Z=[/home/lab/g] a=[(null)] b=[N/A] c=[1] d=[0] \
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_headers_of_every_single_letter() {
+    fn the_headers_of_every_letter() {
         let expected = "JOBID EXEC_HOST CPUS NODES DEPENDENCY ARRAY_JOB_ID GROUP SOCKETS_PER_NODE CORES_PER_SOCKET \
             THREADS_PER_CORE ARRAY_TASK_ID TIME_LEFT TIME NODELIST CONTIGUOUS PARTITION PRIORITY NODELIST(REASON) \
             START_TIME STATE UID SUBMIT_TIME LICENSES CORE_SPEC SCHEDNODES WORK_DIR ACCOUNT TRES_PER_NODE MIN_CPUS \
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn array_option_prints_one_line_a_task() {
+    fn array_option_prints_one_line_per_task() {
         let options = Options { header: false, each_task: true, ..percent("%i|%A|%F|%K|%t|%r") };
         let text = print(&array(), &options, &ctx());
         assert!(
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_task_asked_for_by_its_id_is_a_line_of_its_own() {
+    fn a_pending_task_requested_by_id_has_its_own_line() {
         let refs = [JobRef { job: JobId(96), tasks: Some(TaskSet::one(5)), step: None }];
         let options = Options { header: false, refs: &refs, ..percent("%i %t") };
         assert_eq!(print(&array()[..1], &options, &ctx()), "96_5 PD\n");
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_the_array_by_more_than_its_reason_has_a_line_for_each_task() {
+    fn tasks_that_differ_by_more_than_the_reason_have_their_own_lines() {
         let jobs = [
             job(72, "wrap").rest(&[1, 6], None).reason(Reason::JobHeldUser).build(),
             job(73, "n23").part(72, &[2, 3]).reason(Reason::JobHeldUser).build(),
@@ -541,7 +541,19 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_is_shown_as_the_scheduler_tells_it() {
+    fn tasks_with_a_changed_limit_or_size_have_their_own_lines() {
+        let jobs = [
+            job(72, "wrap").rest(&[1, 4], None).build(),
+            job(73, "wrap").part(72, &[2]).limit(7).build(),
+            job(74, "wrap").part(72, &[3]).with(|job| job.tres.mem_mb += 1).build(),
+            job(75, "wrap").part(72, &[5]).reason(Reason::JobHeldUser).build(),
+        ];
+        let options = Options { header: false, ..percent("%i") };
+        assert_eq!(print(&jobs, &options, &ctx()), "72_[1,4-5]\n72_2\n72_3\n");
+    }
+
+    #[test]
+    fn a_dependency_is_printed_as_the_scheduler_wrote_it() {
         let dep = |text: &str| job(119, "dep").with(|j| j.dependency = text.to_owned()).build();
         let options = Options { header: false, ..percent("%E") };
         for text in ["afterany:114(unfulfilled),afterok:115(failed)", "singleton(unfulfilled)"] {
@@ -558,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_shown_per_node_only_where_they_were_asked_for_so() {
+    fn gpus_are_shown_per_node_only_if_requested_so() {
         let gres = job(12, "g").asks(|r| {
             r.gpu.per_node = Some(1);
         });
@@ -572,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_jobs_show_why_and_others_where() {
+    fn failed_jobs_show_the_reason_and_others_the_node() {
         let failed = |id, end, reason| job(id, "x").ended(end, reason, ExitCode::OK, 9, 5).build();
         let jobs = [
             failed(1, End::Failed, Reason::NonZeroExitCode),
@@ -657,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_with_a_letter_twice_is_a_misspelled_name() {
+    fn a_repeated_sort_letter_is_a_misspelled_name() {
         for word in ["Prtition", "-Prtition"] {
             let error = Sort::parse(&format!("t,{word}")).unwrap_err();
             assert_eq!(error.message, "Invalid sort specification: Prtition");
@@ -682,12 +694,12 @@ mod tests {
 
     #[test]
     fn the_system_comment_is_shown() {
-        let told = job(5, "x")
+        let commented = job(5, "x")
             .with(|j| j.run.system_comment = Some("no such directory".to_owned()))
             .build();
         let options = Options { header: false, ..with(Layout::long("system_comment:#").unwrap()) };
         assert_eq!(
-            print(&[job(4, "x").build(), told], &options, &ctx()),
+            print(&[job(4, "x").build(), commented], &options, &ctx()),
             "(null)#\nno such directory#\n"
         );
     }
