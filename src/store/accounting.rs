@@ -1,6 +1,6 @@
-//! The reader of the database: what sacct asks, and other questions about the past.
+//! The database's reader: answers `sacct` and other queries about past jobs.
 //!
-//! It has a connection of its own that cannot write, so a long answer never delays a commit.
+//! Its own read-only connection keeps long queries from delaying commits.
 
 use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
@@ -14,37 +14,38 @@ use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
 use std::path::Path;
 
-/// The database, open for reading beside the writer.
+/// A read-only connection to the database, used alongside the writer.
 pub struct Reader {
     pub(super) conn: SqliteConnection,
 }
 
-/// An earlier run of a job that went back to the queue.
+/// An earlier run of a requeued job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EarlierRun {
-    /// The record as it was at the end of the run.
+    /// The record as it was when the run ended.
     pub record: Job,
-    /// It was ended for the requeue.
+    /// The run was ended by a requeue.
     pub requeued: bool,
 }
 
 impl Reader {
-    /// Opens a database that a `Store` has made.
+    /// Opens a database that a `Store` has created.
     ///
     /// # Errors
-    /// There is no such file, or it is not one that this program knows.
+    /// Fails if the file does not exist or is not a database that this version can read.
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
         Ok(Reader { conn: open::reader(path)? })
     }
 
-    /// The numbers of the records that may answer the question, in the order in which sacct shows
-    /// them: the tasks of an array by their own numbers, where the array has its place. With
-    /// `duplicates` those with an earlier run that may. What comes of each is asked for later, some
-    /// at a time: a long answer is never in memory as a whole, and the database is not held up by
-    /// it.
+    /// Returns the IDs of the records that may match the query, in the order in which `sacct` lists
+    /// them: the tasks of an array are sorted by task ID, at the position of the array. If
+    /// `duplicates` is set, records whose earlier runs may match are included.
+    ///
+    /// The caller then loads the records in batches, so that a long answer is never entirely in
+    /// memory and never blocks the database.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn candidates(&mut self, filter: &JobQuery) -> Result<Vec<JobId>, StoreError> {
         let mut found = self.conn.transaction(|conn| keys(conn, filter))?;
         found.sort_unstable();
@@ -52,19 +53,20 @@ impl Reader {
         Ok(found.into_iter().map(|key| key.id).collect())
     }
 
-    /// Of these records those that answer the question, with their steps, in no order: what is
-    /// committed now.
+    /// Returns those of the given records that match the query, with their steps, in no particular
+    /// order. Reads the latest committed state.
     ///
     /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// Fails if the database cannot be read or holds a record that no version of slotd writes.
     pub fn records(&mut self, ids: &[JobId], filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
         self.conn.transaction(|conn| present(conn, ids, filter))
     }
 
-    /// The same, and before them their earlier runs that answer it, by number, then in their order.
+    /// Like [`Self::records`], but also returns the matching earlier runs, sorted by job ID and
+    /// run.
     ///
     /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// Fails if the database cannot be read or holds a record that no version of slotd writes.
     pub fn records_with_runs(
         &mut self,
         ids: &[JobId],
@@ -73,16 +75,16 @@ impl Reader {
         self.conn.transaction(|conn| Ok((earlier(conn, ids, filter)?, present(conn, ids, filter)?)))
     }
 
-    /// All records that answer the question, by number.
+    /// Returns all records that match the query, sorted by ID.
     ///
     /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// Fails if the database cannot be read or holds a record that no version of slotd writes.
     pub fn accounting(&mut self, filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
         let ids = self.candidates(filter)?;
         self.records(&ids, filter)
     }
 
-    /// All records that answer the question, by number, and before them the earlier runs that do.
+    /// Returns all records and earlier runs that match the query, sorted by ID.
     #[cfg(test)]
     pub fn accounting_with_runs(
         &mut self,
@@ -92,27 +94,27 @@ impl Reader {
         self.records_with_runs(&ids, filter)
     }
 
-    /// One record; `None` where the number is not known.
+    /// Returns one record, or `None` if there is no such job.
     ///
     /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// Fails if the database cannot be read or holds a record that no version of slotd writes.
     #[cfg(test)]
     pub fn job(&mut self, job: JobId) -> Result<Option<Job>, StoreError> {
         let named = JobQuery { jobs: vec![JobRef::job(job)], ..JobQuery::default() };
         Ok(self.accounting(&named)?.into_iter().find(|found| found.id == job))
     }
 
-    /// Script and environment of a job, as `Store::launch_texts`.
+    /// Returns the script and environment of a job, like `Store::launch_texts`.
     ///
     /// # Errors
-    /// There is no such job, or the database can't be read.
+    /// Fails if there is no such job or the database cannot be read.
     pub fn launch_texts(&mut self, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
         load::launch_texts(&mut self.conn, job)
     }
 }
 
-/// To be called in a transaction: a job that ends between two of these queries is neither lost nor
-/// seen twice.
+/// Returns the keys of the matching records. Must run in a transaction, or else a job that ends
+/// between two of the queries could be missed or returned twice.
 fn keys(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Key>, StoreError> {
     if !filter.jobs.is_empty() {
         return load::named_keys(conn, &filter.jobs);
@@ -137,7 +139,7 @@ fn present(
     filter: &JobQuery,
 ) -> Result<Vec<Job>, StoreError> {
     let (mut jobs, _) = load::assemble(conn, ids)?;
-    // The rows are candidates; the rules of the model decide.
+    // The rows are only candidates: the model decides which of them match.
     jobs.retain(|job| filter.matches(job));
     Ok(jobs)
 }
@@ -147,8 +149,7 @@ fn earlier(
     ids: &[JobId],
     filter: &JobQuery,
 ) -> Result<Vec<EarlierRun>, StoreError> {
-    // What was ended for the requeue is in no state that can be asked for but those that it was in
-    // before.
+    // A run ended by a requeue is never in a terminal state, so only its earlier states can match.
     let mut of_requeued = filter.clone();
     of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
     let mut all = runs::of_jobs(conn, ids.iter().copied())?;
@@ -171,21 +172,22 @@ fn earlier(
 type Candidates<'a> =
     IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, KeyColumns>, Sqlite>;
 
-/// Jobs that have not ended, which have an index of their own; `None` where none of them can
-/// answer.
+/// Selects jobs that have not ended, which have their own index. Returns `None` if none of them can
+/// match.
 fn live(filter: &JobQuery) -> Option<Candidates<'_>> {
     let states = wanted_states(filter, false);
     (!states.is_empty())
         .then(|| candidates(filter).filter(jobs::end_us.is_null().and(jobs::state.eq_any(states))))
 }
 
-/// Jobs that have ended, by the time they did; `None` where none of them can answer.
+/// Selects ended jobs by end time. Returns `None` if none of them can match.
 fn ended(filter: &JobQuery) -> Option<Candidates<'_>> {
     let states = wanted_states(filter, true);
     if states.is_empty() {
         return None;
     }
-    // The first end of all where none is named: the index has none but records that have one.
+    // Without a start time, the filter starts at the smallest value: the index covers only records
+    // that have an end time.
     let since = filter.since.map_or(i64::MIN, |since| since.0);
     let mut query =
         candidates(filter).filter(jobs::end_us.ge(since).and(jobs::state.eq_any(states)));
@@ -204,7 +206,7 @@ fn candidates(filter: &JobQuery) -> Candidates<'_> {
     if !filter.names.is_empty() {
         query = query.filter(requests::name.eq_any(&filter.names));
     }
-    // A number is not what the column has.
+    // The column holds user names, not numeric user IDs.
     if !filter.users.is_empty() && filter.users.iter().all(|user| user.parse::<u32>().is_err()) {
         query = query.filter(requests::user.eq_any(&filter.users));
     }
@@ -212,15 +214,15 @@ fn candidates(filter: &JobQuery) -> Candidates<'_> {
         query = query.filter(requests::account.eq_any(&filter.accounts));
     }
     if !filter.partitions.is_empty() {
-        // A job that never started may have named several.
+        // A job that never started may list several partitions.
         query = query
             .filter(jobs::partition.eq_any(&filter.partitions).or(jobs::partition.like("%,%")));
     }
     query
 }
 
-/// The present states, terminal or not, of jobs that may answer. In a window, a job that has ended
-/// may have been pending or running.
+/// Returns the current states, terminal or not, of the jobs that may match. For a time window, a
+/// job that has since ended may have been pending or running.
 fn wanted_states(filter: &JobQuery, terminal: bool) -> Vec<&'static str> {
     let asked = |state: &JobState| match &filter.states {
         None => true,
@@ -235,7 +237,7 @@ fn wanted_states(filter: &JobQuery, terminal: bool) -> Vec<&'static str> {
         .collect()
 }
 
-/// Only states are asked for in which a job stays.
+/// Returns whether the query asks only for terminal states, which a job never leaves.
 fn only_terminal(filter: &JobQuery) -> bool {
     filter.states.as_ref().is_some_and(|states| states.iter().all(|state| state.is_terminal()))
 }
@@ -294,10 +296,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
-        /// The statements only narrow down: they never lose what the rules of the model let
-        /// through.
+        /// The SQL filters never drop a job that the model would match.
         #[test]
-        fn the_indexes_find_what_a_look_at_every_job_finds(jobs in any_jobs(8), filters in vec(any_filter(), 20)) {
+        fn indexed_queries_match_a_full_scan(jobs in any_jobs(8), filters in vec(any_filter(), 20)) {
             let place = Place::new();
             let mut store = place.store();
             put(&mut store, jobs.iter().map(insert).collect());
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn no_question_reads_the_whole_history() {
+    fn no_query_scans_the_whole_history() {
         let place = Place::new();
         drop(place.store());
         let conn = &mut SqliteConnection::establish(&place.path().display().to_string()).unwrap();
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_by_number_use_the_keys() {
+    fn queries_by_job_id_use_an_index() {
         let place = Place::new();
         drop(place.store());
         let conn = &mut SqliteConnection::establish(&place.path().display().to_string()).unwrap();
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_known_as_soon_as_it_is_committed() {
+    fn a_job_is_readable_as_soon_as_it_is_committed() {
         let place = Place::new();
         let mut store = place.store();
         let mut reader = place.reader();
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_found_by_its_number_and_a_task_by_both_of_its_names() {
+    fn an_array_is_found_by_its_id_and_a_task_by_either_of_its_ids() {
         let place = Place::new();
         let mut store = place.store();
         let task = |id, task| Job {

@@ -1,6 +1,7 @@
-//! How work trees differed from their commits: texts that are compressed, stored once for all
-//! submissions that share them, and deleted, the oldest first, when all of them have more bytes
-//! than are kept.
+//! Diffs of work trees against their commits.
+//!
+//! Diffs are compressed and stored once, even if several submissions share one. When their total
+//! size exceeds the limit, the least recently used ones are deleted.
 
 use crate::model::Timestamp;
 use crate::store::error::StoreError;
@@ -16,14 +17,14 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// A longer text is not read: none that was stored is, bytes.
+/// The maximum size of an uncompressed diff, in bytes. No stored diff is longer.
 const LONGEST: u64 = 64 << 20;
 
-/// A text of differences, compressed.
+/// A compressed diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedDiff(Arc<[u8]>);
 
-/// Compresses a text of differences while it is written.
+/// A writer that compresses a diff.
 #[derive(Debug)]
 pub struct Packer(ZlibEncoder<Vec<u8>>);
 
@@ -34,8 +35,11 @@ impl Default for Packer {
 }
 
 impl Packer {
+    /// Finishes the compression.
+    ///
     /// # Errors
-    /// None while memory lasts: it is the encoder's signature.
+    /// Never fails in practice: compressing into memory cannot fail, but the encoder's signature
+    /// returns a `Result`.
     pub fn finish(self) -> io::Result<PackedDiff> {
         Ok(PackedDiff(self.0.finish()?.into()))
     }
@@ -51,15 +55,15 @@ impl Write for Packer {
     }
 }
 
-/// Stores a text, or finds it, after it has made room for it. `most`: the bytes that all texts may
-/// have together. `None`: this one alone has more.
+/// Stores a diff, or finds an equal one, and returns its row. First deletes older diffs to keep the
+/// total size within `most` bytes. Returns `None` if this diff alone exceeds `most`.
 pub(super) fn put(
     conn: &mut SqliteConnection,
     diff: &PackedDiff,
     at: Timestamp,
     most: Option<u64>,
 ) -> Result<Option<i64>, StoreError> {
-    let failed = StoreError::sql("store how a work tree differed");
+    let failed = StoreError::sql("store the diff of a work tree");
     let body = &*diff.0;
     let known: Option<i64> = diffs::table
         .filter(diffs::hash.eq(hash(body)).and(diffs::body.eq(body)))
@@ -99,10 +103,10 @@ pub(super) fn put(
     Ok(Some(id))
 }
 
-/// Deletes the texts that were used longest ago until the others have no more than so many bytes.
+/// Deletes the least recently used diffs until the rest take up at most `most` bytes.
 fn make_room(conn: &mut SqliteConnection, most: i64) -> Result<(), StoreError> {
-    let failed = StoreError::sql("delete old differences of work trees");
-    // The index has all of it: no body is read.
+    let failed = StoreError::sql("delete old diffs");
+    // The index covers these columns, so no body is read.
     let all: Vec<(i64, i64)> = diffs::table
         .select((diffs::diff_id, diffs::bytes))
         .order((diffs::used_us, diffs::diff_id))
@@ -119,13 +123,13 @@ fn make_room(conn: &mut SqliteConnection, most: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The text of a row.
+/// Reads the uncompressed diff of a row.
 pub(super) fn read(conn: &mut SqliteConnection, id: i64) -> Result<Vec<u8>, StoreError> {
     let (is_plain, body): (bool, Vec<u8>) = diffs::table
         .find(id)
         .select((diffs::is_plain, diffs::body))
         .first(conn)
-        .map_err(StoreError::sql("read how a work tree differed"))?;
+        .map_err(StoreError::sql("read the diff of a work tree"))?;
     if is_plain {
         return Ok(body);
     }
@@ -139,7 +143,7 @@ pub(super) fn read(conn: &mut SqliteConnection, id: i64) -> Result<Vec<u8>, Stor
     Ok(text)
 }
 
-/// Deletes those of these texts that no submission has any more.
+/// Deletes those of the given diffs that no submission uses any more.
 pub(super) fn remove_unused(
     conn: &mut SqliteConnection,
     ids: impl Iterator<Item = i64>,
@@ -148,6 +152,6 @@ pub(super) fn remove_unused(
     let is_used = exists(sources::table.filter(sources::diff_id.eq(diffs::diff_id.nullable())));
     delete(diffs::table.filter(diffs::diff_id.eq_any(ids)).filter(not(is_used)))
         .execute(conn)
-        .map_err(StoreError::sql("delete the differences of old jobs"))?;
+        .map_err(StoreError::sql("delete the diffs of old jobs"))?;
     Ok(())
 }

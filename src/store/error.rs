@@ -1,53 +1,53 @@
-//! What can go wrong with the database.
+//! Errors of the database.
 
 use crate::model::StoreFault;
 use std::path::PathBuf;
 
-/// A failure of the store. Holds text rather than diesel's errors, so that one failure can be told
-/// to every sender of a group commit.
+/// A failure of the store. It holds text instead of diesel's error so that it can be cloned and
+/// sent to every requester of a group commit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The file can't be opened or created.
+    /// The file cannot be opened or created.
     #[error("cannot open the database {}: {message}", path.display())]
     Open { path: PathBuf, message: String },
-    /// The file is no SQLite database, or one of another program.
-    #[error("{} is not a database of slotd ({message}); move it away or choose another place", path.display())]
+    /// The file is not a SQLite database, or belongs to another program.
+    #[error("{} is not a slotd database ({message}); move it away or choose another path", path.display())]
     NotADatabase { path: PathBuf, message: String },
-    /// The file has migrations that this program does not know. It was left as it is.
+    /// The file has migrations that this version does not have. It was not changed.
     #[error(
-        "the database {} was written by a newer slotd (unknown migrations: {}); it was left as it is. \
-         Install that version again, or move the file away",
+        "the database {} was written by a newer slotd (unknown migrations: {}); it was not changed. \
+         Install that version again or move the file away",
         path.display(),
         versions.join(", ")
     )]
     Newer { path: PathBuf, versions: Vec<String> },
-    /// A migration failed; it was rolled back.
+    /// A migration failed and was rolled back.
     #[error("cannot bring the database {} up to date: {message}", path.display())]
     Migration { path: PathBuf, message: String },
-    /// A column holds what no version of this program writes there.
-    #[error(
-        "the database is damaged: {table}.{column} holds \"{value}\", which means nothing there"
-    )]
+    /// A column holds a value that no version of slotd writes.
+    #[error("the database is damaged: {table}.{column} holds \"{value}\", which is not valid")]
     Column { table: &'static str, column: &'static str, value: String },
-    /// A value of the model does not fit into its column.
+    /// A value of the model does not fit its column.
     #[error("cannot store {value} in {table}.{column}")]
     Unstorable { table: &'static str, column: &'static str, value: String },
-    /// A change or a question is about a record that does not exist.
+    /// A change or a query refers to a record that does not exist.
     #[error("the database has no {what}")]
     Missing { what: String },
-    /// A change contradicts what is stored: the number is taken, the job of a step does not exist.
+    /// A change contradicts the stored data: the ID is taken, or the step's job does not exist.
     #[error("cannot {doing}: {message}")]
     Conflict { doing: &'static str, message: String },
-    /// The disk is full, the file is locked by another program, …: the same may succeed later.
+    /// A temporary failure, such as a full disk or a file locked by another program. A retry may
+    /// succeed.
     #[error("cannot {doing}: {message}")]
     Fault { doing: &'static str, fault: StoreFault, message: String },
-    /// SQLite failed in a way that does not pass: the file is damaged.
+    /// A permanent failure of SQLite: the file is damaged.
     #[error("cannot {doing}: {message}")]
     Sql { doing: &'static str, message: String },
 }
 
-/// What SQLite says of failures that may pass (`sqlite3_errstr`); diesel hands on the text alone.
-/// SQLITE_BUSY and SQLITE_LOCKED begin alike, and so do the kinds of SQLITE_IOERR.
+/// SQLite's messages (`sqlite3_errstr`) for temporary failures; diesel passes on only the text. The
+/// messages of SQLITE_BUSY and SQLITE_LOCKED share a prefix, as do those of the SQLITE_IOERR
+/// variants.
 const FAULTS: [(&str, StoreFault); 9] = [
     ("database or disk is full", StoreFault::Full),
     ("database is locked", StoreFault::Locked),
@@ -60,7 +60,7 @@ const FAULTS: [(&str, StoreFault); 9] = [
     ("out of memory", StoreFault::NoMemory),
 ];
 
-/// What is meant where SQLite itself fails.
+/// Classifies a message of SQLite.
 pub(super) fn failure(doing: &'static str, message: String) -> StoreError {
     match FAULTS.iter().find(|(text, _)| message.contains(text)) {
         Some((_, fault)) => StoreError::Fault { doing, fault: *fault, message },
@@ -69,7 +69,7 @@ pub(super) fn failure(doing: &'static str, message: String) -> StoreError {
 }
 
 impl StoreError {
-    /// For `map_err`: what was being done when SQLite refused.
+    /// Returns a closure for `map_err` that adds the failed operation to an error of SQLite.
     pub(crate) fn sql(doing: &'static str) -> impl Fn(diesel::result::Error) -> StoreError {
         move |error| {
             let message = error.to_string();
@@ -81,7 +81,7 @@ impl StoreError {
         }
     }
 
-    /// Of a file that could be opened before.
+    /// Reclassifies a failure to reopen a database that could be opened before.
     pub(crate) fn reopening(self) -> StoreError {
         let message = self.to_string();
         let doing = "open the database again";
@@ -95,7 +95,7 @@ impl StoreError {
         }
     }
 
-    /// Why it may succeed later, if it may.
+    /// Returns the kind of fault if the failure is temporary.
     pub fn fault(&self) -> Option<StoreFault> {
         match self {
             StoreError::Fault { fault, .. } => Some(*fault),
@@ -103,7 +103,7 @@ impl StoreError {
         }
     }
 
-    /// The file itself is damaged: a copy of it is needed.
+    /// Returns whether the file itself is damaged and must be restored from a backup.
     pub fn is_damage(&self) -> bool {
         match self {
             StoreError::NotADatabase { .. }
@@ -112,7 +112,7 @@ impl StoreError {
             StoreError::Migration { message, .. }
             | StoreError::Sql { message, .. }
             | StoreError::Open { message, .. } => {
-                // What SQLite says of SQLITE_CORRUPT and SQLITE_NOTADB.
+                // SQLite's messages for SQLITE_CORRUPT and SQLITE_NOTADB.
                 message.contains("malformed") || message.contains("not a database")
             }
             StoreError::Newer { .. }
@@ -122,7 +122,8 @@ impl StoreError {
         }
     }
 
-    /// The failure is SQLite's, not the change's: what else was in the transaction is lost as well.
+    /// Returns whether SQLite itself failed. The whole transaction is lost then, not only this
+    /// change.
     pub(crate) fn ends_transaction(&self) -> bool {
         match self {
             StoreError::Sql { .. } | StoreError::Fault { .. } => true,
@@ -138,7 +139,8 @@ impl StoreError {
     }
 }
 
-/// SQLite takes back only the statement in these cases.
+/// Returns whether the error is a constraint violation, for which SQLite rolls back only the
+/// statement.
 fn is_conflict(error: &diesel::result::Error) -> bool {
     use diesel::result::{DatabaseErrorKind as Kind, Error};
     matches!(
@@ -153,7 +155,7 @@ fn is_conflict(error: &diesel::result::Error) -> bool {
     )
 }
 
-/// For diesel's transactions, which have to be able to report that they could not begin or commit.
+/// Required by diesel's transactions, which must be able to report a failure to begin or commit.
 impl From<diesel::result::Error> for StoreError {
     fn from(error: diesel::result::Error) -> Self {
         failure("commit", error.to_string())

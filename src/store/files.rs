@@ -1,8 +1,8 @@
-//! The files of an open database, and whether they are still in their places.
+//! The files of an open database, and a check that they have not been moved or replaced.
 //!
-//! SQLite writes to the files that it has open, wherever their names have gone: what it commits to
-//! a deleted file is lost when the daemon ends. And a question that opens the database by its path
-//! must not be answered from another file.
+//! SQLite writes to the files that it has open even after they were renamed or deleted. Commits to
+//! a deleted file are lost when the daemon exits. In addition, a query that opens the database by
+//! its path must not read a different file.
 
 use crate::model::StoreFault;
 use crate::store::error::StoreError;
@@ -12,21 +12,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Device and inode. No other file gets them while this one is open.
+/// Device and inode number. No other file can have the same pair while this one is open.
 type Identity = (u64, u64);
 
-/// The database, its log, and the index of the log: their paths and what was there when they were
+/// The paths and identities of the database, its log and the log's index, recorded when they were
 /// opened.
 #[derive(Debug, Clone)]
 pub struct OpenFiles([(PathBuf, StoreFault, Identity); 3]);
 
 fn identity(path: &Path) -> io::Result<Identity> {
-    // As SQLite opens it: the database itself may be reached through a link.
+    // Follows symlinks, like SQLite: the database itself may be one.
     fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 impl OpenFiles {
-    /// Those of a database that has just been opened for writing.
+    /// Records the files of a database that has just been opened for writing.
     pub(super) fn of(path: &Path) -> Result<OpenFiles, StoreError> {
         let open_error = |error: io::Error| StoreError::Open {
             path: path.to_owned(),
@@ -43,16 +43,16 @@ impl OpenFiles {
         ]))
     }
 
-    /// Checks that each is in its place: three calls of stat(2).
+    /// Checks that no file has been moved or replaced. Costs three calls of stat(2).
     ///
     /// # Errors
-    /// [`StoreFault::Moved`] and [`StoreFault::MovedLog`], until the same file is back; its place
-    /// cannot be reached.
+    /// Fails with [`StoreFault::Moved`] or [`StoreFault::MovedLog`] until the same file is back, or
+    /// with [`StoreFault::Unopenable`] if its path cannot be reached.
     pub fn check(&self) -> Result<(), StoreError> {
         for (path, moved, opened) in &self.0 {
             let (fault, why) = match identity(path) {
                 Ok(found) if found == *opened => continue,
-                Ok(_) => (*moved, "another file is in its place".to_owned()),
+                Ok(_) => (*moved, "it was replaced by another file".to_owned()),
                 Err(error)
                     if matches!(
                         error.raw_os_error(),
@@ -77,7 +77,7 @@ mod tests {
     use crate::store::{Reader, Store};
     use std::os::unix::fs::symlink;
 
-    /// What a commit is answered, whose job is number 9.
+    /// Commits job 9 and returns the fault, if any.
     fn commit(store: &mut Store) -> Option<StoreFault> {
         store
             .commit(&[vec![insert(&job(9))]])
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_committed_to_files_that_are_not_in_their_places() {
+    fn no_commit_goes_to_moved_or_replaced_files() {
         for (number, fault) in
             [StoreFault::Moved, StoreFault::MovedLog, StoreFault::MovedLog].into_iter().enumerate()
         {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_place_of_the_database_gets_nothing_of_its_log() {
+    fn a_replacement_database_gets_nothing_from_the_old_log() {
         let [place, other, saved] = [Place::new(), Place::new(), Place::new()];
         put(&mut other.store(), vec![insert(&job(5))]);
         let mut store = place.store();
@@ -126,10 +126,10 @@ mod tests {
         fs::rename(place.path(), &away).unwrap();
         fs::copy(other.path(), place.path()).unwrap();
         assert_eq!(commit(&mut store), Some(StoreFault::Moved));
-        // The daemon is killed: what it has committed is in the file that was moved.
+        // Simulates a killed daemon: its commits are in the file that was moved.
         let _ = std::mem::ManuallyDrop::new(store);
         assert_eq!(fs::metadata(&beside(&place.path())[1]).unwrap().len(), 0);
-        // Within this process SQLite takes both names for the file that is still open.
+        // This process still has the file open, and SQLite treats both names as that file.
         fs::copy(&away, saved.path()).unwrap();
         assert_eq!(all(&mut saved.store()), [job(1)]);
         assert!(Reader::open(&place.path()).is_ok());
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_committed_outlives_the_log_and_the_daemon() {
+    fn commits_survive_the_deletion_of_the_log() {
         let place = Place::new();
         let mut store = place.store();
         put(&mut store, vec![insert(&job(1))]);

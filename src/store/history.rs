@@ -1,8 +1,8 @@
-//! The end of history: which records and environments are old enough to go, and their removal.
+//! Deletion of old records and environments.
 //!
-//! What is to go is looked for by the reader, so that no commit waits for the search. The writer
-//! removes it in small batches, and looks once more whether each may go. What others share with a
-//! removed record (request, script) goes with the last of them.
+//! The reader finds the candidates, so that no commit waits for the search. The writer deletes them
+//! in small batches and checks each one again. Data shared between records (requests and scripts)
+//! is deleted with the last record that uses it.
 
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::{End, Job, JobId, JobRef, JobState, Timestamp};
@@ -19,15 +19,16 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pages that one batch gives back to the file system at most.
+/// The maximum number of pages that one batch returns to the file system.
 const PAGES: u32 = 4096;
 
-/// Records that have ended.
+/// Ended records, split by whether they can be deleted.
 #[derive(Debug, Default)]
 pub struct EndedRecords {
-    /// With the time of their end.
+    /// Records that can be deleted, with their end times.
     pub spare: Vec<(JobId, Timestamp)>,
-    /// A pending job's dependency names them, or a task of their array has not ended for so long.
+    /// Records that must be kept: a pending job depends on them, or their array has a task that has
+    /// not ended or ended too recently.
     pub needed: Vec<JobId>,
 }
 
@@ -49,10 +50,10 @@ struct DependencyText {
 }
 
 impl Reader {
-    /// How many records wait to be started: an array whose tasks wait is one.
+    /// Counts the pending records. The waiting tasks of an array count as one record.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn count_waiting(&mut self) -> Result<i64, StoreError> {
         let waiting = jobs::table.filter(jobs::state.eq(JobState::Pending.name()));
         waiting
@@ -61,11 +62,11 @@ impl Reader {
             .map_err(StoreError::sql("count the waiting jobs"))
     }
 
-    /// When the newest record ended that is not among the `keep` newest that have ended; `None`
-    /// where there are no more.
+    /// Skips the `keep` most recently ended records and returns the end time of the next one, or
+    /// `None` if there are no more.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn end_beyond(&mut self, keep: u64) -> Result<Option<Timestamp>, StoreError> {
         let end: Option<Option<i64>> = jobs::table
             .filter(jobs::state.eq_any(ended()).and(jobs::end_us.is_not_null()))
@@ -78,10 +79,10 @@ impl Reader {
         Ok(end.flatten().map(Timestamp))
     }
 
-    /// The first end of a record that has ended.
+    /// Returns the earliest end time of any ended record.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn first_end(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let end: Option<i64> = jobs::table
             .filter(jobs::end_us.is_not_null().and(jobs::state.eq_any(ended())))
@@ -93,25 +94,25 @@ impl Reader {
         Ok(end.map(Timestamp))
     }
 
-    /// The records that ended well last, at most `count` of them, the latest last.
+    /// Returns the most recently completed records, at most `count`, sorted by end time.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn completed_last(&mut self, count: usize) -> Result<Vec<Job>, StoreError> {
         let ids: Vec<i64> = completed_by_end()
             .limit(i64::try_from(count).unwrap_or(i64::MAX))
             .load(&mut self.conn)
-            .map_err(StoreError::sql("look for the jobs that ended last"))?;
+            .map_err(StoreError::sql("find the last completed jobs"))?;
         let ids = ids.into_iter().map(|id| job_id("jobs", id)).collect::<Result<Vec<_>, _>>()?;
         let (mut found, _) = load::assemble(&mut self.conn, &ids)?;
         found.sort_by_key(|job| job.run.end);
         Ok(found)
     }
 
-    /// The records that ended before `before`, by number.
+    /// Returns the records that ended before `before`, sorted by ID.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn ended_before(&mut self, before: Timestamp) -> Result<EndedRecords, StoreError> {
         self.conn.transaction(|conn| {
             let rows: Vec<(i64, Option<i64>, Option<i64>)> = jobs::table
@@ -119,7 +120,7 @@ impl Reader {
                 .select((jobs::job_id, jobs::array_job_id, jobs::end_us))
                 .order(jobs::job_id)
                 .load(conn)
-                .map_err(StoreError::sql("look for old jobs"))?;
+                .map_err(StoreError::sql("find old jobs"))?;
             let named = named_by_pending(conn)?;
             let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array, _)| *array), before)?;
             let mut old = EndedRecords::default();
@@ -137,11 +138,11 @@ impl Reader {
         })
     }
 
-    /// The submissions whose jobs have all ended before `before` and that have an environment
-    /// still.
+    /// Returns the submissions that still have an environment and whose jobs all ended before
+    /// `before`.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn environments_before(&mut self, before: Timestamp) -> Result<Vec<JobId>, StoreError> {
         self.conn.transaction(|conn| {
             let rows: Vec<(i64, Option<i64>)> = launches::table
@@ -151,7 +152,7 @@ impl Reader {
                 .select((jobs::job_id, jobs::array_job_id))
                 .order(jobs::job_id)
                 .load(conn)
-                .map_err(StoreError::sql("look for old environments"))?;
+                .map_err(StoreError::sql("find old environments"))?;
             let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array)| *array), before)?;
             let is_over = |array: &Option<i64>| array.is_none_or(|array| whole.contains(&array));
             rows.into_iter()
@@ -161,10 +162,10 @@ impl Reader {
         })
     }
 
-    /// The first end of a record that has ended and has an environment still.
+    /// Returns the earliest end time of any ended record that still has an environment.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn first_end_with_environment(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let end: Option<i64> = launches::table
             .inner_join(jobs::table.on(jobs::job_id.eq(launches::job_id)))
@@ -172,14 +173,15 @@ impl Reader {
             .filter(jobs::state.eq_any(ended()))
             .select(diesel::dsl::min(jobs::end_us))
             .first(&mut self.conn)
-            .map_err(StoreError::sql("look for environments"))?;
+            .map_err(StoreError::sql("find environments"))?;
         Ok(end.map(Timestamp))
     }
 
-    /// Of these submissions the numbers of all their records: those that have job directories.
+    /// Returns the IDs of all records of these submissions, which are the ones that have job
+    /// directories.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn records_of(&mut self, submissions: &[JobId]) -> Result<Vec<JobId>, StoreError> {
         let mut found: BTreeSet<JobId> = submissions.iter().copied().collect();
         for some in submissions.chunks(load::CHUNK) {
@@ -196,11 +198,11 @@ impl Reader {
         Ok(found.into_iter().collect())
     }
 
-    /// The first job among these that was launched once and whose environment is gone: it cannot
-    /// run again.
+    /// Returns the first of the named jobs that cannot run again because it was launched before and
+    /// its environment has been deleted since.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn without_environment(&mut self, named: &JobRef) -> Result<Option<JobId>, StoreError> {
         for key in load::named_keys(&mut self.conn, std::slice::from_ref(named))? {
             if let Some((_, None)) = load::launch_row(&mut self.conn, key.id)? {
@@ -211,7 +213,7 @@ impl Reader {
     }
 }
 
-/// The numbers that dependencies of pending jobs name.
+/// Returns the job IDs in the dependencies of pending jobs.
 fn named_by_pending(conn: &mut SqliteConnection) -> Result<BTreeSet<i64>, StoreError> {
     let texts: Vec<DependencyText> = diesel::sql_query(
         "SELECT DISTINCT requests.body -> '$.dependency' AS text FROM jobs JOIN requests USING (request_id) \
@@ -230,7 +232,7 @@ fn named_by_pending(conn: &mut SqliteConnection) -> Result<BTreeSet<i64>, StoreE
     Ok(named)
 }
 
-/// Those of these arrays of which each record ended before `before`.
+/// Returns those of the given arrays whose records all ended before `before`.
 fn whole_arrays(
     conn: &mut SqliteConnection,
     arrays: impl Iterator<Item = i64>,
@@ -245,18 +247,18 @@ fn whole_arrays(
         let has_young: bool =
             select(exists(jobs::table.filter(jobs::array_job_id.eq(array)).filter(is_young)))
                 .get_result(conn)
-                .map_err(StoreError::sql("look whether an array has ended"))?;
+                .map_err(StoreError::sql("check whether an array has ended"))?;
         whole.insert(array, !has_young);
     }
     Ok(whole.into_iter().filter(|(_, is_whole)| *is_whole).map(|(array, _)| array).collect())
 }
 
 impl Store {
-    /// Removes the records of these jobs that have ended, with all that is theirs alone, in one
-    /// transaction. How many.
+    /// Deletes those of the given records that have ended, along with the data that only they use,
+    /// in one transaction. Returns the number of deleted records.
     ///
     /// # Errors
-    /// The database can't be written. Nothing was removed.
+    /// Fails if the database cannot be written. Nothing is deleted in that case.
     pub fn remove(&mut self, ids: &[JobId]) -> Result<usize, StoreError> {
         let removed = self.transaction(|conn, _| {
             let mut removed = 0;
@@ -269,10 +271,10 @@ impl Store {
         removed
     }
 
-    /// Drops the environments of these submissions, in one transaction.
+    /// Deletes the environments of these submissions in one transaction.
     ///
     /// # Errors
-    /// The database can't be written. Nothing was dropped.
+    /// Fails if the database cannot be written. Nothing is deleted in that case.
     pub fn drop_environments(&mut self, submissions: &[JobId]) -> Result<(), StoreError> {
         let dropped = self.transaction(|conn, _| {
             for some in submissions.chunks(load::CHUNK) {
@@ -281,11 +283,11 @@ impl Store {
                 let old: Vec<Option<i64>> = of_these()
                     .select(launches::env_id)
                     .load(conn)
-                    .map_err(StoreError::sql("read which environments to drop"))?;
+                    .map_err(StoreError::sql("find the environments to delete"))?;
                 diesel::update(of_these())
                     .set(launches::env_id.eq(None::<i64>))
                     .execute(conn)
-                    .map_err(StoreError::sql("drop environments"))?;
+                    .map_err(StoreError::sql("delete environments"))?;
                 remove_unused_texts(conn, old.into_iter().flatten())?;
             }
             Ok(())
@@ -294,18 +296,19 @@ impl Store {
         dropped
     }
 
-    /// Gives free pages of the file back, some at a time. Whether there may be more.
+    /// Returns a limited number of free pages to the file system. Returns whether there may be
+    /// more.
     ///
     /// # Errors
-    /// The database can't be written.
+    /// Fails if the database cannot be written.
     pub fn shrink(&mut self) -> Result<bool, StoreError> {
         self.replace_suspect()?;
-        let shrunk = self.give_pages_back();
+        let shrunk = self.return_free_pages();
         shrunk.inspect_err(|error| self.suspect(error))
     }
 
-    fn give_pages_back(&mut self) -> Result<bool, StoreError> {
-        let failed = StoreError::sql("give free pages back");
+    fn return_free_pages(&mut self) -> Result<bool, StoreError> {
+        let failed = StoreError::sql("return free pages");
         self.conn.batch_execute(&format!("PRAGMA incremental_vacuum({PAGES})")).map_err(&failed)?;
         let free: i64 = diesel::sql_query("SELECT freelist_count AS n FROM pragma_freelist_count")
             .get_result::<Number>(&mut self.conn)
@@ -320,7 +323,7 @@ impl Store {
 }
 
 fn remove_some(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<usize, StoreError> {
-    let failed = StoreError::sql("remove old jobs");
+    let failed = StoreError::sql("delete old jobs");
     let ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
     let old = jobs::table.filter(jobs::job_id.eq_any(ids).and(jobs::state.eq_any(ended())));
     let rows: Vec<(i64, Option<i64>, i64)> = old
@@ -341,7 +344,7 @@ fn remove_some(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<usize, Stor
         .map_err(&failed)?;
     delete(jobs::table.filter(jobs::job_id.eq_any(&gone))).execute(conn).map_err(&failed)?;
     remove_unused_requests(conn, rows.iter().map(|(.., request)| *request))?;
-    // The texts of an array belong to its number, and to all its tasks.
+    // The texts of an array are stored under its ID and shared by all its tasks.
     let arrays = rows.iter().filter_map(|(_, array, _)| *array);
     let submissions: BTreeSet<i64> = gone.iter().copied().chain(arrays).collect();
     remove_unused_launches(conn, &submissions)?;
@@ -357,7 +360,7 @@ fn remove_unused_requests(
     let is_used = exists(jobs::table.filter(jobs::request_id.eq(requests::request_id)));
     delete(requests::table.filter(requests::request_id.eq_any(ids)).filter(not(is_used)))
         .execute(conn)
-        .map_err(StoreError::sql("remove the requests of old jobs"))?;
+        .map_err(StoreError::sql("delete the requests of old jobs"))?;
     Ok(())
 }
 
@@ -365,7 +368,7 @@ fn remove_unused_launches(
     conn: &mut SqliteConnection,
     submissions: &BTreeSet<i64>,
 ) -> Result<(), StoreError> {
-    let failed = StoreError::sql("remove what launched old jobs");
+    let failed = StoreError::sql("delete the launch records of old jobs");
     let own = exists(jobs::table.filter(jobs::job_id.eq(launches::job_id)));
     let of_array = exists(jobs::table.filter(jobs::array_job_id.eq(launches::job_id.nullable())));
     let unused: Vec<(i64, i64, Option<i64>)> = launches::table
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_that_ended_well_are_found_by_their_ends() {
+    fn the_last_completed_jobs_are_found_by_end_time() {
         let place = Place::new();
         let mut store = place.store();
         let failed = ended_job(3, End::Failed, 1, 300);
@@ -448,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ended_long_ago_and_is_not_needed_may_go() {
+    fn only_old_records_that_nothing_needs_may_be_deleted() {
         let place = Place::new();
         let mut store = place.store();
         let on = |id| DependencyTerm::On {
@@ -489,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_goes_with_all_that_is_its_own_and_leaves_what_is_shared() {
+    fn deleting_a_record_keeps_shared_data() {
         let place = Place::new();
         let mut store = place.store();
         let shared = done(1, 10).request;
@@ -514,13 +517,13 @@ mod tests {
             ["requests", "launches", "texts"].map(|table| count(&mut store, table)),
             [1, 1, 2]
         );
-        // What was removed is written anew when it is needed again.
+        // Deleted texts are written again when a new job needs them.
         put(&mut store, vec![insert_with(&jobs[0], b"script", b"1")]);
         assert_eq!(ids(&all(&mut store)), [1, 4]);
     }
 
     #[test]
-    fn the_texts_of_an_array_stay_as_long_as_one_of_its_tasks() {
+    fn the_texts_of_an_array_are_kept_until_its_last_task_is_deleted() {
         let place = Place::new();
         let mut store = place.store();
         let rest =
@@ -533,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_not_given_again_when_its_record_is_gone() {
+    fn the_id_of_a_deleted_record_is_not_reused() {
         let place = Place::new();
         let mut store = place.store();
         put(&mut store, vec![insert(&done(7, 10)), insert(&done(3, 10))]);
@@ -543,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_dropped_and_its_bytes_are_overwritten() {
+    fn a_deleted_environment_is_overwritten() {
         let place = Place::new();
         let mut store = place.store();
         let env = b"TOKEN=very-secret-indeed\0".repeat(400);
@@ -572,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_becomes_smaller() {
+    fn deleting_records_shrinks_the_file() {
         let place = Place::new();
         let mut store = place.store();
         let jobs: Vec<Job> = (1..200).map(|id| done(id, 10)).collect();

@@ -1,7 +1,7 @@
-//! Texts that are stored once, however many records use them.
+//! Interning: equal texts are stored once, however many records use them.
 //!
-//! A hash finds a candidate and the bytes decide, so the hash needs to be quick and stable, not
-//! secret.
+//! A hash finds a candidate, then the bytes are compared. The hash must be fast and stable but need
+//! not be secret.
 
 use crate::model::JobRequest;
 use crate::store::error::StoreError;
@@ -13,37 +13,37 @@ use diesel::sqlite::SqliteConnection;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// The smallest number of remembered requests at which those that are gone are looked for.
+/// The minimum number of remembered requests before dropped ones are swept.
 const SWEEP_AT_LEAST: usize = 256;
 
-/// So many rows of each table are known by their hashes, the newest: a text that is older is stored
-/// again.
+/// The number of recent rows per table that can be found by hash. A text that equals an older row
+/// is stored again.
 const RECENT: usize = 4096;
 
-/// What is known of the rows of requests and texts.
+/// A cache of the rows of requests and texts.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
-    /// Which row holds a request that is in memory. Equal pointers mean the same request: while a
-    /// `Weak` is kept, neither can its place be given to another request, nor can `Arc::make_mut`
-    /// change it where it is.
+    /// The rows of requests that are in memory. Equal pointers mean the same request: while the
+    /// `Weak` exists, the address is not reused and `Arc::make_mut` cannot change the request in
+    /// place.
     held: HashMap<usize, (Weak<JobRequest>, i64)>,
     sweep_at: usize,
     requests: Recent,
     texts: Recent,
 }
 
-/// The newest rows of a table by the hashes of their bodies. A row may be gone.
+/// The newest rows of a table by the hash of their body. A row may have been deleted since.
 #[derive(Debug, Default)]
 struct Recent {
     rows: HashMap<i64, i64>,
     /// The hashes, oldest first.
     order: VecDeque<i64>,
-    /// What the database has of late is in it.
+    /// The newest rows of the database have been read.
     is_read: bool,
 }
 
 impl Recent {
-    /// The row whose body has this hash, if it is one of the newest; `newest` tells hashes and
+    /// Returns the row whose body has this hash, if it is a recent one. `newest` reads hashes and
     /// rows, newest first.
     fn find(
         &mut self,
@@ -71,12 +71,12 @@ impl Recent {
 }
 
 impl Interned {
-    /// Forgets everything: after a rollback the rows may not exist.
+    /// Forgets everything, since after a rollback the rows may not exist.
     pub fn clear(&mut self) {
         *self = Interned::default();
     }
 
-    /// Tells that this request is the one in that row.
+    /// Records the row of a request.
     pub fn remember(&mut self, request: &Arc<JobRequest>, request_id: i64) {
         if self.held.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
             self.held.retain(|_, (request, _)| request.strong_count() > 0);
@@ -85,7 +85,7 @@ impl Interned {
         self.held.insert(key(request), (Arc::downgrade(request), request_id));
     }
 
-    /// The row of the request; written now if there is no equal one of late.
+    /// Returns the row of a request, inserting it if no recent row is equal.
     pub fn request_row(
         &mut self,
         conn: &mut SqliteConnection,
@@ -111,7 +111,7 @@ impl Interned {
         Ok(id)
     }
 
-    /// The row of a script or an environment; written now if there is no equal one of late.
+    /// Returns the row of a script or an environment, inserting it if no recent row is equal.
     pub fn text_row(
         &mut self,
         conn: &mut SqliteConnection,
@@ -152,13 +152,13 @@ struct NewRequestRow<'a> {
 fn is_request(conn: &mut SqliteConnection, id: i64, body: &str) -> Result<bool, StoreError> {
     select(exists(requests::table.find(id).filter(requests::body.eq(body))))
         .get_result(conn)
-        .map_err(StoreError::sql("look for the request"))
+        .map_err(StoreError::sql("find the request"))
 }
 
 fn is_text(conn: &mut SqliteConnection, id: i64, body: &[u8]) -> Result<bool, StoreError> {
     select(exists(texts::table.find(id).filter(texts::body.eq(body))))
         .get_result(conn)
-        .map_err(StoreError::sql("look for a text"))
+        .map_err(StoreError::sql("find a text"))
 }
 
 fn insert_request(
@@ -181,8 +181,8 @@ fn insert_request(
         .map_err(StoreError::sql("store the request"))
 }
 
-/// FNV-1a, 64 bits. The standard library's hashes may change with the compiler; a stored one may
-/// not.
+/// FNV-1a, 64 bits. The hashes are stored, and those of the standard library may change with the
+/// compiler.
 pub(super) fn hash(bytes: &[u8]) -> i64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -190,7 +190,7 @@ pub(super) fn hash(bytes: &[u8]) -> i64 {
     hash.cast_signed()
 }
 
-/// Removes those of these texts that no record uses.
+/// Deletes those of the given texts that no record uses.
 pub(super) fn remove_unused_texts(
     conn: &mut SqliteConnection,
     ids: impl Iterator<Item = i64>,
@@ -204,7 +204,7 @@ pub(super) fn remove_unused_texts(
         texts::table.filter(texts::text_id.eq_any(ids)).filter(of_launches).filter(not(as_summary)),
     )
     .execute(conn)
-    .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
+    .map_err(StoreError::sql("delete the scripts and environments of old jobs"))?;
     Ok(())
 }
 
@@ -213,7 +213,7 @@ mod tests {
     use super::hash;
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn the_hash_matches_published_test_vectors() {
         assert_eq!(hash(b"").cast_unsigned(), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash(b"foobar").cast_unsigned(), 0x8594_4171_f739_67e8);
     }

@@ -1,4 +1,4 @@
-//! From rows to jobs, and the questions that the writer and the reader answer alike.
+//! Converts rows to jobs, and implements the queries that the writer and the reader share.
 
 use crate::model::change::LaunchTexts;
 use crate::model::run::RunState;
@@ -14,13 +14,14 @@ use diesel::sqlite::SqliteConnection;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many values one statement carries at most: enough to make the statement's own cost small.
+/// The maximum number of values in one statement, enough to make the statement's own cost
+/// negligible.
 pub(super) const CHUNK: usize = 500;
 
-/// Requests by their rows: equal rows are one request in memory.
+/// Requests by row, so that jobs with the same row share one request in memory.
 pub(super) type Requests = HashMap<i64, Arc<JobRequest>>;
 
-/// The names of the states of jobs that have ended, or of the others.
+/// Returns the names of the terminal or of the other job states.
 fn state_names(terminal: bool) -> Vec<&'static str> {
     JobState::ALL
         .into_iter()
@@ -29,8 +30,8 @@ fn state_names(terminal: bool) -> Vec<&'static str> {
         .collect()
 }
 
-/// The records with these numbers, with requests and steps, by number, and the requests of them
-/// all.
+/// Loads the records with these IDs, including requests and steps, sorted by ID. Also returns all
+/// their requests.
 pub(super) fn assemble(
     conn: &mut SqliteConnection,
     ids: &[JobId],
@@ -50,8 +51,8 @@ pub(super) fn assemble(
     assemble_rows(conn, rows)
 }
 
-/// Adds requests and steps to the rows. Keeps their order. A record that cannot be read does not
-/// keep the others from being read: something that tells of it stands in its place.
+/// Adds requests and steps to the rows and keeps their order. A record that cannot be read does not
+/// prevent the others from loading: a placeholder takes its place.
 pub(super) fn assemble_rows(
     conn: &mut SqliteConnection,
     rows: Vec<JobRow>,
@@ -77,11 +78,11 @@ pub(super) fn assemble_rows(
     Ok((jobs.into_iter().collect::<Result<_, _>>()?, requests))
 }
 
-/// How the comment of what stands for an unreadable record begins.
-const UNREADABLE: &str = "its record cannot be read, and is left as it is: ";
+/// The prefix of a placeholder's comment.
+const UNREADABLE: &str = "its record cannot be read and is left unchanged: ";
 
-/// What stands for a record that cannot be read. It has ended, whatever it did: nothing is known
-/// that could be started, and it is not run again, which would put it in the record's place.
+/// Returns a placeholder for a record that cannot be read. The placeholder is a failed job that is
+/// not requeued: there is nothing to start, and a new run would overwrite the record.
 fn unreadable(id: JobId, why: &StoreError) -> Job {
     let request = JobRequest {
         name: "(unreadable)".to_owned(),
@@ -98,16 +99,16 @@ fn unreadable(id: JobId, why: &StoreError) -> Job {
     Job { id, request: Arc::new(request), run, ..Job::default() }
 }
 
-/// Why the record of this job could not be read, where it stands for one.
+/// Returns why the record of this job could not be read, if the job is a placeholder.
 pub(super) fn why_unreadable(job: &Job) -> Option<&str> {
     job.run.system_comment.as_deref()?.strip_prefix(UNREADABLE)
 }
 
-/// So many things are too few to be shared out among CPUs.
+/// Below this number of items, dividing them among CPUs is not worthwhile.
 const FEW: usize = 4096;
 
-/// Does the same with each, in their order. Of many, as at the start of a daemon, each CPU has a
-/// part.
+/// Maps items and keeps their order. Divides a large number of them, as at daemon start, among all
+/// CPUs.
 fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if items.len() < FEW || cpus == 1 {
@@ -128,7 +129,7 @@ fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) ->
             if own.is_none() {
                 own = Some(part);
             } else {
-                // One that gets no thread is done below.
+                // If no thread can be spawned, the part is processed below.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, || do_all(part));
             }
         }
@@ -147,7 +148,7 @@ enum Part<T, U> {
     Done(Vec<U>),
 }
 
-/// What cannot be read of a table, by the number that it belongs to.
+/// Errors of unreadable rows, by ID.
 type Unread = HashMap<i64, StoreError>;
 
 fn load_requests(
@@ -198,12 +199,12 @@ fn load_steps(
             }
         }
     }
-    // batch, interactive, then the numbers: as text they would come in another order.
+    // `batch`, `interactive`, then by number. SQL would sort the numbers as text.
     loaded.values_mut().for_each(|steps| steps.sort_by_key(|step| step.id));
     Ok((loaded, unread))
 }
 
-/// Every live job and every job that ended at `ended_since` or later, by number.
+/// Loads every live job and every job that ended at or after `ended_since`, sorted by ID.
 pub(super) fn live_rows(
     conn: &mut SqliteConnection,
     ended_since: Timestamp,
@@ -223,7 +224,7 @@ pub(super) fn live_rows(
     Ok(rows)
 }
 
-/// A record's place in a listing: the array or the job, the first task, its own number.
+/// The position of a record in a listing: its array or job ID, its first task ID, then its own ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     listed: i64,
@@ -231,11 +232,11 @@ pub(super) struct Key {
     pub id: JobId,
 }
 
-/// What is read of these columns.
+/// The values of [`KeyColumns`].
 pub(super) type Columns = (i64, Option<i64>, i64);
 
-/// The columns of a [`Key`], of which the second is the array's number. A compact record stands
-/// where its first task does.
+/// The columns of a [`Key`]. The second one is the array's ID. A compact record is sorted by its
+/// first task.
 pub(super) type KeyColumns = (jobs::job_id, jobs::array_job_id, SqlLiteral<BigInt>);
 
 pub(super) fn key_columns() -> KeyColumns {
@@ -248,7 +249,7 @@ pub(super) fn key((id, array, task): Columns) -> Result<Key, StoreError> {
     Ok(Key { listed: array.unwrap_or(id), task, id: job_id("jobs", id)? })
 }
 
-/// The keys of the records that these names mean, each once.
+/// Returns the keys of the records that match these references, without duplicates.
 pub(super) fn named_keys(
     conn: &mut SqliteConnection,
     named: &[JobRef],
@@ -257,8 +258,7 @@ pub(super) fn named_keys(
     let mut rows: Vec<Columns> = Vec::new();
     let all = || jobs::table.select(key_columns());
     for some in named.chunks(CHUNK) {
-        // A record has the number itself; of an array, that is the compact record, or the last
-        // task.
+        // Records with that ID. For an array, this is the compact record or the last task.
         let own: Vec<i64> = some.iter().map(|r| i64::from(r.job.0)).collect();
         rows.extend(all().filter(jobs::job_id.eq_any(own)).load::<Columns>(conn).map_err(&failed)?);
         let arrays: Vec<i64> =
@@ -273,7 +273,7 @@ pub(super) fn named_keys(
     for name in named {
         let Some(tasks) = &name.tasks else { continue };
         let of_array = jobs::array_job_id.eq(i64::from(name.job.0));
-        // Compact records, which stand for several tasks.
+        // Compact records, which hold several tasks.
         rows.extend(
             all()
                 .filter(of_array.and(jobs::array_task_id.is_null()))
@@ -291,7 +291,7 @@ pub(super) fn named_keys(
     Ok(keys)
 }
 
-/// Script and environment of a job; `None` where it has none (an allocation).
+/// Returns the script and environment of a job, or `None` if it has none (an allocation).
 pub(super) fn launch_texts(
     conn: &mut SqliteConnection,
     job: JobId,
@@ -310,7 +310,7 @@ pub(super) fn launch_texts(
     }))
 }
 
-/// The texts' rows: the job's own, else those of its array.
+/// Returns the rows of the script and the environment: the job's own, or else its array's.
 pub(super) fn launch_row(
     conn: &mut SqliteConnection,
     job: JobId,
@@ -321,7 +321,7 @@ pub(super) fn launch_row(
             .select((launches::script_id, launches::env_id))
             .first::<(i64, Option<i64>)>(conn)
             .optional()
-            .map_err(StoreError::sql("look for the texts of a job"))
+            .map_err(StoreError::sql("find the script and environment of a job"))
     };
     let id = i64::from(job.0);
     if let Some(row) = of(conn, id)? {
@@ -332,7 +332,7 @@ pub(super) fn launch_row(
         .select(jobs::array_job_id)
         .first::<Option<i64>>(conn)
         .optional()
-        .map_err(StoreError::sql("look for the array of a job"))?
+        .map_err(StoreError::sql("find the array of a job"))?
         .ok_or_else(|| StoreError::Missing { what: format!("job {job}") })?;
     array.map_or(Ok(None), |array| of(conn, array))
 }

@@ -1,4 +1,4 @@
-//! What has to be known for what people are told next.
+//! Stores the state of notifications across restarts.
 
 use crate::model::memo::{MemoBody, MemoKey};
 use crate::store::row::{from_json, to_json};
@@ -16,27 +16,28 @@ pub(super) fn put(
     diesel::replace_into(memos::table)
         .values((memos::topic.eq(topic), memos::number.eq(i64::from(number)), memos::body.eq(body)))
         .execute(conn)
-        .map_err(StoreError::sql("store what was counted"))?;
+        .map_err(StoreError::sql("store the state of a notification"))?;
     Ok(())
 }
 
-/// Drops what is over. What is not there was dropped before.
+/// Deletes a memo. A missing one has been deleted already.
 pub(super) fn remove(conn: &mut SqliteConnection, key: MemoKey) -> Result<(), StoreError> {
     let (topic, number) = key.parts();
     diesel::delete(memos::table.find((topic, i64::from(number))))
         .execute(conn)
-        .map_err(StoreError::sql("remove what was counted"))?;
+        .map_err(StoreError::sql("delete the state of a notification"))?;
     Ok(())
 }
 
 impl Store {
-    /// All that was kept. What makes no sense is left out, and logged.
+    /// Returns all memos. Logs and skips unreadable ones.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn memos(&mut self) -> Result<Vec<(MemoKey, MemoBody)>, StoreError> {
-        let rows: Vec<(String, i64, String)> =
-            memos::table.load(&mut self.conn).map_err(StoreError::sql("read what was counted"))?;
+        let rows: Vec<(String, i64, String)> = memos::table
+            .load(&mut self.conn)
+            .map_err(StoreError::sql("read the state of notifications"))?;
         let memos = rows.into_iter().filter_map(|(topic, number, body)| {
             let key =
                 u32::try_from(number).ok().and_then(|number| MemoKey::of_parts(&topic, number));
@@ -44,15 +45,11 @@ impl Store {
             match (key, body) {
                 (Some(key), Ok(body)) => Some((key, body)),
                 (None, _) => {
-                    log::error!(
-                        "what was counted of {topic} {number} means nothing, and is left out"
-                    );
+                    log::error!("ignoring the notification state {topic} {number}: unknown topic");
                     None
                 }
                 (_, Err(e)) => {
-                    log::error!(
-                        "what was counted of {topic} {number} cannot be read, and is left out: {e}"
-                    );
+                    log::error!("ignoring the unreadable notification state {topic} {number}: {e}");
                     None
                 }
             }
@@ -70,7 +67,7 @@ mod tests {
     use crate::store::testing::{Place, put as commit};
 
     #[test]
-    fn memos_are_kept_by_their_keys() {
+    fn memos_are_stored_by_key() {
         let place = Place::new();
         let tally = |at| MemoBody::Tally(Box::new(Tally::since(Timestamp(at))));
         let put = |key, body| Change::PutMemo { key, body };

@@ -1,4 +1,4 @@
-//! The shape of the database: which migrations this program knows, and bringing a database to them.
+//! The schema of the database: the migrations that this version has, and applying them.
 
 use diesel::migration::{Migration, MigrationSource, MigrationVersion};
 use diesel::prelude::*;
@@ -7,19 +7,19 @@ use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations");
 
-/// diesel's record of the migrations that were run.
+/// diesel's table of applied migrations.
 const RECORD: &str = "__diesel_schema_migrations";
 
-/// What a file that was opened for reading turned out to be.
+/// The state of a file's schema.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// No table: a new database.
+    /// No tables: a new database.
     Empty,
-    /// Made by this program or an older one.
+    /// Written by this version or an older one.
     Known,
-    /// It has migrations of these versions, which this program does not know.
+    /// Has migrations of these versions, which this version does not have.
     Newer(Vec<String>),
-    /// Tables, but no record of migrations: it belongs to another program.
+    /// Has tables but no migration table: it belongs to another program.
     Foreign,
 }
 
@@ -29,10 +29,10 @@ struct Name {
     name: String,
 }
 
-/// Reads the shape. Changes nothing.
+/// Reads the schema state without changing anything.
 ///
 /// # Errors
-/// Whatever SQLite says, for instance that the file is no database.
+/// Fails with SQLite's error, for example if the file is not a database.
 pub(super) fn shape(conn: &mut SqliteConnection) -> QueryResult<Shape> {
     let tables: Vec<Name> = diesel::sql_query(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
@@ -53,10 +53,11 @@ pub(super) fn shape(conn: &mut SqliteConnection) -> QueryResult<Shape> {
     Ok(if newer.is_empty() { Shape::Known } else { Shape::Newer(newer) })
 }
 
-/// Whether an older program wrote it: some migrations are missing. Changes nothing.
+/// Returns whether an older version wrote the database, so that migrations are missing. Changes
+/// nothing.
 ///
 /// # Errors
-/// Whatever SQLite says.
+/// Fails with SQLite's error.
 pub(super) fn is_older(conn: &mut SqliteConnection) -> QueryResult<bool> {
     if shape(conn)? != Shape::Known {
         return Ok(false);
@@ -73,7 +74,7 @@ fn known_versions() -> Vec<String> {
         .collect()
 }
 
-/// Runs the migrations that are still missing, all of them or none.
+/// Runs all missing migrations in one transaction.
 pub(super) fn bring_up_to_date(conn: &mut SqliteConnection) -> diesel::migration::Result<()> {
     conn.immediate_transaction(|conn| conn.run_pending_migrations(MIGRATIONS).map(|_| ()))
 }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_migration_goes_down_and_up_again() {
+    fn every_migration_can_be_reverted_and_reapplied() {
         let conn = &mut SqliteConnection::establish(":memory:").unwrap();
         bring_up_to_date(conn).unwrap();
         let first = schema(conn);
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_diesel_is_that_of_the_migrations() {
+    fn the_diesel_schema_matches_the_migrations() {
         let conn = &mut SqliteConnection::establish(":memory:").unwrap();
         bring_up_to_date(conn).unwrap();
         assert!(jobs::table.select(JobRow::as_select()).load(conn).unwrap().is_empty());
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_move_to_their_own_table_and_back() {
+    fn diffs_move_to_their_own_table_and_back() {
         let conn = &mut SqliteConnection::establish(":memory:").unwrap();
         conn.batch_execute("PRAGMA foreign_keys = ON").unwrap();
         bring_up_to_date(conn).unwrap();
@@ -181,7 +182,7 @@ mod tests {
         while !rows(conn, "SELECT name FROM sqlite_master WHERE name = 'diffs'").is_empty() {
             conn.revert_last_migration(MIGRATIONS).unwrap();
         }
-        // One text is a script, too; two submissions share the other one.
+        // One text is also a script, and two submissions share the other.
         conn.batch_execute(
             "INSERT INTO texts VALUES (1, 11, x'7b7d'), (2, 12, CAST('script' AS BLOB)), (3, 13, CAST('diff' AS BLOB));
              INSERT INTO launches VALUES (1, 2, NULL);
@@ -206,7 +207,7 @@ mod tests {
             rows(conn, "SELECT CAST(body AS TEXT) AS name FROM texts ORDER BY text_id"),
             ["{}", "script"]
         );
-        // What is compressed has no place in the older shape.
+        // The older schema cannot hold compressed diffs.
         conn.batch_execute(
             "INSERT INTO diffs VALUES (9, 19, 9, 1, 0, x'78'); INSERT INTO sources VALUES (5, 9, 1, 9); \
              DELETE FROM diffs WHERE diff_id = 2;",
@@ -221,7 +222,7 @@ mod tests {
         );
     }
 
-    /// Records as the version before `000009_bodies` kept them, one of each kind.
+    /// Records in the schema before `000009_bodies`, one of each kind.
     const COLUMNS: &str = r#"
         INSERT INTO requests (request_id, hash, name, user, body) VALUES (1, 0, 'job', 'ann', '{"name":"job"}');
         INSERT INTO jobs VALUES
@@ -244,7 +245,7 @@ mod tests {
             || '"suspended_us":5,"exit":{"status":0,"signal":15},"alloc":null,"steps":[]}');
     "#;
 
-    /// The same records as the program has them.
+    /// The same records as the current version loads them.
     const SPREAD: Spread = Spread { max: 1, task: 2, total: 3 };
     const PROCESS: ClientProcess = ClientProcess { pid: 100, start_ticks: 200, boot: BootId(0) };
 
@@ -373,11 +374,11 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_database_with_a_column_for_each_fact_are_read_unchanged() {
+    fn records_survive_the_migration_from_columns_to_bodies() {
         let place = Place::new();
         drop(place.store());
         let mut conn = SqliteConnection::establish(&place.path().display().to_string()).unwrap();
-        // What stores do: a table that is dropped must not take the rows of others with it.
+        // Stores enable foreign keys. Dropping a table must not delete rows of other tables.
         conn.batch_execute("PRAGMA foreign_keys = ON").unwrap();
         let bodies = "20261122000009";
         while conn.revert_last_migration(MIGRATIONS).unwrap().to_string() != bodies {}
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!(all(&mut place.store()), records());
         assert_eq!(read(), (records(), earlier_run()));
 
-        // Back to the columns, and once more to bodies.
+        // Back to columns, then to bodies again.
         while conn.revert_last_migration(MIGRATIONS).unwrap().to_string() != bodies {}
         let kept: Name = diesel::sql_query("SELECT array_tasks AS name FROM jobs WHERE job_id = 2")
             .get_result(&mut conn)

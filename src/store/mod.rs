@@ -1,7 +1,7 @@
-//! What slotd remembers: one SQLite file, written and read through diesel.
+//! Persistent storage: one SQLite file, read and written through diesel.
 //!
-//! The store knows rows and how they become jobs. It decides nothing about jobs: the scheduler
-//! hands it changes in order, and it makes them durable. It asks no clock and starts nothing.
+//! The store converts between rows and jobs and makes no decisions about jobs. The scheduler hands
+//! it changes in order, and the store makes them durable. It reads no clock and starts nothing.
 
 pub mod accounting;
 pub mod diffs;

@@ -1,4 +1,4 @@
-//! What people are still to be told.
+//! Stores notifications that have not been sent yet.
 
 use crate::model::notice::Notice;
 use crate::store::row::{from_json, to_json};
@@ -6,7 +6,7 @@ use crate::store::schema::notices;
 use crate::store::{Store, StoreError};
 use diesel::prelude::*;
 
-/// Keeps a notice. Twice is as good as once.
+/// Stores a notification. Storing it twice has no further effect.
 pub(super) fn put(
     conn: &mut SqliteConnection,
     number: u64,
@@ -16,34 +16,34 @@ pub(super) fn put(
     diesel::replace_into(notices::table)
         .values((notices::number.eq(number.cast_signed()), notices::body.eq(body)))
         .execute(conn)
-        .map_err(StoreError::sql("store a notice"))?;
+        .map_err(StoreError::sql("store a notification"))?;
     Ok(())
 }
 
-/// Drops a notice that was told. One that is not there was dropped before.
+/// Deletes a sent notification. A missing one has been deleted already.
 pub(super) fn remove(conn: &mut SqliteConnection, number: u64) -> Result<(), StoreError> {
     diesel::delete(notices::table.find(number.cast_signed()))
         .execute(conn)
-        .map_err(StoreError::sql("remove a notice"))?;
+        .map_err(StoreError::sql("delete a notification"))?;
     Ok(())
 }
 
 impl Store {
-    /// What an earlier daemon has not told, in the order of the ends. What makes no sense is left
-    /// out, and logged.
+    /// Returns the notifications that an earlier daemon did not send, in the order in which their
+    /// jobs ended. Logs and skips unreadable ones.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn untold(&mut self) -> Result<Vec<(u64, Notice)>, StoreError> {
         let rows: Vec<(i64, String)> = notices::table
             .order(notices::number)
             .load(&mut self.conn)
-            .map_err(StoreError::sql("read the notices"))?;
+            .map_err(StoreError::sql("read the notifications"))?;
         let notices = rows.into_iter().filter_map(|(number, body)| {
             match from_json("notices", "body", &body) {
                 Ok(notice) => Some((number.cast_unsigned(), notice)),
                 Err(e) => {
-                    log::error!("notification {number} cannot be read, and nobody is told: {e}");
+                    log::error!("skipping notification {number}, which cannot be read: {e}");
                     None
                 }
             }
@@ -61,7 +61,7 @@ mod tests {
     use crate::store::testing::{Place, put as commit};
 
     #[test]
-    fn a_notice_is_kept_until_it_was_told() {
+    fn a_notification_is_stored_until_it_is_sent() {
         let place = Place::new();
         let notice = |job_id: &str| {
             let job = Job {

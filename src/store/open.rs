@@ -1,6 +1,7 @@
-//! Opening the database file: for writing, and for reading beside a writer.
+//! Opens the database file, for writing or for reading alongside a writer.
 
-use crate::store::error::StoreError;
+use crate::model::StoreFault;
+use crate::store::error::{StoreError, failure};
 use crate::store::migrate::{self, Shape};
 use crate::store::row::Number;
 use diesel::connection::SimpleConnection;
@@ -13,17 +14,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Each is a statement of its own, in this order: waiting for locks comes before what needs a lock.
-/// `synchronous=FULL` makes a commit survive a power failure; the group commit pays for it once.
-/// Who waits for a commit is told within two seconds that it cannot be made: the wait for a lock
-/// ends before.
+/// Executed in this order, one statement each: the lock timeout must be set before any statement
+/// that needs a lock. The timeout is short so that a requester learns within two seconds that a
+/// commit is impossible.
 ///
-/// `secure_delete`: an environment that was dropped is not to be found in the file any more.
-///
-/// `wal_autocheckpoint`: the store empties its log itself, when nobody waits for it
-/// ([`LOG_PAGES`]). This is for a log that has grown all the same.
-///
-/// `cache_spill`: what one transaction changes stays in memory until it is written, once.
+/// - `synchronous=FULL` makes a commit survive a power failure. A group commit pays for it only
+///   once.
+/// - `secure_delete` overwrites deleted data, such as environments, in the file.
+/// - `wal_autocheckpoint` is only a fallback for an unusually long log. Normally the store empties
+///   its log itself when nobody is waiting for it ([`LOG_PAGES`]).
+/// - `cache_spill=OFF` keeps a transaction's changes in memory, so that they are written only once.
 const WRITER_PRAGMAS: [&str; 7] = [
     "PRAGMA busy_timeout = 1000",
     "PRAGMA secure_delete = ON",
@@ -34,35 +34,34 @@ const WRITER_PRAGMAS: [&str; 7] = [
     "PRAGMA cache_spill = OFF",
 ];
 
-/// Whether statements of a writer wait for the locks of others.
+/// Returns the pragma that turns waiting for locks on or off.
 pub(super) fn wait_for_locks(waits: bool) -> &'static str {
     if waits { WRITER_PRAGMAS[0] } else { "PRAGMA busy_timeout = 0" }
 }
 
-/// So many pages the log has before it is copied into the database and written from its beginning
-/// again.
+/// The length in pages at which the log is copied into the database and then overwritten from its
+/// beginning.
 pub(super) const LOG_PAGES: i64 = 1000;
 
-/// The bytes of such a log: its header, and each page with one of its own.
+/// The size in bytes of a log of that length: a file header, and a header for each page.
 const LOG_BYTES: u64 = 32 + (LOG_PAGES as u64 + 24) * (24 + 4096);
 
-/// The disk must have so many times the room, for the log to be made as large as it will be.
+/// The log is preallocated only if the disk has this many times its size available.
 const LOG_ROOM: u64 = 64;
 
-/// Of a new file: this has to come before the first table. It writes, for which a full disk may
-/// have no room later.
+/// The pragma for new files. It must precede the creation of the first table. It writes to the
+/// file, so it is executed early, in case the disk fills up later.
 pub(super) const NEW_PRAGMA: &str = "PRAGMA auto_vacuum = INCREMENTAL";
 
 const READER_PRAGMAS: [&str; 2] = ["PRAGMA busy_timeout = 5000", "PRAGMA query_only = ON"];
 
-/// Opens the database for writing, makes it where there is none, and brings it up to date.
+/// Opens the database for writing, creates it if it does not exist, and applies missing migrations.
 ///
-/// The directory must exist. The file is made for its owner's eyes only, since it keeps
-/// environments.
+/// The directory must exist. The file is readable only by its owner, since it stores environments.
 ///
 /// # Errors
-/// The file can't be opened, is no database of slotd, or was written by a newer slotd. Such a file
-/// is left untouched.
+/// Fails if the file cannot be opened, is not a slotd database, or was written by a newer slotd.
+/// The file is not changed in these cases.
 pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
     let open_error = |error: std::io::Error| StoreError::Open {
         path: path.to_owned(),
@@ -89,11 +88,11 @@ pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(conn)
 }
 
-/// Refuses a log without its database: SQLite would delete it, and with it the commits that it has
-/// and the database, which was moved away, has not.
+/// Refuses a log without its database. SQLite would delete such a log, and with it commits that are
+/// missing from a database that was moved away.
 fn refuse_log_alone(path: &Path) -> Result<(), StoreError> {
-    /// The first four bytes of a log, but for the last bit. A log that was filled for later has
-    /// zeros there.
+    /// The first four bytes of a log, except for the last bit. A preallocated log has zeros
+    /// instead.
     const MAGIC: u32 = 0x377f_0682;
     let log = log_of(path);
     let begins_as_log = || {
@@ -109,52 +108,52 @@ fn refuse_log_alone(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     let message = format!(
-        "it is gone or empty, and its log {} is not: put the database back, or move the log away too; then what the job \
-         directories tell is kept, and what waits is lost",
+        "it is missing or empty, but its log {} is not: put the database back, or move \
+         the log away too; then slotd recovers jobs from their directories, but pending jobs are lost",
         log.display()
     );
     Err(StoreError::Open { path: path.to_owned(), message })
 }
 
-/// Opens a file for its owner alone, and no link.
+/// Opens a file with access for its owner only, and refuses symlinks.
 fn own(options: &mut OpenOptions, path: &Path) -> std::io::Result<std::fs::File> {
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// A file of an earlier version keeps its free pages. It is written anew where that is quickly
-/// done.
+/// Converts a file of an earlier version, which keeps its free pages, to one that can shrink. Large
+/// files are skipped because rewriting them takes long.
 fn give_back_pages(path: &Path, conn: &mut SqliteConnection) {
     const QUICK: u64 = 64 << 20;
     let keeps = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum")
         .get_result::<Number>(conn)
         .is_ok_and(|mode| mode.n == 0);
     if keeps && std::fs::metadata(path).is_ok_and(|file| file.len() <= QUICK) {
-        // Where that fails (no room), the file stays as it is.
+        // If this fails, for example because the disk is full, the file stays as it is.
         if let Err(error) = conn.batch_execute(&format!("{NEW_PRAGMA}; VACUUM")) {
             log::warn!("{}: {error}", path.display());
         }
     } else if keeps {
         log::info!(
-            "{} does not become smaller when jobs are removed, until `slotd db vacuum`",
+            "{} does not shrink when jobs are deleted; run `slotd db vacuum` to change that",
             path.display()
         );
     }
 }
 
-/// Opens a database for writing that `writer` has already opened once.
+/// Opens a database for writing that [`writer`] has already opened once.
 ///
 /// # Errors
-/// The file can't be opened.
+/// Fails if the file cannot be opened.
 pub(super) fn again(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = connect(path, "mode=rw")?;
     set(path, &mut conn, &WRITER_PRAGMAS)?;
     Ok(conn)
 }
 
-/// Opens the database for reading, beside the writer. It sees each commit as soon as it is made.
+/// Opens the database for reading alongside the writer. Each commit is visible immediately.
 ///
 /// # Errors
-/// There is no such database, or it is not one that this program knows.
+/// Fails if the file does not exist or is not a database that this version can read.
 pub(super) fn reader(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = connect(path, "mode=ro")?;
     set(path, &mut conn, &READER_PRAGMAS)?;
@@ -162,21 +161,20 @@ pub(super) fn reader(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(conn)
 }
 
-/// Opens a database to be copied, which has to be read and no more, by whatever version it was
-/// written.
+/// Opens a database for copying. It may have been written by any version.
 ///
 /// # Errors
-/// There is no such database.
+/// Fails if the file does not exist.
 pub(super) fn source(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = connect(path, "mode=ro")?;
     set(path, &mut conn, &READER_PRAGMAS[..1])?;
     Ok(conn)
 }
 
-/// Makes the log of an open database as large as it is going to be. A commit then writes over what
-/// is there, and what it waits for is the disk alone: a file that grows is written down by the file
-/// system as well. What the log has been is untouched, and SQLite reads it as far as its sums are
-/// right.
+/// Preallocates the log of an open database. Commits then overwrite existing blocks and wait only
+/// for the data to reach the disk. If the file grew, the file system would have to write its
+/// metadata, too. The current content of the log is not changed: SQLite reads up to the last valid
+/// checksum.
 pub(super) fn fill_log(path: &Path) -> std::io::Result<()> {
     let log = own(OpenOptions::new().write(true), &log_of(path))?;
     let length = log.metadata()?.len();
@@ -191,13 +189,13 @@ pub(super) fn fill_log(path: &Path) -> std::io::Result<()> {
     log.sync_data()
 }
 
-/// The log beside the database.
+/// Returns the path of the log.
 fn log_of(path: &Path) -> PathBuf {
     let [_, log, _] = beside(path);
     log
 }
 
-/// The files of a database: its own, its log, and what connections share.
+/// Returns the paths of the database, its log, and the index that connections share.
 pub(super) fn beside(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|suffix| {
         let mut name = OsString::from(path);
@@ -206,7 +204,7 @@ pub(super) fn beside(path: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Refuses a file of the database that belongs to another user, who could change it at any time.
+/// Refuses database files of another user, who could change them at any time.
 fn check_owner(path: &Path) -> Result<(), StoreError> {
     let user = nix::unistd::getuid().as_raw();
     for file in beside(path) {
@@ -222,22 +220,25 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Refuses what is not a regular file in the place of those of a database, by the ends of their
-/// names. SQLite would write to wherever a link leads, and wait for the other end of a FIFO.
+/// Refuses database files that are not regular files. `ends` are the suffixes to check. SQLite
+/// would write through a symlink, and block on a FIFO.
 fn check_regular(path: &Path, ends: &[&str]) -> Result<(), StoreError> {
     for end in ends {
         let mut file = OsString::from(path);
         file.push(end);
-        if std::fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
-            let message =
-                format!("{} is not a regular file: remove it", Path::new(&file).display());
-            return Err(StoreError::Open { path: path.to_owned(), message });
-        }
+        let Ok(found) = std::fs::symlink_metadata(&file) else { continue };
+        let what = match found.file_type() {
+            kind if kind.is_file() => continue,
+            kind if kind.is_symlink() => "is a link: move the file that it leads to here",
+            _ => "is not a regular file: move it away",
+        };
+        let message = format!("{} {what}", Path::new(&file).display());
+        return Err(StoreError::Open { path: path.to_owned(), message });
     }
     Ok(())
 }
 
-/// Makes an empty file for its owner alone.
+/// Creates an empty file that only its owner can access.
 pub(super) fn private(path: &Path) -> std::io::Result<std::fs::File> {
     own(OpenOptions::new().write(true).create_new(true), path)
 }
@@ -251,10 +252,10 @@ fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(),
     })
 }
 
-/// Looks at an existing file without a chance to change it.
+/// Checks an existing file without changing it.
 fn check(path: &Path) -> Result<(), StoreError> {
-    // A log beside the file may hold the newest migrations, so it has to be read as well. Where
-    // there is none the file is all there is; "immutable" then keeps SQLite from making a log.
+    // The log may hold the newest migrations, so it must be read if it exists. If it does not,
+    // `immutable` keeps SQLite from creating one.
     let logged = std::fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0);
     let mut conn = connect(path, if logged { "mode=ro" } else { "mode=ro&immutable=1" })?;
     refuse_unknown(path, &mut conn)
@@ -267,11 +268,25 @@ fn refuse_unknown(path: &Path, conn: &mut SqliteConnection) -> Result<(), StoreE
         Ok(Shape::Empty | Shape::Known) => Ok(()),
         Ok(Shape::Newer(versions)) => Err(StoreError::Newer { path: path.to_owned(), versions }),
         Ok(Shape::Foreign) => not_ours("its tables belong to another program".to_owned()),
-        Err(error) => not_ours(error.to_string()),
+        Err(error) => Err(unreadable(path, error.to_string())),
     }
 }
 
-/// The name by which SQLite opens any path, whatever bytes are in it.
+/// Returns the error for a database whose tables cannot be read. A temporary failure says nothing
+/// about the file.
+fn unreadable(path: &Path, message: String) -> StoreError {
+    let path = path.to_owned();
+    match failure("read the tables", message.clone()) {
+        StoreError::Fault { fault: StoreFault::Unopenable, message, .. } => {
+            let what = "check the modes of the file and of its -wal and -shm, and the limit of open files (ulimit -n)";
+            StoreError::Open { path, message: format!("{message}: {what}") }
+        }
+        StoreError::Fault { message, .. } => StoreError::Open { path, message },
+        _ => StoreError::NotADatabase { path, message },
+    }
+}
+
+/// Encodes a path with any bytes as a URI for SQLite.
 pub(super) fn uri(path: &Path, query: &str) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_bytes() {
@@ -290,13 +305,13 @@ pub(super) fn uri(path: &Path, query: &str) -> String {
 fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
     let open_error = |message: String| StoreError::Open { path: path.to_owned(), message };
     check_regular(path, &["-wal", "-shm", "-journal"])?;
-    // A link to a database will do.
+    // The database itself may be a symlink.
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => {
             return Err(open_error("it is not a regular file".to_owned()));
         }
         Err(error) if std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
-            return Err(open_error(format!("it is a link that leads to no file: {error}")));
+            return Err(open_error(format!("it is a dangling symlink: {error}")));
         }
         Ok(_) | Err(_) => {}
     }
@@ -312,7 +327,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    /// Every file of the directory with its bytes.
+    /// Reads all files of a directory.
     fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
         entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
@@ -343,10 +358,10 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_that_still_is_in_the_log_is_noticed() {
+    fn a_newer_version_in_the_log_is_refused() {
         let place = Place::new();
         drop(place.store());
-        // The newer daemon was killed: the log beside the file was never copied into it.
+        // Simulates a killed newer daemon that never copied its log into the file.
         let newer = run(&place.path(), NEWER);
         let killed = Place::new();
         for suffix in ["", "-wal"] {
@@ -361,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_database_of_slotd_is_refused_and_left_untouched() {
+    fn a_foreign_file_is_refused_and_left_untouched() {
         let place = Place::new();
         std::fs::write(
             place.path(),
@@ -381,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_an_error_that_names_the_file() {
+    fn the_error_for_a_missing_directory_names_the_file() {
         let place = Place::new();
         let path = place.path().join("no/slotd.db");
         let Err(error) = Store::open(&path) else { panic!("made a directory") };
@@ -395,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_for_its_owner_and_survives_reopening() {
+    fn the_file_is_private_and_survives_reopening() {
         let place = Place::new();
         put(&mut place.store(), vec![insert(&job(1))]);
         assert_eq!(std::fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
@@ -403,7 +418,20 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_file_of_the_database_is_refused_and_not_followed() {
+    fn only_an_unreadable_format_is_reported_as_a_foreign_database() {
+        let path = Path::new("/r/state.db");
+        for message in ["unable to open database file", "disk I/O error", "database is locked"] {
+            let error = unreadable(path, message.to_owned());
+            assert!(matches!(error, StoreError::Open { .. }) && !error.is_damage(), "{error}");
+            assert!(error.to_string().contains(message), "{error}");
+        }
+        let error = unreadable(path, "file is not a database".to_owned());
+        assert!(matches!(error, StoreError::NotADatabase { .. }), "{error}");
+        assert!(error.to_string().contains("(file is not a database)"), "{error}");
+    }
+
+    #[test]
+    fn a_symlink_in_place_of_a_database_file_is_refused() {
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let place = Place::new();
             let precious = place.path().with_file_name("precious");
@@ -413,13 +441,13 @@ mod tests {
             let Err(error) = Store::open(&place.path()) else {
                 panic!("followed the link of {suffix:?}")
             };
-            assert!(error.to_string().ends_with("is not a regular file: remove it"), "{error}");
+            assert!(error.to_string().ends_with(" is a link: move the file that it leads to here"));
             assert_eq!(std::fs::read(&precious).unwrap(), b"");
         }
     }
 
     #[test]
-    fn a_file_of_another_user_in_the_place_of_a_file_of_the_database_is_refused() {
+    fn a_database_file_of_another_user_is_refused() {
         if !nix::unistd::getuid().is_root() {
             return;
         }
@@ -436,12 +464,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_of_a_link_that_leads_nowhere_is_told_so() {
+    fn a_reader_reports_a_dangling_symlink() {
         let place = Place::new();
         let why = |path: &Path| reader(path).err().unwrap().to_string();
         std::os::unix::fs::symlink("nowhere", place.path()).unwrap();
         let dangling = why(&place.path());
-        assert!(dangling.contains("it is a link that leads to no file: No such"), "{dangling}");
+        assert!(dangling.contains("it is a dangling symlink: No such"), "{dangling}");
         let ring = place.path().with_file_name("ring");
         std::os::unix::fs::symlink(&ring, &ring).unwrap();
         assert!(why(&ring).contains("symbolic links"), "{}", why(&ring));
@@ -462,7 +490,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(files(killed.path().parent().unwrap()), before);
-        // One that has only been made as large as it will be.
+        // A log that is only preallocated.
         std::fs::write(log(&killed), vec![0; 1 << 16]).unwrap();
         assert_eq!(all(&mut killed.store()), []);
     }
@@ -478,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_can_not_write() {
+    fn a_reader_cannot_write() {
         let place = Place::new();
         drop(place.store());
         let mut conn = reader(&place.path()).unwrap();

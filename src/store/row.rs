@@ -1,8 +1,8 @@
-//! Rows, and how they become jobs and steps and the other way round.
+//! Rows, and their conversion to and from jobs and steps.
 //!
-//! A record, a step and a run are one text (JSON) each; SQLite derives from it the columns that
-//! statements filter by. Nothing is guessed: a text that no version of slotd writes is an error
-//! that names its column.
+//! Each record, step and run is one JSON text, from which SQLite derives the columns used in
+//! filters. Nothing is guessed: a text that no version of slotd writes is an error that names its
+//! column.
 
 use crate::model::run::Run;
 use crate::model::{Job, JobId, JobRequest, Step};
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// A number that a statement tells.
+/// A number returned by a query.
 #[derive(QueryableByName)]
 pub(super) struct Number {
     #[diesel(sql_type = BigInt)]
@@ -50,13 +50,13 @@ pub(super) struct RunRow {
 }
 
 impl JobRow {
-    /// The row of a job whose request has this id.
+    /// Returns the row of a job whose request has this row ID.
     pub fn new(job: &Job, request_id: i64) -> Result<JobRow, StoreError> {
         let body = Job { request: Arc::default(), ..job.without_steps() };
         Ok(JobRow { job_id: job.id.0.into(), request_id, body: to_json("jobs", "body", &body)? })
     }
 
-    /// The job, with what the other tables know of it.
+    /// Returns the job, combined with data from the other tables.
     pub fn into_job(self, request: Arc<JobRequest>, steps: Vec<Step>) -> Result<Job, StoreError> {
         let job: Job = from_json("jobs", "body", &self.body)?;
         Ok(Job { request, steps, ..job })
@@ -96,7 +96,7 @@ pub(super) fn job_id(table: &'static str, value: i64) -> Result<JobId, StoreErro
 }
 
 fn unknown(table: &'static str, column: &'static str, value: &str) -> StoreError {
-    // A damaged text may be long; its beginning tells enough.
+    // A damaged text may be long. Its beginning is enough.
     StoreError::Column { table, column, value: value.chars().take(200).collect() }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use crate::store::testing::{job, step};
 
     #[test]
-    fn an_unknown_text_is_an_error_that_names_table_column_and_value() {
+    fn an_unknown_value_is_an_error_that_names_table_and_column() {
         let row = JobRow::new(&job(1), 1).expect("a small job");
         for (known, unknown) in [
             ("PENDING", "NO_SUCH_STATE"),

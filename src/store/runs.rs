@@ -1,4 +1,4 @@
-//! The earlier runs of jobs that went back to the queue.
+//! The earlier runs of requeued jobs.
 
 use crate::model::run::Run;
 use crate::model::{JobId, Timestamp};
@@ -10,8 +10,8 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use std::collections::BTreeMap;
 
-/// Stores a run that is over. The steps of the job, which were its, are in it: the next run has
-/// none yet. Those that have a manager are known here alone once they have ended.
+/// Stores a finished run. Moves the job's steps to it, since the next run has none yet. Ended steps
+/// of a step manager are in the database but not in `run`.
 pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<(), StoreError> {
     let known: Vec<StepRow> = steps::table
         .filter(steps::job_id.eq(i64::from(job.0)))
@@ -37,7 +37,7 @@ pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<
     Ok(())
 }
 
-/// The jobs with runs that ended at `since` or later.
+/// Returns the jobs that have a run that ended at or after `since`.
 pub(super) fn jobs_since(
     conn: &mut SqliteConnection,
     since: Option<Timestamp>,
@@ -52,8 +52,7 @@ pub(super) fn jobs_since(
     ids.into_iter().map(|id| row::job_id("runs", id)).collect()
 }
 
-/// The runs of these jobs, of each in their order. One that cannot be read does not keep the others
-/// from being read: the log tells of it.
+/// Returns the runs of these jobs, in order. Logs and skips unreadable ones.
 pub(super) fn of_jobs(
     conn: &mut SqliteConnection,
     jobs: impl IntoIterator<Item = JobId>,
@@ -71,9 +70,9 @@ pub(super) fn of_jobs(
             let job = row::job_id("runs", row.job_id)?;
             match row.into_run() {
                 Ok(run) => found.entry(job).or_default().push(run),
-                Err(why) => log::warn!(
-                    "an earlier run of job {job} cannot be read, and is left as it is: {why}"
-                ),
+                Err(why) => {
+                    log::warn!("skipping an earlier run of job {job}, which cannot be read: {why}")
+                }
             }
         }
     }
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_runs_stand_before_the_present_one_and_are_found_by_their_own_times() {
+    fn earlier_runs_are_listed_first_and_found_by_their_own_times() {
         let place = Place::new();
         let mut store = place.store();
         let mut job = ended_job(1, End::Completed, 70, 90);
@@ -135,9 +134,17 @@ mod tests {
             JobQuery { states: Some(vec![JobState::Ended(End::Cancelled)]), ..JobQuery::default() };
         assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
         let mut reader = place.reader();
-        assert_eq!(reader.job(JobId(1)).unwrap().unwrap().steps, [], "they went with their run");
+        assert_eq!(
+            reader.job(JobId(1)).unwrap().unwrap().steps,
+            [],
+            "the steps moved to their run"
+        );
         let damage = "UPDATE runs SET body = json_set(body, '$.run.state', 'Lost') WHERE run = 0";
         store.conn.batch_execute(damage).unwrap();
-        assert_eq!(found(JobQuery::default()), all[1..], "what cannot be read hides nothing else");
+        assert_eq!(
+            found(JobQuery::default()),
+            all[1..],
+            "an unreadable run does not hide the others"
+        );
     }
 }

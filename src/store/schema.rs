@@ -1,4 +1,4 @@
-//! The tables as diesel knows them: what the migrations have made. A test compares the two.
+//! The diesel schema. A test checks that it matches the migrations.
 
 diesel::table! {
     requests (request_id) {

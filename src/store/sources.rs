@@ -1,4 +1,4 @@
-//! Where jobs come from: what git told of their work trees. Equal texts are stored once.
+//! The git state of the work trees from which jobs were submitted. Equal texts are stored once.
 
 use crate::model::source::{Kept, Source, Taken};
 use crate::model::{JobId, Timestamp};
@@ -15,16 +15,16 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why there is no text of differences that were stored once, or that were too long to be.
-const DELETED: &str = "it was deleted to keep all of them within SLOTD_DIFFS_MB";
+/// The reason shown for a diff that was deleted or was too long to store.
+const DELETED: &str = "it was deleted to keep all diffs within SLOTD_DIFFS_MB";
 
 impl Store {
-    /// Keeps what git told at that time for these submissions, in one transaction. Those that were
-    /// removed meanwhile are passed over. `most_diffs`: the bytes that the differences of all
-    /// submissions may have together, compressed; `None`: any number.
+    /// Stores the git state recorded at `at` for these submissions, in one transaction. Skips
+    /// submissions that have been deleted since. `most_diffs` limits the compressed size in bytes
+    /// of all stored diffs; `None` means no limit.
     ///
     /// # Errors
-    /// The database can't be written. Nothing was kept.
+    /// Fails if the database cannot be written. Nothing is stored in that case.
     pub fn put_source(
         &mut self,
         submissions: &[JobId],
@@ -38,16 +38,16 @@ impl Store {
             let mut there = BTreeSet::new();
             for some in submissions.chunks(CHUNK) {
                 let ids: Vec<i64> = some.iter().map(|id| i64::from(id.0)).collect();
-                // An array has a record of its own number as long as one of its tasks has not
+                // An array has a record with its own ID as long as one of its tasks has not
                 // started.
                 let own = jobs::table.filter(jobs::job_id.eq_any(&ids)).select(jobs::job_id);
-                there.extend(own.load::<i64>(conn).map_err(StoreError::sql("look for jobs"))?);
+                there.extend(own.load::<i64>(conn).map_err(StoreError::sql("find jobs"))?);
                 let of_array =
                     jobs::table.filter(jobs::array_job_id.eq_any(&ids)).select(jobs::array_job_id);
                 there.extend(
                     of_array
                         .load::<Option<i64>>(conn)
-                        .map_err(StoreError::sql("look for arrays"))?
+                        .map_err(StoreError::sql("find arrays"))?
                         .into_iter()
                         .flatten(),
                 );
@@ -70,32 +70,32 @@ impl Store {
                         sources::diff_id.eq(diff),
                     ))
                     .execute(conn)
-                    .map_err(StoreError::sql("store where a job comes from"))?;
+                    .map_err(StoreError::sql("store the git state of a job"))?;
             }
             Ok(())
         });
         if is_large {
-            // Its pages are of no use to what is written next.
+            // The cached pages of a large diff do not help later writes.
             self.conn
                 .batch_execute("PRAGMA shrink_memory")
-                .map_err(StoreError::sql("free pages of memory"))?;
+                .map_err(StoreError::sql("release memory"))?;
         }
         stored
     }
 }
 
 impl Reader {
-    /// What git told of the work tree of a submission, and `with_diff` the text of how it differed
-    /// from its commit, where those are kept.
+    /// Returns the stored git state of a submission's work tree and, if `with_diff` is set, its
+    /// diff against the commit.
     ///
     /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// Fails if the database cannot be read or holds a record that no version of slotd writes.
     pub fn source(
         &mut self,
         submission: JobId,
         with_diff: bool,
     ) -> Result<Option<Kept>, StoreError> {
-        let failed = StoreError::sql("read where a job comes from");
+        let failed = StoreError::sql("read the git state of a job");
         self.conn.transaction(|conn| {
             let found: Option<(i64, i64, Option<i64>)> = sources::table
                 .find(i64::from(submission.0))
@@ -108,7 +108,7 @@ impl Reader {
                 texts::table.find(summary).select(texts::body).first(conn).map_err(&failed)?;
             let mut source: Source =
                 from_json("sources", "summary_id", &String::from_utf8_lossy(&summary))?;
-            // Where there are differences, there is their text or the reason why not.
+            // If there are changes, either the diff or the reason for its absence is present.
             if let Ok(changes) = &mut source.changes
                 && diff.is_none()
                 && changes.changed > 0
@@ -122,17 +122,17 @@ impl Reader {
 }
 
 impl Reader {
-    /// The copies of work trees that are named by requests, each with the jobs that run in it.
+    /// Returns the work tree snapshots that requests name, with the jobs that run in each.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn snapshots(&mut self) -> Result<BTreeMap<String, Vec<JobId>>, StoreError> {
         let rows: Vec<(Option<String>, i64)> = requests::table
             .inner_join(jobs::table)
             .filter(requests::snapshot.is_not_null())
             .select((requests::snapshot, jobs::job_id))
             .load(&mut self.conn)
-            .map_err(StoreError::sql("look for copies of work trees"))?;
+            .map_err(StoreError::sql("find work tree snapshots"))?;
         let mut found: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
         for (name, job) in rows {
             found.entry(name.unwrap_or_default()).or_default().push(job_id("jobs", job)?);
@@ -141,12 +141,12 @@ impl Reader {
     }
 }
 
-/// Removes what is kept of these submissions where none of their records is left.
+/// Deletes the git state of those of the given submissions that have no records left.
 pub(super) fn remove_unused(
     conn: &mut SqliteConnection,
     submissions: &BTreeSet<i64>,
 ) -> Result<(), StoreError> {
-    let failed = StoreError::sql("remove where old jobs come from");
+    let failed = StoreError::sql("delete the git state of old jobs");
     let own = exists(jobs::table.filter(jobs::job_id.eq(sources::job_id)));
     let of_array = exists(jobs::table.filter(jobs::array_job_id.eq(sources::job_id.nullable())));
     let unused: Vec<(i64, i64, Option<i64>)> = sources::table
@@ -186,7 +186,7 @@ mod tests {
         packer.finish().unwrap()
     }
 
-    /// The rows of texts, and of differences.
+    /// Counts the rows of `texts` and of `diffs`.
     fn counts(store: &mut Store) -> [i64; 2] {
         ["texts", "diffs"].map(|table| {
             let sql = format!("SELECT count(*) AS n FROM {table}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_are_kept_once_and_go_with_the_last_job_that_has_them() {
+    fn equal_texts_are_stored_once_and_deleted_with_their_last_job() {
         let place = Place::new();
         let mut store = place.store();
         let task = |id, task| Job {
@@ -238,7 +238,7 @@ mod tests {
         assert!(at(10).is_some() && counts(&mut store) == [1, 1], "a task of the array is left");
         store.remove(&[JobId(12)]).unwrap();
         assert_eq!((at(10), counts(&mut store)), (None, [0, 0]));
-        // What was known of the rows is forgotten.
+        // A deleted text is stored again.
         put(&mut store, vec![insert(&jobs[0])]);
         store.put_source(&[JobId(1)], Timestamp(5), &source(0), None, None).unwrap();
         assert_eq!(
@@ -248,12 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_that_were_used_longest_ago_go_first() {
+    fn the_least_recently_used_diffs_are_deleted_first() {
         let place = Place::new();
         let mut store = place.store();
         let jobs = [1, 2, 3, 4, 5].map(|id| ended_job(id, End::Failed, 1, 2));
         put(&mut store, jobs.iter().map(insert).collect());
-        // What cannot be compressed: a hundred bytes each, and a few more.
+        // Incompressible text: a hundred bytes and a little overhead each.
         let noise = |seed: u64| -> String {
             let mut dice = fastrand::Rng::with_seed(seed);
             (0..100).map(|_| dice.alphanumeric()).collect()
@@ -278,9 +278,9 @@ mod tests {
                 diff.map(|text| String::from_utf8(text).unwrap()),
             )
         };
-        assert_eq!(at(2), (Some(DELETED.to_owned()), None), "1 was used once more");
+        assert_eq!(at(2), (Some(DELETED.to_owned()), None), "1 was used again");
         assert_eq!([at(1), at(3), at(4)], [1, 1, 3].map(|seed| (None, Some(noise(seed)))));
-        // One that is too long by itself leaves no room for others, and is not kept.
+        // A diff that is too long on its own is not stored, and all others are deleted.
         let large = packed(&[4, 5, 6, 7].map(noise).concat());
         store.put_source(&[JobId(5)], Timestamp(5), &source(1), Some(&large), most).unwrap();
         assert_eq!(at(5), (Some(DELETED.to_owned()), None));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_before_there_were_compressed_texts_is_read() {
+    fn uncompressed_diffs_of_older_versions_are_read() {
         let place = Place::new();
         let mut store = place.store();
         put(&mut store, vec![insert(&ended_job(1, End::Failed, 1, 2))]);

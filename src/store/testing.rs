@@ -1,4 +1,4 @@
-//! For tests: a database in a directory of its own, small builders, and arbitrary jobs.
+//! Test helpers: a database in its own directory, small builders, and arbitrary jobs.
 
 use crate::model::array::{ArraySpec, TaskSet};
 use crate::model::change::{Change, LaunchTexts, Texts};
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A database file that is gone after the test.
+/// A database file that is deleted after the test.
 pub struct Place {
     dir: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Place {
         Store::open(&self.path()).expect("a new or known database")
     }
 
-    /// Locked against writers by another program, until what is returned is dropped.
+    /// Locks the database against writers until the returned connection is dropped.
     pub fn locked(&self) -> SqliteConnection {
         let mut conn =
             SqliteConnection::establish(&self.path().to_string_lossy()).expect("a database");
@@ -46,7 +46,8 @@ impl Place {
         conn
     }
 
-    /// Read by another program, which sees it as it is now until what is returned is dropped.
+    /// Opens a read transaction that pins the current state until the returned connection is
+    /// dropped.
     pub fn read_of(path: &Path) -> SqliteConnection {
         let mut conn = SqliteConnection::establish(&path.to_string_lossy()).expect("a database");
         conn.batch_execute("BEGIN; SELECT count(*) FROM jobs").expect("it can be read");
@@ -73,7 +74,7 @@ pub fn job(id: u32) -> Job {
     }
 }
 
-/// A job that has come to its end at that second.
+/// A job that ended at that second.
 pub fn ended_job(id: u32, how: End, start_secs: i64, end_secs: i64) -> Job {
     let (start, end) = (Timestamp::from_secs(start_secs), Timestamp::from_secs(end_secs));
     let state = JobState::Ended(how);
@@ -112,18 +113,18 @@ pub fn insert_with(job: &Job, script: &[u8], env: &[u8]) -> Change {
     Change::Insert { job: Box::new(job.clone()), texts }
 }
 
-/// Commits one batch that has to succeed.
+/// Commits one batch and asserts that it succeeds.
 pub fn put(store: &mut Store, changes: Vec<Change>) {
     assert_eq!(store.commit(&[changes]), vec![Ok(())]);
 }
 
-/// Every record of the database.
+/// Returns every record of the database.
 pub fn all(store: &mut Store) -> Vec<Job> {
     store.load_live(Timestamp(i64::MIN)).expect("a readable database")
 }
 
 fn timestamp() -> impl Strategy<Value = Timestamp> {
-    // A narrow range, so that times meet; and the widest.
+    // A narrow range, so that some times are equal, or the full range.
     prop_oneof![(0i64..20).prop_map(Timestamp), any::<i64>().prop_map(Timestamp)]
 }
 
@@ -248,7 +249,7 @@ fn process() -> impl Strategy<Value = ClientProcess> {
     })
 }
 
-/// Requests differ in a few words, so that some are equal.
+/// Requests are built from a few words, so that some are equal.
 fn request() -> impl Strategy<Value = JobRequest> {
     let word = || proptest::sample::select(&["", "a", "b", "ü \"'\n"][..]).prop_map(str::to_owned);
     (word(), word(), option::of(word()), option::of(tasks()), vec(any::<String>(), 0..2)).prop_map(
@@ -267,7 +268,7 @@ fn request() -> impl Strategy<Value = JobRequest> {
 fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
     let rest = (tasks(), option::of(any::<u32>()))
         .prop_map(|(tasks, limit)| ArrayRole::Rest { tasks, limit });
-    // Array numbers that other records of the test may have.
+    // Array IDs that other records of the test may have, too.
     let task = (1u32..8, 0u32..60)
         .prop_map(|(array, task)| ArrayRole::Task { array_job: JobId(array), task });
     let part = (9u32..12, tasks())
@@ -281,8 +282,8 @@ fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
     ]
 }
 
-/// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job
-/// has an end if it has ended.
+/// Returns any job with this ID that satisfies the one guarantee of the scheduler that queries rely
+/// on: a job has an end time if and only if it has ended.
 pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let id = JobId(id);
     let words = (
@@ -350,7 +351,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     )
 }
 
-/// A few records with numbers from 1.
+/// Returns up to `most` jobs with consecutive IDs from 1.
 pub fn any_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
     (1..=most).map(any_job).collect::<Vec<_>>()
 }

@@ -1,11 +1,10 @@
-//! Looking after the database file: whether it is sound, copies of it, and one copy in the place of
-//! another.
+//! Maintenance of the database file: integrity checks, backups, restores, and compaction.
 
-use crate::model::{Job, JobState};
+use crate::model::{Job, JobId, JobState};
 use crate::store::error::StoreError;
 use crate::store::row::{JobRow, RunRow, StepRow, from_json};
 use crate::store::schema::{jobs, requests, runs, steps};
-use crate::store::{migrate, open};
+use crate::store::{migrate, open, write};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
@@ -18,10 +17,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How many rows are looked at between two looks at the next.
+/// The number of rows read per page.
 const PAGE: i64 = 1000;
 
-/// What is said of a sound database.
+/// Figures of a database that was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
     pub jobs: i64,
@@ -34,11 +33,11 @@ struct Line {
     line: String,
 }
 
-/// Reads all of the database: SQLite's own checks, and what has to be true of each record. What is
-/// wrong, a line each.
+/// Reads the whole database, runs SQLite's integrity checks and validates each record. Returns one
+/// line per problem.
 ///
 /// # Errors
-/// It cannot be opened, or is no database of slotd.
+/// Fails if the file cannot be opened or is not a slotd database.
 pub fn check(path: &Path) -> Result<(Contents, Vec<String>), StoreError> {
     let mut conn = open::reader(path)?;
     let mut wrong =
@@ -46,7 +45,7 @@ pub fn check(path: &Path) -> Result<(Contents, Vec<String>), StoreError> {
     wrong.retain(|line| line != "ok");
     wrong.extend(lines(
         &mut conn,
-        "SELECT 'a row of ' || \"table\" || ' refers to one of ' || parent || ' that is not there' AS line \
+        "SELECT 'a row of ' || \"table\" || ' refers to a missing row of ' || parent AS line \
          FROM pragma_foreign_key_check LIMIT 20",
     )?);
     if wrong.is_empty() {
@@ -76,33 +75,33 @@ fn check_jobs(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<()
         for row in rows {
             let number = row.job_id;
             match row.into_job(Arc::default(), Vec::new()) {
-                Ok(job) => {
-                    wrong.extend(amiss(&job, number).map(|what| format!("job {number}: {what}")))
-                }
+                Ok(job) => wrong.extend(
+                    inconsistency(&job, number).map(|what| format!("job {number}: {what}")),
+                ),
                 Err(error) => wrong.push(format!("job {number}: {error}")),
             }
         }
     }
 }
 
-/// What cannot be of this record.
-fn amiss(job: &Job, number: i64) -> Option<String> {
+/// Returns the inconsistency of a record, if any.
+fn inconsistency(job: &Job, number: i64) -> Option<String> {
     let run = &job.run;
     if i64::from(job.id.0) != number {
-        return Some(format!("its record says that it is job {}", job.id));
+        return Some(format!("its record has the ID of job {}", job.id));
     }
     if run.state.is_terminal() != run.end.is_some() {
         return Some(format!(
-            "it is {} and {}",
+            "it is {} but {}",
             run.state.name(),
-            if run.end.is_some() { "has an end" } else { "has no end" }
+            if run.end.is_some() { "has an end time" } else { "has no end time" }
         ));
     }
     if run.state.is_active() && (run.start.is_none() || run.alloc.is_none()) {
-        return Some(format!("it is {} and has no start or no resources", run.state.name()));
+        return Some(format!("it is {} but has no start time or no allocation", run.state.name()));
     }
     (run.state == JobState::Suspended && run.suspended_at.is_none())
-        .then(|| "it is SUSPENDED since no time".to_owned())
+        .then(|| "it is SUSPENDED but has no suspension time".to_owned())
 }
 
 fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<(), StoreError> {
@@ -128,7 +127,7 @@ fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<
     }
     wrong.extend(lines(
         conn,
-        "SELECT 'job ' || job_id || ': it waits, and has no script and no environment' AS line \
+        "SELECT 'job ' || job_id || ': it is pending but has no script or environment' AS line \
          FROM jobs JOIN requests USING (request_id) \
          WHERE state = 'PENDING' AND array_job_id IS NULL AND requests.body ->> '$.kind' <> 'allocation' \
          AND NOT EXISTS (SELECT 1 FROM launches WHERE launches.job_id = jobs.job_id AND env_id IS NOT NULL)",
@@ -136,11 +135,11 @@ fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-/// Writes a copy of the database, whole and compact, while others read and write it. What was at
-/// `to` is replaced once the copy is on the disk.
+/// Writes a complete and compact copy of the database, even while it is in use. A file at `to` is
+/// replaced once the copy has reached the disk.
 ///
 /// # Errors
-/// The database cannot be read, or the copy not be written.
+/// Fails if the database cannot be read or the copy cannot be written.
 pub fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
     let failed =
         |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
@@ -153,10 +152,11 @@ pub fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
     fs::rename(&new, to).and_then(|()| sync_dir(to)).map_err(failed)
 }
 
-/// The same in a directory of the user's: nothing that is there is replaced or deleted.
+/// Like [`backup`], but never replaces or deletes a file in the target directory, which belongs to
+/// the user.
 ///
 /// # Errors
-/// As of [`backup`]; something is at `to`.
+/// Fails like [`backup`], and if `to` exists.
 pub fn backup_beside_others(path: &Path, to: &Path) -> Result<(), StoreError> {
     let failed =
         |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
@@ -167,7 +167,7 @@ pub fn backup_beside_others(path: &Path, to: &Path) -> Result<(), StoreError> {
     let put = || {
         copy(path, &new)?;
         let done = match renameat2(AT_FDCWD, &new, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
-            // A file system that cannot do that.
+            // The file system does not support `RENAME_NOREPLACE`.
             Err(Errno::EINVAL) if fs::symlink_metadata(to).is_err() => fs::rename(&new, to),
             other => other.map_err(io::Error::from),
         };
@@ -176,12 +176,12 @@ pub fn backup_beside_others(path: &Path, to: &Path) -> Result<(), StoreError> {
     put().inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
-/// Writes a copy to a file that is not there yet. It is on the disk then.
+/// Writes a copy to a new file and syncs it to the disk.
 fn copy(path: &Path, new: &Path) -> Result<(), StoreError> {
     let failed =
         |error: io::Error| StoreError::Open { path: new.to_owned(), message: error.to_string() };
     let mut conn = open::source(path)?;
-    // Made before SQLite writes it, so that it is for its owner alone from the beginning.
+    // Created before SQLite writes to it, so that it is private from the beginning.
     let file = open::private(new).map_err(failed)?;
     diesel::sql_query("VACUUM INTO ?")
         .bind::<Text, _>(open::uri(new, "mode=rw"))
@@ -190,12 +190,12 @@ fn copy(path: &Path, new: &Path) -> Result<(), StoreError> {
     file.sync_all().map_err(failed)
 }
 
-/// Puts a copy into the place of the database, which must not be in use. Where the old one is now,
-/// if there was one.
+/// Replaces the database, which must not be in use, with a copy. Returns the new path of the old
+/// database, if there was one.
 ///
 /// # Errors
-/// The copy is damaged or none of slotd's; or a file cannot be written. The database is what it was
-/// then.
+/// Fails if the copy is damaged or not a slotd database, or if a file cannot be written. The
+/// database is unchanged in that case.
 pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> {
     let (_, wrong) = check(from)?;
     if let Some(first) = wrong.first() {
@@ -207,7 +207,7 @@ pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> 
     backup(from, &new)?;
     let old = (1..)
         .map(|n| beside(path, &format!("replaced{n}")))
-        // The rename would replace a link, wherever it leads.
+        // Renaming would replace a symlink, whatever it points to.
         .find(|old| open::beside(old).iter().all(|file| fs::symlink_metadata(file).is_err()))
         .unwrap_or_default();
     let mut kept = None;
@@ -223,36 +223,44 @@ pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> 
     Ok(kept)
 }
 
-/// Writes the file anew, without its free pages. How many bytes it had, and has. It must not be in
-/// use.
+/// Rewrites the file without its free pages. Returns its size in bytes before and after. The
+/// database must not be in use.
 ///
 /// # Errors
-/// It cannot be written, for instance since there is no room for a second one.
+/// Fails if the file cannot be written, for example because there is no space for a second copy.
 pub fn vacuum(path: &Path) -> Result<(u64, u64), StoreError> {
     let before = size(path);
     let mut conn = open::writer(path)?;
     conn.batch_execute(&format!("{}; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", open::NEW_PRAGMA))
-        .map_err(StoreError::sql("write the database anew"))?;
+        .map_err(StoreError::sql("compact the database"))?;
     drop(conn);
     Ok((before, size(path)))
 }
 
-/// The bytes of the database and of what was written and is not in it yet.
+/// Returns the size in bytes of the database including its log.
 fn size(path: &Path) -> u64 {
     let [file, log, _] = open::beside(path);
     [file, log].iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
 
-/// Whether this program would change the shape of the database: an older one wrote it.
+/// Returns whether an older version wrote the database, so that opening it would migrate it.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the file cannot be read.
 pub fn is_older(path: &Path) -> Result<bool, StoreError> {
     let mut conn = open::source(path)?;
     migrate::is_older(&mut conn).map_err(StoreError::sql("read the version of the database"))
 }
 
-/// Where a copy is written before it is whole: a daemon that is killed leaves it.
+/// Returns the highest job ID in a copy of the database, plus one.
+///
+/// # Errors
+/// Fails if the copy cannot be read.
+pub fn next_job_id(copy: &Path) -> Result<JobId, StoreError> {
+    write::next_job_id(&mut open::source(copy)?)
+}
+
+/// Returns the path of an unfinished copy, which a killed daemon leaves behind.
 pub fn unfinished(copy: &Path) -> PathBuf {
     beside(copy, "new")
 }
@@ -277,7 +285,7 @@ mod tests {
     use crate::store::row::Number;
     use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
 
-    /// How many records there are.
+    /// Counts the records.
     fn count(path: &Path) -> i64 {
         let mut conn = open::reader(path).unwrap();
         diesel::sql_query("SELECT count(*) AS n FROM jobs")
@@ -305,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_database_keeps_all_that_was_moved_away_before() {
+    fn a_restore_keeps_earlier_replaced_databases() {
         let (place, from) = (Place::new(), Place::new());
         drop(filled(&from));
         let aside = |n: u32| beside(&place.path(), &format!("replaced{n}"));
@@ -317,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_database_is_sound_and_what_is_wrong_is_named() {
+    fn check_reports_each_kind_of_damage() {
         let place = Place::new();
         drop(filled(&place));
         assert_eq!(
@@ -325,21 +333,21 @@ mod tests {
             Ok((2, Vec::new()))
         );
         for (sql, expected) in [
-            ("DELETE FROM launches", "job 1: it waits, and has no script and no environment"),
+            ("DELETE FROM launches", "job 1: it is pending but has no script or environment"),
             (
                 "UPDATE jobs SET body = json_set(body, '$.id', 9) WHERE job_id = 2",
-                "job 2: its record says that it is job 9",
+                "job 2: its record has the ID of job 9",
             ),
             (
                 "UPDATE jobs SET body = json_remove(body, '$.run.end') WHERE job_id = 2",
-                "job 2: it is FAILED and has no end",
+                "job 2: it is FAILED but has no end time",
             ),
             ("UPDATE steps SET body = '{}'", "a step of job 2: the database is damaged"),
             (
                 "UPDATE requests SET body = 'x' WHERE request_id = 1",
                 "request 1: the database is damaged",
             ),
-            ("DELETE FROM requests", "a row of jobs refers to one of requests that is not there"),
+            ("DELETE FROM requests", "a row of jobs refers to a missing row of requests"),
         ] {
             let copy = Place::new();
             backup(&place.path(), &copy.path()).unwrap();
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_whole_private_and_made_beside_the_writer() {
+    fn a_backup_is_complete_and_private_and_works_alongside_a_writer() {
         let (place, copy) = (Place::new(), Place::new());
         let mut store = filled(&place);
         fs::write(copy.path(), "an older copy").unwrap();
@@ -362,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_the_place_of_the_database_which_is_kept() {
+    fn a_restore_replaces_the_database_and_keeps_the_old_one() {
         let (place, copy) = (Place::new(), Place::new());
         let mut store = filled(&place);
         backup(&place.path(), &copy.path()).unwrap();
@@ -382,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn vacuum_makes_a_file_of_an_earlier_version_one_that_shrinks() {
+    fn vacuum_lets_a_file_of_an_earlier_version_shrink() {
         let place = Place::new();
         let store = filled(&place);
         drop(store);
@@ -396,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_an_older_program_is_known() {
+    fn a_database_of_an_older_version_is_recognized() {
         let place = Place::new();
         drop(filled(&place));
         assert_eq!(is_older(&place.path()), Ok(false));

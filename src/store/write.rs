@@ -1,7 +1,6 @@
-//! The writer of the database: commits changes, and answers what has to be known before a change is
-//! made.
+//! The database's writer: commits changes, and answers queries that must precede a change.
 //!
-//! There is one in the daemon. It does not look at what a change means.
+//! The daemon has exactly one. It does not interpret changes.
 
 use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
@@ -19,13 +18,13 @@ use diesel::sqlite::{Sqlite, SqliteConnection};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// What SQLite tells of the log.
+/// The result of a checkpoint.
 #[derive(QueryableByName)]
 struct Checkpoint {
-    /// Not 0: readers kept it from emptying the log.
+    /// Not 0 if readers kept the checkpoint from emptying the log.
     #[diesel(sql_type = diesel::sql_types::BigInt)]
     busy: i64,
-    /// Its pages.
+    /// The number of pages in the log.
     #[diesel(sql_type = diesel::sql_types::BigInt)]
     log: i64,
 }
@@ -36,19 +35,19 @@ pub struct Store {
     pub(super) conn: SqliteConnection,
     files: OpenFiles,
     interned: Interned,
-    /// A failure of SQLite was the last that the connection was heard of.
+    /// The last operation on the connection failed in SQLite.
     is_suspect: bool,
-    /// The log may hold what has been deleted.
+    /// The log may still hold deleted data.
     has_deleted: bool,
 }
 
 impl Store {
-    /// Opens the database, makes it where there is none, and brings it up to date. Its directory
-    /// must exist.
+    /// Opens the database, creates it if it does not exist, and applies missing migrations. Its
+    /// directory must exist.
     ///
     /// # Errors
-    /// The file can't be opened, is no database of slotd, or was written by a newer slotd: then it
-    /// is left untouched.
+    /// Fails if the file cannot be opened, is not a slotd database, or was written by a newer
+    /// slotd. The file is not changed in that case.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let conn = open::writer(path)?;
         let files = OpenFiles::of(path)?;
@@ -56,22 +55,23 @@ impl Store {
         Ok(Store { path: path.to_owned(), conn, files, interned, is_suspect, has_deleted })
     }
 
-    /// The files that are open.
+    /// Returns the open files.
     pub fn files(&self) -> &OpenFiles {
         &self.files
     }
 
-    /// Makes batches of changes durable: all with one write to the disk, each wholly or not at all.
+    /// Commits batches of changes with one write to the disk. Each batch is stored completely or
+    /// not at all.
     ///
-    /// The answers are in the order of the batches. A batch that contradicts what is stored (a
-    /// number that is taken, an update of a job that does not exist) leaves the others alone. Where
-    /// SQLite itself fails, what failed may be tried again: nothing of it was stored. For want of
-    /// room, each batch is tried once more by itself, in their order, up to the first that has
-    /// none. What comes after one that failed is answered with the same error and was not stored: a
-    /// later state of a job never goes before an earlier one.
+    /// The results are in the order of the batches. A batch that contradicts the stored data (a
+    /// taken ID, an update of a job that does not exist) does not affect the others. If SQLite
+    /// itself fails, nothing was stored and the caller may retry. If the disk is full, each batch
+    /// is committed once more on its own, in order. After the first batch that fails, the remaining
+    /// ones receive the same error and are not stored, so that a later state of a job is never
+    /// stored before an earlier one.
     ///
     /// # Errors
-    /// Of each batch: why nothing of it was stored.
+    /// Each result says why its batch was not stored.
     pub fn commit(&mut self, batches: &[Vec<Change>]) -> Vec<Result<(), StoreError>> {
         if let [batch] = batches {
             return vec![self.commit_one(batch)];
@@ -82,7 +82,10 @@ impl Store {
                 batches.iter().map(|_| Err(error.clone())).collect()
             }
             Err(error) => {
-                log::warn!("commit of {} batches: {error}; trying each by itself", batches.len());
+                log::warn!(
+                    "commit of {} batches failed: {error}; committing each on its own",
+                    batches.len()
+                );
                 let mut failure = None;
                 let each = batches.iter().map(|batch| {
                     if let Some(failure) = &failure {
@@ -104,17 +107,17 @@ impl Store {
         self.transaction(|conn, interned| {
             let mut answers = Vec::with_capacity(batches.len());
             for batch in batches {
-                let mut told = None;
+                let mut cause = None;
                 let answer = conn.transaction(|conn| {
-                    apply_all(conn, interned, batch).inspect_err(|e| told = Some(e.clone()))
+                    apply_all(conn, interned, batch).inspect_err(|e| cause = Some(e.clone()))
                 });
                 if answer.is_err() {
-                    // Rows that the batch wrote are gone again.
+                    // The rows that the batch wrote were rolled back.
                     interned.clear();
                 }
-                // After a failure that has ended the transaction the way out of the savepoint fails
-                // too, with less to say.
-                let answer = told.map_or(answer, Err);
+                // If the failure has ended the transaction, releasing the savepoint fails, too,
+                // with a less useful message.
+                let answer = cause.map_or(answer, Err);
                 if let Err(error) = &answer
                     && error.ends_transaction()
                 {
@@ -130,19 +133,19 @@ impl Store {
         self.transaction(|conn, interned| apply_all(conn, interned, batch))
     }
 
-    /// Makes the log as large as it is going to be, for a daemon that writes much.
+    /// Preallocates the log, for a daemon that writes much.
     pub fn fill_log(&self) {
         if let Err(error) = open::fill_log(&self.path) {
-            log::warn!("{}: the log of the database grows by and by: {error}", self.path.display());
+            log::warn!("{}: cannot preallocate the database log: {error}", self.path.display());
         }
     }
 
-    /// Copies the log into the database, once it has become long, so that it is written from its
-    /// beginning again. What is in the log is durable: nobody needs to wait for this, and where it
-    /// fails, later is as good.
+    /// Copies the log into the database once it is long, so that it is overwritten from its
+    /// beginning. Commits in the log are already durable, so nobody waits for this and a failure is
+    /// harmless.
     pub fn empty_long_log(&mut self) {
         if self.has_deleted {
-            // Readers that were in the way of it may have ended.
+            // The readers that blocked the last attempt may have finished.
             return drop(self.overwrite_deleted());
         }
         let mut run = |mode: &str| self.checkpoint(mode);
@@ -151,18 +154,18 @@ impl Store {
         });
         if let Err(error) = done {
             log::debug!(
-                "{}: the log cannot be copied into the database yet: {error}",
+                "{}: cannot copy the log into the database yet: {error}",
                 self.path.display()
             );
         }
     }
 
-    /// A checkpoint of the log. `TRUNCATE` waits for readers as long as for any lock.
+    /// Runs a checkpoint. `TRUNCATE` waits for readers like for any other lock.
     fn checkpoint(&mut self, mode: &str) -> QueryResult<Checkpoint> {
         diesel::sql_query(format!("PRAGMA wal_checkpoint({mode})")).get_result(&mut self.conn)
     }
 
-    /// A checkpoint that waits for nobody: commits wait for this.
+    /// Runs a checkpoint that does not wait for locks, since commits wait for it.
     fn checkpoint_now(&mut self, mode: &str) -> QueryResult<Checkpoint> {
         self.conn.batch_execute(open::wait_for_locks(false))?;
         let done = self.checkpoint(mode);
@@ -170,17 +173,16 @@ impl Store {
         done
     }
 
-    /// Empties the log, which may hold copies of what was deleted. The database itself is
-    /// overwritten with each deletion (`secure_delete`). False if readers of an older state are in
-    /// the way: every commit tries again.
+    /// Empties the log, which may hold copies of deleted data. In the database itself, each
+    /// deletion overwrites the data (`secure_delete`). Returns false if readers of an older state
+    /// prevent it; then every commit tries again.
     ///
     /// # Errors
-    /// The disk.
+    /// Fails if the database cannot be written.
     pub fn overwrite_deleted(&mut self) -> Result<bool, StoreError> {
         self.replace_suspect()?;
-        let emptied = self
-            .checkpoint_now("TRUNCATE")
-            .map_err(StoreError::sql("empty the log of the database"));
+        let emptied =
+            self.checkpoint_now("TRUNCATE").map_err(StoreError::sql("empty the database log"));
         let is_empty = emptied.inspect_err(|error| self.suspect(error))?.busy == 0;
         if is_empty && self.has_deleted {
             self.fill_log();
@@ -189,41 +191,43 @@ impl Store {
         Ok(is_empty)
     }
 
-    /// Writes everything into the database, and leaves an empty log: the daemon stops.
+    /// Copies the whole log into the database and empties it when the daemon stops.
     pub fn close(&mut self) {
         if let Err(error) = self.checkpoint("TRUNCATE") {
-            log::warn!("{}: the log of the database is not empty: {error}", self.path.display());
+            log::warn!("{}: cannot empty the database log: {error}", self.path.display());
         }
     }
 
-    /// Whether something can be written, for one who waits for that.
+    /// Checks that the database can be written, after a failure.
     ///
     /// # Errors
-    /// It cannot.
+    /// Fails if it cannot be written.
     pub fn probe(&mut self) -> Result<(), StoreError> {
-        // SQLite writes the page of the number, which is not used here, whether it changes or not.
+        // SQLite writes the page with this otherwise unused value even if the value does not
+        // change.
         self.transaction(|conn, _| {
             conn.batch_execute("PRAGMA user_version = 0").map_err(StoreError::from)
         })
     }
 
-    /// One transaction, on a connection that is sound.
+    /// Runs one transaction on a working connection.
     ///
     /// # Errors
-    /// Nothing of it was stored.
+    /// On failure, nothing was stored.
     pub(super) fn transaction<T>(
         &mut self,
         work: impl FnOnce(&mut SqliteConnection, &mut Interned) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.replace_suspect()?;
-        let (interned, files, mut told) = (&mut self.interned, &self.files, None);
+        let (interned, files, mut cause) = (&mut self.interned, &self.files, None);
         let done = self.conn.immediate_transaction(|conn| {
-            // Last, just before the commit.
+            // Checked last, just before the commit.
             let done = work(conn, interned).and_then(|done| files.check().map(|()| done));
-            done.inspect_err(|e| told = Some(e.clone()))
+            done.inspect_err(|e| cause = Some(e.clone()))
         });
-        // After a failure that has ended the transaction the rollback fails too, and tells less.
-        let done = told.map_or(done, Err);
+        // If the failure has ended the transaction, the rollback fails, too, with a less useful
+        // message.
+        let done = cause.map_or(done, Err);
         if let Err(error) = &done {
             self.interned.clear();
             self.suspect(error);
@@ -232,30 +236,29 @@ impl Store {
         done
     }
 
-    /// The log of a database that was moved would be taken for that of the file in its place, or be
-    /// lost by itself: what has been committed goes into the open database file, which the daemon's
-    /// death leaves whole.
+    /// Copies the log of a moved database into the database file, which is still open and survives
+    /// the daemon. The log could otherwise be lost, or be mistaken for that of the file that
+    /// replaced the database.
     fn save_moved(&mut self, error: &StoreError) {
         if matches!(error.fault(), Some(StoreFault::Moved | StoreFault::MovedLog))
             && let Err(error) = self.checkpoint_now("TRUNCATE")
         {
-            log::warn!("{}: the log of the database is not empty: {error}", self.path.display());
+            log::warn!("{}: cannot empty the database log: {error}", self.path.display());
         }
     }
 
-    /// Does not trust the connection any more, if it is what failed.
+    /// Marks the connection for replacement if it caused the error.
     pub(super) fn suspect(&mut self, error: &StoreError) {
         self.is_suspect |= error.ends_transaction();
     }
 
-    /// After a failure of SQLite there is a new connection, since the old one may not know whether
-    /// it is in a transaction, nor what a failed fsync has left on the disk. The old one stays open
-    /// until then: while one is open, nobody reads the log of the database anew and finds in it
-    /// what was written but not committed. So what failed was not stored, and is applied again as
-    /// it is.
+    /// Replaces the connection after a failure of SQLite. The old one may not know whether it is in
+    /// a transaction, nor what a failed fsync left on the disk. It stays open until the new one is:
+    /// as long as a connection is open, nobody recovers the log and finds uncommitted writes in it.
+    /// So a failed change was not stored, and can be applied again as it is.
     pub(super) fn replace_suspect(&mut self) -> Result<(), StoreError> {
         if self.is_suspect {
-            // Another file in its place would be written to.
+            // The new connection could otherwise write to a file that replaced the database.
             self.files.check()?;
             self.conn = open::again(&self.path).map_err(StoreError::reopening)?;
             self.is_suspect = false;
@@ -263,25 +266,27 @@ impl Store {
         Ok(())
     }
 
-    /// As if the disk had this many pages for the database, for as long as the connection lasts.
+    /// Limits the database to this number of pages, as a full disk would, until the connection is
+    /// replaced.
     #[cfg(test)]
     pub fn limit_pages(&mut self, pages: u32) {
         self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }
 
-    /// After a deletion: what was known of rows may not be so any more, and the log has what was
-    /// deleted.
+    /// Discards cached rows, which may have been deleted, and notes that the log holds deleted
+    /// data.
     pub(super) fn note_deletion(&mut self) {
         self.interned.clear();
         self.has_deleted = true;
     }
 
-    /// Every live job, and every job that ended at `ended_since` or later, with their steps, by
-    /// number.
+    /// Loads every live job and every job that ended at or after `ended_since`, with their steps,
+    /// sorted by ID.
+    ///
+    /// Logs a record that no version of slotd writes, and returns a failed job as its placeholder.
     ///
     /// # Errors
-    /// The database can't be read. A record that no version of slotd writes is told in the log, and
-    /// stands for itself as a job that has failed.
+    /// Fails if the database cannot be read.
     pub fn load_live(&mut self, ended_since: Timestamp) -> Result<Vec<Job>, StoreError> {
         let rows = load::live_rows(&mut self.conn, ended_since)?;
         let (jobs, requests) = load::assemble_rows(&mut self.conn, rows)?;
@@ -289,50 +294,36 @@ impl Store {
             self.interned.remember(request, *request_id);
         }
         for (job, why) in jobs.iter().filter_map(|job| Some((job.id, load::why_unreadable(job)?))) {
-            log::error!("job {job} is set aside, since its record cannot be read: {why}");
+            log::error!("cannot read the record of job {job}, which is shown as failed: {why}");
         }
         Ok(jobs)
     }
 
-    /// The numbers of all records.
+    /// Returns the IDs of all records.
     ///
     /// # Errors
-    /// The database can't be read.
+    /// Fails if the database cannot be read.
     pub fn numbers(&mut self) -> Result<HashSet<JobId>, StoreError> {
         let ids: Vec<i64> = jobs::table
             .select(jobs::job_id)
             .load(&mut self.conn)
-            .map_err(StoreError::sql("read the job numbers"))?;
+            .map_err(StoreError::sql("read the job IDs"))?;
         ids.into_iter().map(|id| row::job_id("jobs", id)).collect()
     }
 
-    /// One more than the largest number that a record has or had; 1 in a new database.
+    /// Returns the highest ID that a record has or had, plus one. In a new database, this is 1.
     ///
     /// # Errors
-    /// The database can't be read, or the numbers are used up.
+    /// Fails if the database cannot be read or no IDs are left.
     pub fn next_job_id(&mut self) -> Result<JobId, StoreError> {
-        let largest: Option<i64> = jobs::table
-            .select(diesel::dsl::max(jobs::job_id))
-            .first(&mut self.conn)
-            .map_err(StoreError::sql("read the last job number"))?;
-        let removed: Option<i64> = history::table
-            .select(history::last_job_id)
-            .first(&mut self.conn)
-            .optional()
-            .map_err(StoreError::sql("read the last number of the jobs that were removed"))?;
-        let next = largest.max(removed).unwrap_or(0) + 1;
-        u32::try_from(next).map(JobId).map_err(|_| StoreError::Unstorable {
-            table: "jobs",
-            column: "job_id",
-            value: next.to_string(),
-        })
+        next_job_id(&mut self.conn)
     }
 
-    /// Script and environment of a job; `None` where it has none (an allocation). A task has those
-    /// of its array.
+    /// Returns the script and environment of a job, or `None` if it has none (an allocation). An
+    /// array task uses those of its array.
     ///
     /// # Errors
-    /// There is no such job, or the database can't be read.
+    /// Fails if there is no such job or the database cannot be read.
     pub fn launch_texts(&mut self, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
         load::launch_texts(&mut self.conn, job)
     }
@@ -384,7 +375,7 @@ fn insert(
             interned.text_row(conn, &texts.script)?,
             Some(interned.text_row(conn, &texts.env)?),
         )),
-        // A task finds the row of its array by itself.
+        // A task finds the row of its array on its own.
         Texts::SameAs(other) if job.array_job_id() == Some(*other) => None,
         Texts::SameAs(other) => load::launch_row(conn, *other)?,
         Texts::Script(script) => Some((interned.text_row(conn, script)?, None)),
@@ -398,7 +389,7 @@ fn insert(
                 launches::env_id.eq(env),
             ))
             .execute(conn)
-            .map_err(StoreError::sql("store what launches a job"))?;
+            .map_err(StoreError::sql("store the script and environment of a job"))?;
     }
     Ok(())
 }
@@ -425,7 +416,7 @@ fn update(
     }
 }
 
-/// The old text goes where nobody else has it.
+/// Replaces a job's script. The old text is deleted if no other job uses it.
 fn put_script(
     conn: &mut SqliteConnection,
     interned: &mut Interned,
@@ -447,9 +438,9 @@ fn put_script(
     remove_unused_texts(conn, std::iter::once(old))
 }
 
-/// Replaces the body of a job with this request. The request by itself, since it hardly ever
-/// changes, and each change of it is one of its index. SQLite keeps this statement: an update of
-/// diesel's own is translated anew each time, for it may set other columns the next time.
+/// Replaces the body of a job that has this request. The request itself is not written because it
+/// rarely changes and each write updates its index. SQLite caches this statement, while diesel
+/// retranslates its own updates each time because the set of columns may differ.
 struct SetBody<'a>(&'a JobRow);
 
 impl QueryFragment<Sqlite> for SetBody<'_> {
@@ -485,6 +476,25 @@ fn drop_step(conn: &mut SqliteConnection, job: JobId, step: StepId) -> Result<()
     Ok(())
 }
 
+/// Returns the highest ID that a record has or had, plus one.
+pub(super) fn next_job_id(conn: &mut SqliteConnection) -> Result<JobId, StoreError> {
+    let largest: Option<i64> = jobs::table
+        .select(diesel::dsl::max(jobs::job_id))
+        .first(conn)
+        .map_err(StoreError::sql("read the last job ID"))?;
+    let removed: Option<i64> = history::table
+        .select(history::last_job_id)
+        .first(conn)
+        .optional()
+        .map_err(StoreError::sql("read the last ID of the deleted jobs"))?;
+    let next = largest.max(removed).unwrap_or(0) + 1;
+    u32::try_from(next).map(JobId).map_err(|_| StoreError::Unstorable {
+        table: "jobs",
+        column: "job_id",
+        value: next.to_string(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,7 +524,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
         #[test]
-        fn what_is_stored_is_loaded_again_by_another_daemon(jobs in any_jobs(6)) {
+        fn stored_jobs_are_loaded_by_another_daemon(jobs in any_jobs(6)) {
             let place = Place::new();
             put(&mut place.store(), jobs.iter().map(insert).collect());
             prop_assert_eq!(all(&mut place.store()), jobs);
@@ -532,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
+    fn an_unreadable_record_does_not_prevent_loading_the_others() {
         let place = Place::new();
         let mut store = place.store();
         let running = Job { steps: vec![step(StepId::Batch)], ..job(3) };
@@ -545,9 +555,9 @@ mod tests {
             )
             .unwrap();
         let loaded = place.store().load_live(Timestamp::from_secs(0)).unwrap();
-        let told: Vec<(u32, bool)> =
+        let unreadable: Vec<(u32, bool)> =
             loaded.iter().map(|job| (job.id.0, load::why_unreadable(job).is_some())).collect();
-        assert_eq!(told, [(1, false), (2, true), (3, true), (4, false)]);
+        assert_eq!(unreadable, [(1, false), (2, true), (3, true), (4, false)]);
         assert_eq!(loaded[0], job(1));
         let why = loaded[1].run.system_comment.as_deref().unwrap();
         assert!(why.contains("jobs.body holds \"unknown variant `Nobody`"), "{why}");
@@ -555,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn only_live_and_lately_ended_jobs_are_loaded_at_start() {
+    fn only_live_and_recently_ended_jobs_are_loaded() {
         let place = Place::new();
         let mut store = place.store();
         let jobs =
@@ -566,17 +576,17 @@ mod tests {
         assert_eq!(ids, [2, 3]);
     }
 
-    /// A translation costs more than the statement.
+    /// Translating a statement costs more than executing it.
     #[test]
-    fn what_every_job_writes_is_translated_once() {
+    fn the_statements_of_a_job_are_translated_only_once() {
         let place = Place::new();
         let mut store = place.store();
-        let (told, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         store.conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
             let _ = match event {
-                InstrumentationEvent::CacheQuery { sql, .. } => told.send((true, sql.to_owned())),
+                InstrumentationEvent::CacheQuery { sql, .. } => sender.send((true, sql.to_owned())),
                 InstrumentationEvent::StartQuery { query, .. } => {
-                    told.send((false, query.to_string()))
+                    sender.send((false, query.to_string()))
                 }
                 _ => Ok(()),
             };
@@ -587,7 +597,7 @@ mod tests {
             put(store, vec![Change::Update(Box::new(ended(id)))]);
         };
         (1..=3).for_each(|id| life(&mut store, id));
-        let events: Vec<(bool, String)> = heard.try_iter().collect();
+        let events: Vec<(bool, String)> = receiver.try_iter().collect();
         let is_kept =
             |sql: &str| events.iter().any(|(kept, text)| *kept && sql.starts_with(text.as_str()));
         let of_jobs = |sql: &&str| sql.starts_with("INSERT") || sql.starts_with("UPDATE");
@@ -622,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_contradicts_the_store_leaves_the_others_alone() {
+    fn a_conflicting_batch_does_not_affect_the_others() {
         let place = Place::new();
         let mut store = place.store();
         let answers = store.commit(&[
@@ -645,13 +655,13 @@ mod tests {
         let place = Place::new();
         let mut store = place.store();
         put(&mut store, vec![insert(&job(1))]);
-        // The limit holds for this connection, so it is gone after the store has recovered.
+        // The limit applies only to this connection, so it ends when the store recovers.
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
         let large = vec![1; 1 << 20];
         let alone =
             store.commit(&[vec![insert(&job(2)), insert_with(&job(3), &large, b"")]]).remove(0);
         assert!(alone.as_ref().is_err_and(|e| e.fault() == Some(StoreFault::Full)), "{alone:?}");
-        assert_eq!(all(&mut store), [job(1)], "nothing of the batch is left");
+        assert_eq!(all(&mut store), [job(1)], "nothing of the batch was stored");
 
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
         let answers = store.commit(&[
@@ -659,13 +669,13 @@ mod tests {
             vec![insert_with(&job(3), &large, b"")],
             vec![insert(&job(4))],
         ]);
-        // The connection is new after the group has failed, and has no limit any more.
+        // After the group failed, the new connection has no limit.
         assert_eq!(answers, [Ok(()), Ok(()), Ok(())]);
         assert_eq!(all(&mut store), [job(1), job(2), job(3), job(4)]);
     }
 
     #[test]
-    fn after_a_failure_the_database_is_opened_again_and_what_failed_is_applied_once() {
+    fn a_failed_batch_is_applied_once_after_reopening() {
         let place = Place::new();
         let mut store = place.store();
         store.limit_pages(40);
@@ -688,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_database_is_a_fault_that_passes_and_a_damaged_one_is_none() {
+    fn a_lock_is_a_temporary_fault_and_damage_is_not() {
         let place = Place::new();
         let mut store = place.store();
         put(&mut store, vec![insert(&job(1))]);
@@ -724,7 +734,7 @@ mod tests {
         let mut store = place.store();
         let request = Arc::clone(&job(1).request);
         for id in 1..=500 {
-            // As they come from the wire: equal, but each in its own place.
+            // As received from clients: equal, but at different addresses.
             let job = Job { request: Arc::new(JobRequest::clone(&request)), ..job(id) };
             put(&mut store, vec![insert_with(&job, b"#!/bin/sh\n", b"HOME=/root\0")]);
         }
@@ -734,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_changed_in_place_is_noticed() {
+    fn a_request_changed_in_place_is_stored() {
         let place = Place::new();
         let mut store = place.store();
         let mut job = job(1);
@@ -745,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_has_the_texts_of_its_array() {
+    fn a_task_uses_the_texts_of_its_array() {
         let place = Place::new();
         let mut store = place.store();
         let rest = Job { role: ArrayRole::Rest { tasks: TaskSet::one(4), limit: None }, ..job(1) };
@@ -756,7 +766,7 @@ mod tests {
             vec![
                 insert_with(&rest, b"script", b"env"),
                 Change::Insert { job: Box::new(task), texts: Texts::SameAs(JobId(1)) },
-                // Not of the array: it gets a row of its own, also when it borrows from a task.
+                // Not in the array: gets its own row, even though it copies the texts of a task.
                 Change::Insert { job: Box::new(other), texts: Texts::SameAs(JobId(2)) },
                 insert(&job(4)),
             ],
@@ -774,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn another_script_replaces_the_one_of_a_job_and_of_nobody_else() {
+    fn a_new_script_affects_only_its_job() {
         let place = Place::new();
         let mut store = place.store();
         put(
@@ -793,7 +803,7 @@ mod tests {
             of(&mut store, 2),
             LaunchTexts { script: b"old".to_vec(), env: b"env".to_vec() }
         );
-        assert_eq!(count(&mut store, "texts"), 3, "nobody has the one in between");
+        assert_eq!(count(&mut store, "texts"), 3, "no job uses the one in between");
         put(&mut store, vec![script(b"old"), insert_with(&job(3), b"newest", b"env")]);
         assert_eq!(
             (of(&mut store, 1), of(&mut store, 3).script),
@@ -806,7 +816,7 @@ mod tests {
     }
 
     #[test]
-    fn job_numbers_begin_at_one_and_follow_the_largest() {
+    fn job_ids_start_at_one_and_follow_the_highest() {
         let place = Place::new();
         let mut store = place.store();
         assert_eq!(store.next_job_id().unwrap(), JobId(1));
