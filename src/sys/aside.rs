@@ -1,9 +1,9 @@
-//! Work that may wait for a disk or a program, on threads of its own.
+//! Runs work that may block on a disk or a program, on dedicated threads.
 //!
-//! There are few threads, and all of them are started together, so that a host without room for
-//! another thread does not stop such work. Work that does not end in its time (a hard NFS mount
-//! without its server) is given up: whoever waits for it gets an error, another thread takes the
-//! place of the one that hangs, and the same work is refused until it has ended.
+//! The few threads are started together at the beginning, so that such work continues even if the
+//! host cannot start more threads later. If work does not finish in time (for example on a hard NFS
+//! mount whose server is down), the caller receives an error, another thread replaces the hung one,
+//! and the same work is refused until it finishes.
 
 use crate::model::Timestamp;
 use crate::sys::{break_point, clock};
@@ -18,20 +18,20 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Threads that work.
+/// The number of worker threads.
 const THREADS: usize = 4;
 
-/// At most this number of threads hang and are replaced. With more, all work is refused.
+/// The maximum number of hung threads that are replaced. If it is reached, all work is refused.
 const MOST_HUNG: usize = 16;
 
-/// The time that most work gets, from the moment that a thread begins it.
+/// The default time limit of work, from the moment that a thread starts it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// For work that is long by nature: deleting trees of files, copying the database, planning a long
-/// queue.
+/// The time limit of long-running work, such as deleting directory trees, copying the database, or
+/// planning a long queue.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// Why there is no result.
+/// The reason why work has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfinished {
     #[error(transparent)]
@@ -41,10 +41,10 @@ pub enum Unfinished {
     Panicked(String),
 }
 
-/// Work that has not ended in its time.
+/// Work that did not finish in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Hung {
-    /// Its name.
+    /// The name of the work.
     pub what: String,
     pub since: Timestamp,
 }
@@ -60,10 +60,10 @@ impl fmt::Display for Hung {
 
 type Work = Box<dyn FnOnce() -> Next + Send>;
 
-/// What a thread does after a piece of work.
+/// The next action of a thread after finishing its work.
 enum Next {
     Continue,
-    /// Another thread has taken its place.
+    /// Exit, since another thread has replaced it.
     End,
 }
 
@@ -107,7 +107,7 @@ fn add_thread() -> io::Result<()> {
 /// Starts the threads. Later calls do nothing.
 ///
 /// # Errors
-/// The host has no room for them.
+/// Fails if the host cannot start them.
 pub fn start() -> io::Result<()> {
     static STARTED: Once = Once::new();
     let mut made = Ok(());
@@ -115,24 +115,24 @@ pub fn start() -> io::Result<()> {
     made
 }
 
-/// The work that has been given up and has not ended yet.
+/// Returns the hung work that has not finished yet.
 pub fn hung() -> Vec<Hung> {
     lock(&POOL.hung).values().cloned().collect()
 }
 
-/// How far a piece of work has come.
+/// The progress of work.
 enum Stage {
     Working,
     Done,
-    /// With its number among those that hang.
+    /// The work hung and is listed as hung under this key.
     GivenUp(u64),
 }
 
-/// Runs work that may block, and waits for its result as long as `patience` from its beginning. It
-/// is also given up in its time if nobody waits any more. Must be called inside a tokio runtime.
+/// Runs blocking work and waits for its result, for at most `patience` after it starts. The time
+/// limit applies even if the caller no longer waits. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// It hangs, work of this name hangs already, or it panicked.
+/// Fails if the work hangs, work with the same name is already hung, or it panics.
 pub async fn run<T: Send + 'static>(
     what: impl Into<String>,
     patience: Duration,
@@ -140,7 +140,7 @@ pub async fn run<T: Send + 'static>(
 ) -> Result<T, Unfinished> {
     let what = what.into();
     refuse(&what)?;
-    // Without the threads nothing can be done: it stays in the queue until the daemon ends.
+    // Without threads, the work stays in the queue until the daemon exits.
     let _ = start();
     let (begins, begun) = oneshot::channel();
     let (ends, mut ended) = oneshot::channel();
@@ -154,7 +154,7 @@ pub async fn run<T: Send + 'static>(
         let mut stage = lock(&own);
         if let Stage::GivenUp(number) = *stage {
             lock(&POOL.hung).remove(&number);
-            log::warn!("{name} has ended after all");
+            log::warn!("{name} has finished after all");
             return Next::End;
         }
         *stage = Stage::Done;
@@ -163,9 +163,9 @@ pub async fn run<T: Send + 'static>(
     });
     lock(&POOL.queue).push_back(piece);
     POOL.queued.notify_one();
-    let (told, answer) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     tokio::spawn(async move {
-        // It always begins: threads that hang are replaced.
+        // The work always starts, because hung threads are replaced.
         let since = begun.await.unwrap_or_else(|_| clock::now());
         let result = match timeout(patience, &mut ended).await {
             Ok(result) => Ok(result),
@@ -174,7 +174,7 @@ pub async fn run<T: Send + 'static>(
                 None => Ok(ended.await),
             },
         };
-        let _ = told.send(match result {
+        let _ = sender.send(match result {
             Err(hung) => Err(Unfinished::Hangs(hung)),
             Ok(Ok(Ok(result))) => Ok(result),
             Ok(Ok(Err(())) | Err(_)) => Err(Unfinished::Panicked(what)),
@@ -182,12 +182,12 @@ pub async fn run<T: Send + 'static>(
     });
     match answer.await {
         Ok(result) => result,
-        // The runtime ends, and with it everybody who waits.
+        // The runtime is shutting down, and nothing waits for the result.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// Refuses work that hangs already, and any work if too much of it hangs.
+/// Refuses work that is already hung, and all work if too much is hung.
 fn refuse(what: &str) -> Result<(), Hung> {
     let hung = lock(&POOL.hung);
     let same = hung.values().find(|hung| hung.what == what);
@@ -197,7 +197,7 @@ fn refuse(what: &str) -> Result<(), Hung> {
     }
 }
 
-/// Gives a piece of work up that has not ended. `None`: it has, just now.
+/// Marks unfinished work as hung. Returns `None` if it has just finished.
 fn give_up(stage: &Mutex<Stage>, what: &str, since: Timestamp) -> Option<Hung> {
     let mut stage = lock(stage);
     if !matches!(*stage, Stage::Working) {
@@ -208,9 +208,9 @@ fn give_up(stage: &Mutex<Stage>, what: &str, since: Timestamp) -> Option<Hung> {
     let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
     all.insert(number, hung.clone());
     *stage = Stage::GivenUp(number);
-    log::error!("{what} does not end: it is given up, and refused until it has ended");
+    log::error!("{what} did not finish in time: it is abandoned, and refused until it finishes");
     if let Err(e) = add_thread() {
-        log::error!("a thread for other work cannot be started: {e}");
+        log::error!("cannot start a thread for other work: {e}");
     }
     Some(hung)
 }
@@ -221,7 +221,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[actix_rt::test]
-    async fn work_that_hangs_is_given_up_and_refused_until_it_has_ended() {
+    async fn hung_work_is_refused_until_it_finishes() {
         let mut gates = Vec::new();
         for number in 0..THREADS {
             let (open, gate) = mpsc::channel::<()>();
@@ -235,7 +235,7 @@ mod tests {
             );
             assert_eq!(run(&what, PATIENCE, || 1).await.map_err(|again| again == error), Err(true));
         }
-        // Every thread hangs, and was replaced.
+        // Every thread hangs and has been replaced.
         assert_eq!(run("other work", PATIENCE, || 7).await, Ok(7));
         let of_this =
             || hung().into_iter().filter(|hung| hung.what.starts_with("test work ")).count();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn a_panic_is_an_error_and_the_thread_lives() {
+    async fn a_panic_is_an_error_and_the_thread_survives() {
         for _ in 0..2 * THREADS {
             let panics = || assert_eq!(1, 2, "this panic belongs to the test");
             assert_eq!(
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn work_that_nobody_waits_for_is_given_up_too() {
+    async fn work_without_a_waiting_caller_times_out() {
         let (open, gate) = mpsc::channel::<()>();
         let (begins, begun) = oneshot::channel();
         let work = move || {

@@ -1,8 +1,8 @@
-//! A directory handle that reaches only what lies beneath it, and never passes a symbolic link.
+//! A directory handle that reaches only files beneath it and never follows symbolic links.
 //!
-//! Use it wherever another process or user may replace a component of a path: `openat2` resolves a
-//! name beneath the directory, or fails. Kernels before 5.6, and sandboxes that forbid that call,
-//! get one `openat` for each component. New files and links are created, never opened or replaced.
+//! Use it wherever another process or user may replace a component of a path. `openat2` resolves a
+//! name beneath the directory or fails. Kernels before 5.6, and sandboxes that forbid this call,
+//! use one `openat` per component. New files and links are created, never opened or replaced.
 
 use crate::sys::files;
 use nix::errno::Errno;
@@ -18,10 +18,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The permissions that their owner needs on a directory to list it and to delete what is in it.
+/// The permissions that the owner of a directory needs to list it and to delete its contents.
 const OF_OWNER: u32 = 0o700;
 
-/// Bytes of a block in `st_blocks`, on every file system.
+/// The unit of `st_blocks` in bytes, on every file system.
 const BLOCK: u64 = 512;
 
 /// An open directory.
@@ -42,14 +42,14 @@ impl From<Dir> for File {
     }
 }
 
-/// Whether this is a relative path of plain names: no `.`, no `..`, nothing empty.
+/// Returns whether this is a relative path without `.`, `..` and empty components.
 pub fn is_plain(name: &Path) -> bool {
     let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
     name.as_os_str().as_bytes().split(|byte| *byte == b'/').all(is_name)
 }
 
-/// Whether the error says that no file is there by this name, or that a link or a file is where a
-/// directory belongs.
+/// Returns whether the error means that no file has this name, or that a link or a file was found
+/// instead of a directory.
 pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP))
 }
@@ -58,7 +58,10 @@ fn checked(name: &Path) -> io::Result<&Path> {
     if is_plain(name) {
         Ok(name)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "the name leads out of its directory"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the name refers to a file outside its directory",
+        ))
     }
 }
 
@@ -66,11 +69,11 @@ impl Dir {
     /// Opens a directory by its path.
     ///
     /// # Errors
-    /// It cannot be opened, or the last component of the path is a link.
+    /// Fails if the directory cannot be opened or the last component of the path is a link.
     pub fn open(path: &Path) -> io::Result<Dir> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let fd = openat(AT_FDCWD, path, flags, Mode::empty()).map_err(|error| match error {
-            // The kernel has the same answer for a link and for a file.
+            // The kernel returns the same error for a link and for a file.
             Errno::ENOTDIR if path.is_symlink() => io::Error::from(Errno::ELOOP),
             error => error.into(),
         })?;
@@ -80,36 +83,36 @@ impl Dir {
     /// Opens a directory beneath this one.
     ///
     /// # Errors
-    /// There is none by this name, or a link is on the way: see [`is_absent`].
+    /// Fails if there is no directory with this name or a component is a link (see [`is_absent`]).
     pub fn dir(&self, name: &Path) -> io::Result<Dir> {
         let fd =
             self.open_fd(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty(), Mounts::Cross)?;
         Ok(Dir { fd })
     }
 
-    /// The metadata of a file; those of a link are its own.
+    /// Returns the metadata of a file, or of the link itself if it is one.
     ///
     /// # Errors
-    /// As of [`Self::dir`].
+    /// Fails like [`Self::dir`].
     pub fn metadata(&self, name: &Path) -> io::Result<Metadata> {
         File::from(self.open_fd(name, OFlag::O_PATH, Mode::empty(), Mounts::Cross)?).metadata()
     }
 
-    /// The same open directory as a file, to lock it, or for its metadata.
+    /// Returns the open directory as a file, for locking or metadata.
     ///
     /// # Errors
-    /// There is no descriptor left.
+    /// Fails if no descriptors are left.
     pub fn as_file(&self) -> io::Result<File> {
         Ok(self.fd.try_clone()?.into())
     }
 
-    /// Opens a regular file for reading. It never waits for the other end of a FIFO, and opens no
-    /// device.
+    /// Opens a regular file for reading. Never blocks on a FIFO and never opens a device.
     ///
     /// # Errors
-    /// As of [`Self::dir`]; it is no regular file (`InvalidInput`).
+    /// Fails like [`Self::dir`], and with `InvalidInput` if it is not a regular file.
     pub fn file(&self, name: &Path) -> io::Result<File> {
-        // Before it is opened, too: the writer of a FIFO notices a reader that comes and goes.
+        // Also checked before opening, because the writer of a FIFO would notice a reader that
+        // disappears.
         files::check(&self.metadata(name)?)?;
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = File::from(self.open_fd(name, flags, Mode::empty(), Mounts::Cross)?);
@@ -117,10 +120,10 @@ impl Dir {
         Ok(file)
     }
 
-    /// The content of a regular file of at most this many bytes.
+    /// Reads a regular file of at most `most` bytes.
     ///
     /// # Errors
-    /// As of [`Self::file`]; it is longer (`FileTooLarge`).
+    /// Fails like [`Self::file`], and with `FileTooLarge` if the file is larger.
     pub fn read(&self, name: &Path, most: u64) -> io::Result<Vec<u8>> {
         files::read_open(&self.file(name)?, most)
     }
@@ -128,16 +131,16 @@ impl Dir {
     /// Creates a regular file for writing.
     ///
     /// # Errors
-    /// As of [`Self::dir`]; something is there by this name (`AlreadyExists`).
+    /// Fails like [`Self::dir`], and with `AlreadyExists` if the name is taken.
     pub fn create(&self, name: &Path, mode: u32) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         self.open_fd(name, flags, Mode::from_bits_truncate(mode), Mounts::Cross).map(File::from)
     }
 
-    /// Creates a directory, and opens it.
+    /// Creates and opens a directory.
     ///
     /// # Errors
-    /// As of [`Self::create`].
+    /// Fails like [`Self::create`].
     pub fn make_dir(&self, name: &Path, mode: u32) -> io::Result<Dir> {
         let (parent, last) = self.parent(name)?;
         mkdirat(&parent, last, Mode::from_bits_truncate(mode))?;
@@ -147,36 +150,36 @@ impl Dir {
     /// Creates a symbolic link.
     ///
     /// # Errors
-    /// As of [`Self::create`].
+    /// Fails like [`Self::create`].
     pub fn symlink(&self, target: &Path, name: &Path) -> io::Result<()> {
         let (parent, last) = self.parent(name)?;
         Ok(symlinkat(target, &parent, last)?)
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// As of [`Self::dir`]; it is no link (`InvalidInput`).
+    /// Fails like [`Self::dir`], and with `InvalidInput` if it is not a link.
     pub fn read_link(&self, name: &Path) -> io::Result<PathBuf> {
         let (parent, last) = self.parent(name)?;
         Ok(readlinkat(&parent, last)?.into())
     }
 
-    /// Sets the times of a file; those of a link are its own.
+    /// Sets the timestamps of a file, or of the link itself if it is one.
     ///
     /// # Errors
-    /// As of [`Self::dir`]; they cannot be set.
+    /// Fails like [`Self::dir`], and if the timestamps cannot be set.
     pub fn set_times(&self, name: &Path, accessed: TimeSpec, modified: TimeSpec) -> io::Result<()> {
         let (parent, last) = self.parent(name)?;
         Ok(utimensat(&parent, last, &accessed, &modified, UtimensatFlags::NoFollowSymlink)?)
     }
 
-    /// The names in this directory, in no order.
+    /// Returns the names in this directory, in no particular order.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // A description of its own: its offset is not shared.
+        // A separate open file description, so that the offset is not shared.
         let again = openat(
             &self.fd,
             ".",
@@ -193,37 +196,36 @@ impl Dir {
         Ok(names)
     }
 
-    /// Renames what is there by this name, which may be a link. An empty directory or a file by the
-    /// new name is replaced.
+    /// Renames a file, directory or link. Replaces an existing file or empty directory at `to`.
     ///
     /// # Errors
-    /// As of rename(2), or a link is on the way.
+    /// Fails like rename(2), and if a component is a link.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let ((old, from), (new, to)) = (self.parent(from)?, self.parent(to)?);
         Ok(renameat(&old, from, &new, to)?)
     }
 
-    /// Deletes a file, or a link itself.
+    /// Deletes a file or the link itself.
     ///
     /// # Errors
-    /// As of unlink(2), or a link is on the way.
+    /// Fails like unlink(2), and if a component is a link.
     pub fn remove_file(&self, name: &Path) -> io::Result<()> {
         let (parent, last) = self.parent(name)?;
         Ok(unlinkat(&parent, last, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Deletes a directory with everything in it: links themselves, never their targets, and
-    /// nothing that is mounted there. Returns the bytes that its files had on the disk.
+    /// Deletes a directory with its contents. Deletes links but not their targets, and nothing
+    /// below a mount point. Returns the number of bytes that its files occupied on the disk.
     ///
     /// # Errors
-    /// It is no directory, or a link: see [`is_absent`]. Something in it cannot be deleted; the
-    /// rest may be gone.
+    /// Fails if it is not a directory or is a link (see [`is_absent`]), or if part of its contents
+    /// cannot be deleted. Other parts may have been deleted by then.
     pub fn remove_tree(&self, name: &Path) -> io::Result<u64> {
         let (parent, last) = self.parent(name)?;
         let parent = Dir { fd: parent };
         let top = parent.to_empty(Path::new(last))?;
-        // Directories deeper inside are moved up to the top: neither their depth nor the length of
-        // their paths matters.
+        // Nested directories are first moved to the top, so that neither their depth nor the length
+        // of their paths matters.
         let (mut waiting, mut moved, mut bytes) = (Vec::new(), 0, 0);
         for name in top.names()? {
             match top.metadata(Path::new(&name)) {
@@ -236,7 +238,8 @@ impl Dir {
             for inner in dir.names()? {
                 match dir.metadata(Path::new(&inner)) {
                     Ok(found) if found.is_dir() => {
-                        // To move a directory is to write `..` in it.
+                        // Moving a directory requires write permission for it, to update its `..`
+                        // entry.
                         drop(dir.to_empty(Path::new(&inner))?);
                         waiting.push(dir.move_to(&inner, &top, &mut moved)?);
                     }
@@ -249,8 +252,8 @@ impl Dir {
         Ok(bytes)
     }
 
-    /// The bytes that the files in a directory have on the disk. What cannot be read counts
-    /// nothing.
+    /// Returns the number of bytes that the files in a directory occupy on the disk. Unreadable
+    /// files are not counted.
     pub fn tree_size(&self, name: &Path) -> u64 {
         let (mut waiting, mut bytes) = (vec![name.to_owned()], 0);
         while let Some(at) = waiting.pop() {
@@ -266,13 +269,13 @@ impl Dir {
         bytes
     }
 
-    /// Opens a directory that is to be emptied, and gives its owner the permissions to do so.
+    /// Opens a directory whose contents will be deleted, and adds the owner's permissions for that.
     fn to_empty(&self, name: &Path) -> io::Result<Dir> {
         let fd =
             self.open_fd(name, OFlag::O_PATH | OFlag::O_DIRECTORY, Mode::empty(), Mounts::Refuse)?;
         let mode = File::from(fd.try_clone()?).metadata()?.mode();
         if mode & OF_OWNER != OF_OWNER {
-            // There is no fchmod for such a descriptor. If this fails, the deletion says why.
+            // fchmod does not work with such a descriptor. If this fails, the deletion reports why.
             let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
             let _ = fs::set_permissions(path, Permissions::from_mode(mode & 0o7777 | OF_OWNER));
         }
@@ -280,16 +283,17 @@ impl Dir {
         Ok(Dir { fd: openat(&fd, ".", flags, Mode::empty())? })
     }
 
-    /// Deletes what is no directory. Returns its bytes on the disk.
+    /// Deletes anything except a directory. Returns the number of bytes that it occupied on the
+    /// disk.
     fn unlink(&self, name: &OsStr, found: io::Result<Metadata>) -> io::Result<u64> {
         match unlinkat(self, name, UnlinkatFlags::NoRemoveDir) {
-            // Another process was faster.
+            // Another process has already deleted it.
             Err(Errno::ENOENT) => Ok(0),
             other => Ok(other.map(|()| found.map_or(0, |found| found.blocks() * BLOCK))?),
         }
     }
 
-    /// Moves a directory into another one, under a name that is free there or that of an empty
+    /// Moves a directory into another one, under a name that is unused or that of an empty
     /// directory.
     fn move_to(&self, name: &OsStr, to: &Dir, moved: &mut u64) -> io::Result<OsString> {
         loop {
@@ -302,7 +306,7 @@ impl Dir {
         }
     }
 
-    /// The directory that a name is in, and the last part of the name.
+    /// Opens the parent directory of a name and returns it with the last component.
     fn parent<'a>(&self, name: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
         let name = checked(name)?;
         let last = name.file_name().unwrap_or_default();
@@ -324,14 +328,14 @@ impl Dir {
     ) -> io::Result<OwnedFd> {
         let name = checked(name)?;
         match in_kernel(self, name, flags, mode, mounts) {
-            // Before Linux 5.6; a filter of system calls.
+            // Linux before 5.6, or a system call filter.
             Err(Errno::ENOSYS | Errno::EPERM) => by_steps(self, name, flags, mode, mounts),
             other => Ok(other?),
         }
     }
 }
 
-/// Whether a name may lead onto another mount.
+/// Whether a name may cross into another mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mounts {
     Cross,
@@ -355,7 +359,8 @@ fn in_kernel(
     openat2(dir, name, OpenHow::new().flags(flags).mode(mode).resolve(resolve))
 }
 
-/// The same with a call for each component. It takes a file system that is mounted twice for one.
+/// Does the same with one call per component. Cannot distinguish two mounts of the same file
+/// system.
 fn by_steps(
     dir: &Dir,
     name: &Path,
@@ -383,7 +388,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Component;
 
-    /// A directory `in` with traps, beside a directory `out` with a file that nothing may touch.
+    /// A directory `in` with traps, next to a directory `out` with a file that must not be touched.
     fn place() -> (tempfile::TempDir, Dir) {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
@@ -405,7 +410,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path().join("out")).unwrap().count(), 1);
     }
 
-    /// Relative names that are a file, or lead through a link or out of the directory.
+    /// Relative names that use a file or a link as a component, or leave the directory.
     const BEHIND_LINKS: [&str; 6] =
         ["absolute/precious", "relative/precious", "inner/deep", "sub/link", "absolute", "file/x"];
     const LEADING_OUT: [&str; 8] = [
@@ -420,14 +425,14 @@ mod tests {
     ];
 
     #[test]
-    fn both_ways_of_opening_refuse_links_in_any_component() {
+    fn both_methods_refuse_links_in_any_component() {
         let (place, dir) = place();
         for name in BEHIND_LINKS {
             for flags in [OFlag::O_RDONLY, OFlag::O_WRONLY, OFlag::O_RDONLY | OFlag::O_DIRECTORY] {
                 let (name, mode) = (Path::new(name), Mode::empty());
                 let one =
                     in_kernel(&dir, name, flags, mode, Mounts::Cross).map_err(io::Error::from);
-                // A sandbox without that call has the other way alone.
+                // A sandbox without `openat2` supports only the second method.
                 if !matches!(&one, Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)))
                 {
                     assert!(one.is_err_and(|error| is_absent(&error)), "{name:?}");
@@ -445,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_behind_a_link_or_outside() {
+    fn links_and_names_outside_the_directory_are_refused() {
         let (place, dir) = place();
         for name in BEHIND_LINKS.into_iter().chain(LEADING_OUT) {
             let path = Path::new(name);
@@ -476,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_an_entry_of_its_own() {
+    fn links_themselves_can_be_read_moved_and_deleted() {
         let (place, dir) = place();
         let link = Path::new("absolute");
         assert!(dir.metadata(link).unwrap().is_symlink());
@@ -503,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_deleted_with_its_links_and_not_with_their_targets() {
+    fn deleting_a_tree_keeps_the_targets_of_its_links() {
         let (place, dir) = place();
         let at = |name: &str| place.path().join(name);
         fs::write(at("in/sub/deep/file"), vec![7; 10_000]).unwrap();
@@ -514,8 +519,8 @@ mod tests {
             fs::create_dir_all(at(name)).unwrap();
             fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
         }
-        // As deep as no path can name, with names that are in the way of those that the directories
-        // are moved to.
+        // Deeper than the longest possible path, and with the names that moved directories would
+        // get.
         fs::create_dir_all(at("in/sub/.removed.1/x")).unwrap();
         fs::write(at("in/sub/.removed.2"), "a file").unwrap();
         let mut deep = dir.make_dir(Path::new("sub/chain"), 0o700).unwrap();
@@ -540,7 +545,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plain_name_stays_inside(name in "(/|\\.|\\.\\.|a|\\.git|é|\u{0}){0,6}") {
+        fn a_plain_name_stays_in_its_directory(name in "(/|\\.|\\.\\.|a|\\.git|é|\u{0}){0,6}") {
             let path = Path::new(&name);
             let is_inside = !name.is_empty()
                 && !name.contains('\0')

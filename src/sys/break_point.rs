@@ -1,9 +1,9 @@
-//! Break points of debug builds: the process that comes to one can be made to die there, once, so
-//! that a test sees what the others make of it. They stand at every step between a submission and
-//! the end of its job.
+//! Break points in debug builds. A test can make a process die at one, and observe how the others
+//! react. There is one at every step between a submission and the end of its job.
 
-/// Dies by SIGKILL where this is the break point that `SLOTD_TEST_BREAK` names: `NAME:N:FILE`, at
-/// the Nth time that one process comes there, if FILE could be made. Release builds have none.
+/// Dies by SIGKILL if this is the break point in `SLOTD_TEST_BREAK`, which has the form
+/// `NAME:N:FILE`: when a process reaches it for the Nth time and FILE can be created. Does nothing
+/// in release builds.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn reach(_: &'static str) {}
@@ -15,7 +15,7 @@ pub fn reach(name: &'static str) {
     }
 }
 
-/// Panics where [`reach`] would die: what a program leaves behind that has a fault of its own.
+/// Panics where [`reach`] would die, to simulate a program with a bug.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn panic_at(_: &'static str) {}
@@ -25,7 +25,7 @@ pub fn panic_at(name: &'static str) {
     assert!(!is_here(name), "break point: {name}");
 }
 
-/// Never returns where [`reach`] would die: a disk or a program that does not answer.
+/// Blocks where [`reach`] would die, to simulate a disk or a program that does not respond.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn hang_at(_: &str) {}

@@ -1,9 +1,9 @@
-//! How much of the CPUs processes use that no job started: all use of the CPUs, less that of the
+//! Measures the CPU time used by processes outside of jobs: all CPU time minus that of the
 //! processes of jobs.
 //!
-//! Both are counted by the kernel and looked at twice. What a job's children used counts when they
-//! were waited for, so that short ones are not missed; use of a job that ends between the two looks
-//! is taken for others'.
+//! Both are kernel counters that are sampled twice. The CPU time of a job's children is included
+//! after they have been waited for, so that short-lived ones are not missed. If a job ends between
+//! the two samples, its CPU time is attributed to other processes.
 
 use crate::model::JobId;
 use crate::model::cpu_use::CpuReading;
@@ -13,11 +13,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Between the two looks: long enough for what really works, and not for what wakes up now and
+/// The time between the two samples, long enough to ignore processes that only wake up now and
 /// then.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What had been used by some moment, microseconds.
+/// The CPU time used until a point in time, in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sample {
     at: Instant,
@@ -25,21 +25,21 @@ struct Sample {
     jobs: HashMap<JobId, u64>,
 }
 
-/// Of each CPU the time for which it worked, microseconds, from the text of `/proc/stat`. Waiting
-/// for a disk is no work, and what the host of a virtual machine takes (steal) is nobody's here.
+/// Parses the busy time of each CPU, in microseconds, from the text of `/proc/stat`. Waiting for a
+/// disk is not counted, nor is the time taken by the host of a virtual machine (steal).
 pub(super) fn parse_busy(stat: &str, tick_us: u64) -> BTreeMap<u32, u64> {
     let busy = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
         let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        // user, nice, system, idle, iowait, irq, softirq. Guests are in user and nice already.
+        // user, nice, system, idle, iowait, irq, softirq. Guest time is included in user and nice.
         let work: u64 = [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum();
         Some((cpu, work.saturating_mul(tick_us)))
     };
     stat.lines().filter_map(busy).collect()
 }
 
-/// What the processes of each job of the daemon of `root` have used, with their children that
+/// Returns the CPU time used by each job of the daemon of `root`, including children that have
 /// ended.
 fn used_by_jobs(root: &Path) -> HashMap<JobId, u64> {
     let stats: HashMap<i32, proc::Stat> =
@@ -54,14 +54,14 @@ fn used_by_jobs(root: &Path) -> HashMap<JobId, u64> {
     used
 }
 
-fn look(root: &Path) -> io::Result<Sample> {
+fn sample(root: &Path) -> io::Result<Sample> {
     let jobs = used_by_jobs(root);
     let text = std::fs::read_to_string("/proc/stat")?;
     let tick_us = 1_000_000 / system::ticks_per_sec().max(1);
     Ok(Sample { at: Instant::now(), cpus: parse_busy(&text, tick_us), jobs })
 }
 
-/// What others than jobs used of these CPUs between two looks.
+/// Returns the use of these CPUs by processes outside of jobs between two samples.
 fn between(first: &Sample, second: &Sample, cpus: &BTreeSet<u32>) -> CpuReading {
     let window_us = second.at.saturating_duration_since(first.at).as_micros().max(1);
     let hundredths = |us: u64| u32::try_from(u128::from(us) * 100 / window_us).unwrap_or(u32::MAX);
@@ -72,7 +72,7 @@ fn between(first: &Sample, second: &Sample, cpus: &BTreeSet<u32>) -> CpuReading 
         .filter(|(cpu, _)| cpus.contains(cpu))
         .map(|(cpu, us)| (*cpu, grown(*us, first.cpus.get(cpu))))
         .collect();
-    // A job that began in between had used nothing.
+    // A job that started between the samples had used nothing before.
     let by_jobs: u64 = second
         .jobs
         .iter()
@@ -84,26 +84,27 @@ fn between(first: &Sample, second: &Sample, cpus: &BTreeSet<u32>) -> CpuReading 
     }
 }
 
-/// What others than the jobs of the daemon of `root` use of these CPUs. It takes a second.
+/// Measures the use of these CPUs by processes that are not jobs of the daemon of `root`. Takes a
+/// second.
 ///
 /// # Errors
-/// The kernel does not tell it.
+/// Fails if the kernel's counters cannot be read.
 pub async fn read(root: PathBuf, cpus: BTreeSet<u32>) -> io::Result<CpuReading> {
     if let Some(file) = pretended() {
         return Ok(parse_pretended(&std::fs::read_to_string(file)?));
     }
-    let look = |root: PathBuf| async move {
+    let sample = |root: PathBuf| async move {
         let looked =
-            aside::run("reading the use of the CPUs", aside::PATIENCE, move || look(&root)).await;
+            aside::run("reading the use of the CPUs", aside::PATIENCE, move || sample(&root)).await;
         looked.map_err(io::Error::other)?
     };
-    let first = look(root.clone()).await?;
+    let first = sample(root.clone()).await?;
     tokio::time::sleep(WINDOW).await;
-    Ok(between(&first, &look(root).await?, &cpus))
+    Ok(between(&first, &sample(root).await?, &cpus))
 }
 
-/// A file with the number of each CPU and the per cent that others use of it, in place of what
-/// there is, for tests of the daemon.
+/// Returns the file that replaces the measurement in tests of the daemon. Each of its lines holds a
+/// CPU number and a percentage.
 #[cfg(debug_assertions)]
 fn pretended() -> Option<PathBuf> {
     std::env::var_os("SLOTD_TEST_CPU_USE").map(PathBuf::from)
@@ -129,14 +130,14 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn work_is_counted_by_cpu_and_waiting_is_none() {
+    fn busy_time_per_cpu_excludes_waiting() {
         let stat =
             "cpu  9 9 9 9\ncpu0 10 20 30 1000 500 4 6 77 3 3\ncpu12 1 0 0 5\nintr 5\nbtime 1\n";
         assert_eq!(parse_busy(stat, 10), BTreeMap::from([(0, 700), (12, 10)]));
     }
 
     #[test]
-    fn what_jobs_use_is_not_others_and_only_the_hosts_cpus_count() {
+    fn the_use_of_jobs_and_other_cpus_is_excluded() {
         let at = Instant::now();
         let sample = |secs: u64, cpus: [u64; 3], jobs: &[(u32, u64)]| Sample {
             at: at + Duration::from_secs(secs),
@@ -144,7 +145,7 @@ mod tests {
             jobs: jobs.iter().map(|(job, ms)| (JobId(*job), ms * 1000)).collect(),
         };
         let first = sample(0, [100, 0, 0], &[(1, 5000), (2, 900)]);
-        // Job 2 has ended, and job 3 has begun.
+        // Job 2 has ended and job 3 has started.
         let second = sample(2, [2100, 1500, 2000], &[(1, 6000), (3, 500)]);
         let seen = between(&first, &second, &BTreeSet::from([0, 1]));
         assert_eq!(seen, CpuReading { used_centi: 100, busy: vec![(0, 100), (1, 75)] });
@@ -154,12 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn the_use_of_a_job_is_that_of_its_processes_and_of_their_children_that_ended() {
+    fn the_use_of_a_job_includes_ended_children() {
         let root = Path::new("/a/root/of/this/test");
         let mut job = Command::new("sh")
             .args([
                 "-c",
-                // It executes nothing after its word: meanwhile it would have no environment.
+                // Nothing is executed after `read`: during an exec, the process would have no
+                // environment.
                 "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo; read end",
             ])
             .env("SLOTD_ROOT", root)

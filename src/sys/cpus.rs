@@ -1,5 +1,5 @@
-//! The CPUs that jobs may use, and how sockets, cores, threads and NUMA nodes hang together, as
-//! sysfs tells it.
+//! The CPUs that jobs may use, and their sockets, cores, threads and NUMA nodes, as reported by
+//! sysfs.
 
 use crate::model::topology::{Place, Topology};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -9,11 +9,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The highest number that a list may name: nobody builds more CPUs, and a list of billions must
-/// not be written out.
+/// The highest CPU number in a list. No machine has more CPUs, and a list of billions must not be
+/// expanded.
 const MAX_NUMBER: u32 = 65_535;
 
-/// The numbers of a list as the kernel writes it: `0-3,8,10-11`. `None` where it is none.
+/// Parses a list in the kernel's format, such as `0-3,8,10-11`. Returns `None` if it is invalid.
 fn parse_list(text: &str) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -28,13 +28,13 @@ fn read_list(path: &Path) -> Option<BTreeSet<u32>> {
     parse_list(&fs::read_to_string(path).ok()?)
 }
 
-/// The places of these CPUs, as far as they are online, from a directory in the shape of
-/// `/sys/devices/system`.
+/// Reads the topology of those of the given CPUs that are online, from a directory with the
+/// structure of `/sys/devices/system`.
 ///
-/// A CPU of which the directory tells nothing is a core of its own in socket 0 and NUMA node 0.
+/// A CPU without topology information counts as a separate core in socket 0 and NUMA node 0.
 ///
 /// # Errors
-/// It cannot be read now which are online.
+/// Fails if the list of online CPUs exists but cannot be read.
 fn read(dir: &Path, usable: &BTreeSet<u32>) -> io::Result<Topology> {
     let online = match fs::read_to_string(dir.join("cpu/online")) {
         Ok(text) => parse_list(&text),
@@ -56,7 +56,7 @@ fn read(dir: &Path, usable: &BTreeSet<u32>) -> io::Result<Topology> {
             .find_map(|name| read_list(&about.join(name)));
         let core = threads.unwrap_or_default().intersection(&cpus).next().copied().unwrap_or(cpu);
         let socket = fs::read_to_string(about.join("physical_package_id")).ok();
-        // -1 where the machine does not tell.
+        // -1 if the machine does not report it.
         let socket = socket.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         let ldom = ldoms.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(0, |(node, _)| *node);
         Place { cpu, core, socket, ldom }
@@ -64,10 +64,10 @@ fn read(dir: &Path, usable: &BTreeSet<u32>) -> io::Result<Topology> {
     Ok(Topology::new(cpus.iter().map(place).collect()))
 }
 
-/// The CPUs that this process may run on, and where they sit.
+/// Returns the CPUs that this process may run on, with their topology.
 ///
 /// # Errors
-/// `sched_getaffinity` failed, or it cannot be read now which are online.
+/// Fails if `sched_getaffinity` fails or the list of online CPUs cannot be read.
 pub fn probe() -> io::Result<Topology> {
     if let Some(dir) = pretended() {
         let all = (0..=MAX_NUMBER).collect();
@@ -79,12 +79,12 @@ pub fn probe() -> io::Result<Topology> {
         .filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false))
         .collect();
     let found = read(Path::new("/sys/devices/system"), &usable)?;
-    // A sandbox may show another machine's list of CPUs; those that may be used are there.
+    // A sandbox may show the CPU list of another machine, but the usable CPUs do exist.
     if found.cpus().is_empty() { read(Path::new(""), &usable) } else { Ok(found) }
 }
 
-/// A directory in the shape of `/sys/devices/system` in place of the real one, for tests of the
-/// daemon: a host that is not there, on whose CPUs nothing can be bound.
+/// Returns the directory that simulates another host in tests of the daemon. It has the structure
+/// of `/sys/devices/system`. No process can be bound to its CPUs.
 #[cfg(debug_assertions)]
 pub(super) fn pretended() -> Option<PathBuf> {
     std::env::var_os("SLOTD_TEST_SYSFS").map(PathBuf::from)
@@ -100,8 +100,8 @@ mod tests {
     use super::*;
     use crate::model::topology::Level;
 
-    /// Writes a directory in sysfs' shape: for each CPU its socket and the CPUs of its core, for
-    /// each node its CPUs.
+    /// Writes a directory with the structure of sysfs: a socket and the CPUs of the core for each
+    /// CPU, and the CPUs for each node.
     fn sysfs(online: &str, cpus: &[(u32, i32, &str)], nodes: &[(u32, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let put = |path: String, text: &str| {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_as_the_kernel_writes_it() {
+    fn kernel_cpu_lists_are_parsed() {
         assert_eq!(usable("0-2,8,10-11\n").into_iter().collect::<Vec<_>>(), [0, 1, 2, 8, 10, 11]);
         assert!(usable("\n").is_empty());
         assert_eq!(parse_list("0-x"), None);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_with_threads_and_two_nodes() {
+    fn sockets_threads_and_nodes_are_read() {
         let cpus: Vec<(u32, i32, String)> = (0..16)
             .map(|cpu| (cpu, (cpu % 8 / 4) as i32, format!("{},{}", cpu % 8, cpu % 8 + 8)))
             .collect();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_and_what_is_offline_do_not_count() {
+    fn gaps_and_offline_cpus_are_ignored() {
         let dir = sysfs(
             "0,2-3,7",
             &[(0, 0, "0-1"), (2, 0, "2-3"), (3, 0, "2-3"), (7, 1, "6-7")],
@@ -158,12 +158,12 @@ mod tests {
         assert_eq!(found.cpus(), [0, 2, 3, 7]);
         assert_eq!(found.group(found.cpus(), Level::Core), [vec![0], vec![2, 3], vec![7]]);
         assert_eq!(found.place(7), Place { cpu: 7, core: 7, socket: 1, ldom: 5 });
-        // Of a core of which only one thread may be used that one names it.
+        // A core with only one usable thread has the number of that thread.
         assert_eq!(read(dir.path(), &usable("3,7")).unwrap().place(3).core, 3);
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_has_cores_alone() {
+    fn cpus_without_topology_are_single_cores() {
         let dir = tempfile::tempdir().unwrap();
         let found = read(dir.path(), &usable("4-5")).unwrap();
         assert_eq!(found.place(5), Place { cpu: 5, core: 5, socket: 0, ldom: 0 });
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn this_host_has_the_cpus_that_it_runs_on() {
+    fn this_host_has_cpus() {
         let found = probe().unwrap();
         assert!(!found.cpus().is_empty());
-        let told = found.sockets() * found.cores_per_socket() * found.threads_per_core();
-        assert!(told as usize >= found.cpus().len());
+        let product = found.sockets() * found.cores_per_socket() * found.threads_per_core();
+        assert!(product as usize >= found.cpus().len());
     }
 }

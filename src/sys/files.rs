@@ -1,8 +1,8 @@
-//! Files that another process may have replaced: by a FIFO, a device, a link, or a file of any
-//! size.
+//! Safe access to files that another process may have replaced by a FIFO, a device, a link, or a
+//! file of any size.
 //!
-//! Nothing here waits for the other end of a FIFO, opens a device, or reads without a limit. The
-//! errors say what is wrong and leave the path to the caller.
+//! No function here blocks on a FIFO, opens a device, or reads without a limit. The errors describe
+//! the problem and leave it to the caller to add the path.
 
 use crate::sys::fresh::Fresh;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -10,17 +10,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The most that a file of settings may have, bytes.
+/// The maximum size of a settings file, in bytes.
 pub const MOST_SETTINGS: u64 = 8 << 20;
 
-/// The most that is read of a file that slotd itself writes, bytes: a record of a job, or a journal
-/// of its steps.
+/// The maximum size of a file written by slotd itself, in bytes: a job record or a journal of its
+/// steps.
 pub const MOST_RECORD: u64 = 512 << 20;
 
-/// Refuses everything but a regular file.
+/// Refuses everything except regular files.
 ///
 /// # Errors
-/// It is something else (`InvalidInput`).
+/// Fails with `InvalidInput` if it is not a regular file.
 pub fn check(found: &Metadata) -> io::Result<()> {
     if found.is_file() {
         Ok(())
@@ -29,12 +29,12 @@ pub fn check(found: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Opens a regular file for reading. A link to one will do.
+/// Opens a regular file for reading. The path may be a symlink to one.
 ///
 /// # Errors
-/// It cannot be opened, or is not a regular file.
+/// Fails if it cannot be opened or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Checked first, because even to open a device or a FIFO may have an effect.
+    // Checked first because opening a device or a FIFO may have side effects.
     check(&fs::metadata(path)?)?;
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
@@ -42,18 +42,18 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The content of a regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// As of [`open`]; it is larger.
+/// Fails like [`open`], and if the file is larger.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_open(&open(path)?, most)
 }
 
-/// The content of an open file from its position, at most `most` bytes.
+/// Reads an open file from its current position, at most `most` bytes.
 ///
 /// # Errors
-/// It cannot be read, or there is more.
+/// Fails if the file cannot be read or more data follows.
 pub fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut content)?;
@@ -64,16 +64,16 @@ pub fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
             if most >= 1 << 20 { format!("{} MB", most >> 20) } else { format!("{most} bytes") };
         Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it is larger than {limit}, the most that is read"),
+            format!("it is larger than {limit}, the maximum"),
         ))
     }
 }
 
-/// The text that a user names as input, at most `most` bytes of it: that of a regular file, or of a
-/// pipe such as a shell's `<(…)`.
+/// Reads a text file that the user named as input, at most `most` bytes. It may be a regular file
+/// or a pipe such as a shell's `<(…)`.
 ///
 /// # Errors
-/// It cannot be read, there is more, or it is not UTF-8.
+/// Fails if it cannot be read, more data follows, or it is not UTF-8.
 pub fn read_input(path: &Path, most: u64) -> io::Result<String> {
     text_of(read_open(&File::open(path)?, most)?)
 }
@@ -82,18 +82,18 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
 }
 
-/// The text of a regular file of at most `most` bytes.
+/// Reads a regular text file of at most `most` bytes.
 ///
 /// # Errors
-/// As of [`read`]; it is not UTF-8.
+/// Fails like [`read`], and if the text is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     text_of(read(path, most)?)
 }
 
-/// Opens a file of slotd's own as these options say. A new one is for its owner alone.
+/// Opens one of slotd's own files with these options. New files are accessible only to their owner.
 ///
 /// # Errors
-/// It cannot be opened, or a link or anything else that is not a regular file is in its place.
+/// Fails if it cannot be opened or is not a regular file. Symlinks are refused.
 pub fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = options.mode(0o600).custom_flags(flags).open(path)?;
@@ -101,19 +101,19 @@ pub fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file of slotd's own to append to it, and creates it if it is missing.
+/// Opens one of slotd's own files for appending and creates it if it is missing.
 ///
 /// # Errors
-/// As of [`own`].
+/// Fails like [`own`].
 pub fn append(path: &Path) -> io::Result<File> {
     own(OpenOptions::new().read(true).append(true).create(true), path)
 }
 
-/// Replaces a file of slotd's own: whoever reads it finds the old content or the new one, also
-/// after a loss of power.
+/// Replaces one of slotd's own files atomically: readers find either the old or the new content,
+/// even after a power failure.
 ///
 /// # Errors
-/// The disk. The old content is still there.
+/// Fails if the file cannot be written. The old content is kept in that case.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut fresh = Fresh::new(path, 0o600)?;
     fresh.file.write_all(content)?;
@@ -128,7 +128,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn input_without_an_end_is_refused_and_a_pipe_is_read() {
+    fn endless_input_is_refused_and_a_pipe_is_read() {
         let refused = read_input(Path::new("/dev/zero"), 1 << 20).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
         let (from, mut to) = io::pipe().unwrap();
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(read_text(&at("link"), 7).unwrap(), "content");
         assert_eq!(
             read(&at("file"), 6).unwrap_err().to_string(),
-            "it is larger than 6 bytes, the most that is read"
+            "it is larger than 6 bytes, the maximum"
         );
         nix::unistd::mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
         for path in [at("fifo"), dir.path().to_owned(), "/dev/zero".into(), "/dev/tty".into()] {
@@ -161,14 +161,14 @@ mod tests {
         let sparse = File::create(at("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
         let refused = read(&at("sparse"), 1 << 20).unwrap_err().to_string();
-        assert_eq!(refused, "it is larger than 1 MB, the most that is read");
+        assert_eq!(refused, "it is larger than 1 MB, the maximum");
         fs::write(at("latin1"), [0xe9]).unwrap();
         assert_eq!(read_text(&at("latin1"), 7).unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(read(&at("none"), 7).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_or_into_a_fifo() {
+    fn links_and_fifos_are_never_written_to() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("precious"), "precious").unwrap();

@@ -1,32 +1,32 @@
-//! New processes of a process that has one thread.
+//! Creates processes from a single-threaded process.
 
 use nix::errno::Errno;
 use nix::unistd::{ForkResult, Pid, fork};
 use std::sync::OnceLock;
 
-/// What a new process has for memory until it executes a program.
+/// The memory of a new process until it executes a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// A copy of its parent's. Both run on.
+    /// A copy of the parent's memory. Both processes continue.
     Copy,
-    /// Its parent's own, without a copy and without a fault for each page that one of them writes.
-    /// The parent stands still until the child executes or ends, and sees what the child has
-    /// changed.
+    /// The parent's own memory, which avoids the copy and a page fault for each written page. The
+    /// parent is suspended until the child executes a program or exits, and sees the child's
+    /// changes.
     Parents,
 }
 
-/// Runs `child` in a new process, which ends with the code that it returns. What `child` owns when
-/// it executes a program is never freed: with [`Memory::Parents`] it leaves that in variables of
-/// its parent.
+/// Runs `child` in a new process and exits with the code that it returns. Values owned by `child`
+/// when it executes a program are never freed. With [`Memory::Parents`], it should keep them in
+/// variables of the parent.
 ///
 /// # Safety
-/// This process has one thread.
+/// This process must have only one thread.
 ///
 /// # Errors
-/// Those of `fork` and `mmap`.
+/// Fails like `fork` and `mmap`.
 pub unsafe fn fork_into(memory: Memory, child: &mut dyn FnMut() -> i32) -> nix::Result<Pid> {
     match memory {
-        // SAFETY: one thread, so the child may allocate and do what it likes.
+        // SAFETY: there is only one thread, so the child may allocate and do anything.
         Memory::Copy => match unsafe { fork() }? {
             ForkResult::Child => run(child),
             ForkResult::Parent { child } => Ok(child),
@@ -36,8 +36,8 @@ pub unsafe fn fork_into(memory: Memory, child: &mut dyn FnMut() -> i32) -> nix::
             let mut child = child;
             let argument: *mut libc::c_void = (&raw mut child).cast();
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-            // SAFETY: the stack is the child's alone, and the argument outlives its use: the parent
-            // stands still meanwhile.
+            // SAFETY: only the child uses the stack, and the argument outlives its use because the
+            // parent is suspended meanwhile.
             let pid = unsafe { libc::clone(enter, top, flags, argument) };
             Errno::result(pid).map(Pid::from_raw)
         }
@@ -45,19 +45,19 @@ pub unsafe fn fork_into(memory: Memory, child: &mut dyn FnMut() -> i32) -> nix::
 }
 
 extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `fork_into` has made it of such a reference, and does not touch it before this
-    // process has ended.
+    // SAFETY: `fork_into` has created the argument from such a reference, and does not access it
+    // before this process ends.
     run(unsafe { *argument.cast::<&mut dyn FnMut() -> i32>() })
 }
 
 fn run(child: &mut dyn FnMut() -> i32) -> ! {
     let code = child();
-    // SAFETY: _exit ends the process without running what the parent registered.
+    // SAFETY: _exit ends the process without running the parent's exit handlers.
     unsafe { libc::_exit(code) }
 }
 
-/// The end of a stack for a child that has its parent's memory. There is one such child at a time,
-/// so one stack serves all.
+/// Returns the end of a stack for a child that shares its parent's memory. There is only one such
+/// child at a time, so one stack is enough.
 fn stack_top() -> nix::Result<*mut libc::c_void> {
     const BYTES: usize = 256 << 10;
     const GUARD: usize = 64 << 10;
@@ -67,8 +67,8 @@ fn stack_top() -> nix::Result<*mut libc::c_void> {
         None => {
             let flags =
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
-            // SAFETY: new memory at an address that the kernel chooses, and a part of it that
-            // nobody may touch.
+            // SAFETY: new memory at an address chosen by the kernel, including a guard area without
+            // access.
             let bottom = unsafe {
                 let whole =
                     libc::mmap(std::ptr::null_mut(), GUARD + BYTES, libc::PROT_NONE, flags, -1, 0);
@@ -91,10 +91,10 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
 
     #[test]
-    fn a_child_changes_its_parents_memory_or_its_own_copy() {
+    fn a_child_changes_shared_or_copied_memory() {
         for (memory, seen) in [(Memory::Parents, 7), (Memory::Copy, 1), (Memory::Parents, 7)] {
             let mut value = 1;
-            // SAFETY: the child does nothing that another thread could be in the middle of.
+            // SAFETY: the child does nothing that another thread could have interrupted.
             let child = unsafe {
                 fork_into(memory, &mut || {
                     value = 7;

@@ -1,4 +1,4 @@
-//! New files that appear in their place whole or not at all.
+//! Creates files that appear at their path completely or not at all.
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat2};
@@ -9,12 +9,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// A file that is being written and is not in its place yet.
+/// A file that is being written and is not yet at its path.
 ///
-/// Where the file system knows files without a name (`O_TMPFILE`) it has none, so that nothing of
-/// it stays when the disk is full or its writer dies. Elsewhere it has a name of its own beside the
-/// place, and loses it when this is dropped. No file that somebody else has made is written to or
-/// removed.
+/// It is created without a name (`O_TMPFILE`) if the file system supports that, so that nothing
+/// remains if the disk is full or the writer dies. Otherwise it has a temporary name in the same
+/// directory, which is removed when this value is dropped. Files of other processes are never
+/// written to or removed.
 #[derive(Debug)]
 pub struct Fresh {
     pub file: File,
@@ -23,10 +23,10 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// A new, empty file for the place `path`, with this mode less the umask.
+    /// Creates an empty file for `path`, with this mode minus the umask.
     ///
     /// # Errors
-    /// It cannot be made in the directory of `path`.
+    /// Fails if it cannot be created in the directory of `path`.
     pub fn new(path: &Path, mode: u32) -> io::Result<Self> {
         match Self::nameless(path, mode) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
@@ -50,14 +50,16 @@ impl Fresh {
         Ok(Self { file, place: path.to_owned(), name: Some(name) })
     }
 
-    /// Puts the file in its place.
+    /// Moves the file to its path.
     ///
     /// # Errors
-    /// Something is there already (`AlreadyExists`), or the disk. What is there stays.
+    /// Fails with `AlreadyExists` if the path exists, and with the system's error if the disk
+    /// fails. An existing file is kept.
     pub fn put(mut self) -> io::Result<()> {
         self.close_for_writing()?;
         let Some(name) = &self.name else { return self.link(&self.place) };
-        // Some file systems know no hard links (FAT), some no such rename (FUSE), some neither.
+        // Some file systems do not support hard links (FAT), some not this rename (FUSE), some
+        // neither.
         match renameat2(AT_FDCWD, name, AT_FDCWD, &self.place, RenameFlags::RENAME_NOREPLACE) {
             Err(Errno::EINVAL) => match self.link(&self.place) {
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {
@@ -71,10 +73,10 @@ impl Fresh {
         Ok(())
     }
 
-    /// Puts the file in its place, and removes the file or the link that is there.
+    /// Moves the file to its path and replaces an existing file or link.
     ///
     /// # Errors
-    /// A directory is there, or the disk. What is there stays.
+    /// Fails if the path is a directory, or if the disk fails. An existing file is kept.
     pub fn replace(mut self) -> io::Result<()> {
         self.close_for_writing()?;
         if self.name.is_none() {
@@ -93,8 +95,8 @@ impl Fresh {
         Ok(())
     }
 
-    /// The kernel executes no file that is open for writing (`ETXTBSY`), and a program may be
-    /// executed as soon as it has its name.
+    /// Reopens the file without write access. The kernel refuses to execute a file that is open for
+    /// writing (`ETXTBSY`), and a program may be executed as soon as it is at its path.
     fn close_for_writing(&mut self) -> io::Result<()> {
         let mut path_only = OpenOptions::new();
         path_only.read(true).custom_flags(libc::O_PATH);
@@ -120,24 +122,25 @@ impl Drop for Fresh {
     }
 }
 
-/// Renames `name` to `place` where nothing was: an empty file reserves the place before.
+/// Renames `name` to `place` if `place` does not exist. An empty file reserves the path first.
 fn replace_placeholder(name: &Path, place: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(place)?;
-    // If this fails, the empty file stays: by now somebody else may have put a file there.
+    // If this fails, the empty file remains, since another process may have written a file there by
+    // now.
     fs::rename(name, place)
 }
 
-/// Puts a symbolic link in its place, and removes the file or the link that is there.
+/// Creates a symbolic link at `place` and replaces an existing file or link.
 ///
 /// # Errors
-/// A directory is there, or the disk. What is there stays.
+/// Fails if `place` is a directory, or if the disk fails. An existing file is kept.
 pub fn replace_by_link(place: &Path, target: &Path) -> io::Result<()> {
     let (name, ()) = beside(place, |name| symlink(target, name))?;
     fs::rename(&name, place).inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
-/// The name of the place for which a file with this name is being written, or was when its writer
-/// died.
+/// Returns the final name of the file for which this temporary name was created. The temporary file
+/// may have been left behind by a writer that died.
 #[must_use]
 pub fn place_of(name: &str) -> Option<&str> {
     let (place, number) = name.rsplit_once('.')?;
@@ -145,7 +148,7 @@ pub fn place_of(name: &str) -> Option<&str> {
     is_number.then_some(place)
 }
 
-/// Makes something under a name beside `path` that nothing has yet.
+/// Creates something under an unused name in the directory of `path`.
 fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     let first = std::process::id();
     let mut number = first;
@@ -170,7 +173,8 @@ mod tests {
 
     type Make = fn(&Path, u32) -> io::Result<Fresh>;
 
-    /// With a name of its own, and without where the file system of the tests knows such files.
+    /// Creates files with a temporary name, and without a name if the file system of the tests
+    /// supports it.
     fn ways() -> Vec<Make> {
         let dir = tempfile::tempdir().unwrap();
         let knows = Fresh::nameless(&dir.path().join("file"), 0o600).is_ok();
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_put_in_its_place_or_leaves_nothing() {
+    fn a_file_is_created_completely_or_not_at_all() {
         for new in ways() {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("file");
@@ -215,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn what_others_made_is_neither_written_nor_removed() {
+    fn existing_files_are_neither_written_nor_removed() {
         for new in ways() {
             let dir = tempfile::tempdir().unwrap();
             let at = |name: &str| dir.path().join(name);
-            // The names that the file would take beside its place.
+            // The first temporary names that the file would use.
             let taken = [0, 1].map(|more| format!("file.{}", std::process::id() + more));
             fs::write(at("precious"), "precious").unwrap();
             fs::write(at(&taken[0]), "precious").unwrap();
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_without_links_only_where_nothing_is() {
+    fn the_fallback_without_links_replaces_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("new"), "new").unwrap();
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_can_be_executed_as_soon_as_it_has_its_name() {
+    fn a_program_can_be_executed_once_it_has_its_name() {
         for new in ways() {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("program");
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_name_is_nowhere_before_it_is_whole() {
+    fn an_unfinished_file_without_a_name_is_not_visible() {
         let dir = tempfile::tempdir().unwrap();
         let mut fresh =
             Fresh::new(&dir.path().join("file"), 0o600).expect("a file system with such files");

@@ -1,11 +1,11 @@
-//! The host's `git`, asked about a work tree: how it differs from its commit, and what files belong
-//! to it.
+//! Runs the host's `git` to find out how a work tree differs from its commit, and which files
+//! belong to it.
 //!
-//! The repository may be a stranger's, and its configuration names programs that git starts. So git
-//! never sees it: each work tree is asked about through a repository of slotd's own that has
-//! nothing but a copy of the index, the commit, and those settings that only say how files are
-//! compared. It reads the objects where they are, and whatever git writes goes there. It has a
-//! deadline, and its answers have a bound.
+//! The repository may not be trustworthy, and its configuration names programs that git starts. So
+//! git never sees that configuration. For each work tree, slotd creates its own repository that
+//! contains only a copy of the index, the commit, and those settings that affect how files are
+//! compared. Objects are read from their original location, and git writes only to slotd's
+//! repository. Each run has a time limit and a maximum output size.
 
 use crate::model::source::{Changes, Source, Untracked};
 use crate::sys::beneath::{self, Dir};
@@ -16,64 +16,80 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 use std::cell::{Cell, OnceCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use wildmatch::WildMatch;
 
-/// A longer text of differences is left out, bytes.
+/// The maximum size of a diff in bytes. A larger one is omitted.
 pub const MOST_DIFF: usize = 4 << 20;
 
-/// Differences of a larger file are left out, bytes: git reads it as a whole, and compresses what
-/// is no text.
+/// How long git may neither use the CPU nor read or write. It can only be waiting then, for a FIFO
+/// in place of one of its files or for a disk that does not respond.
+pub const STALL: Duration = Duration::from_secs(20);
+
+/// How long git may do so before a FIFO is searched for.
+const SEARCH: Duration = Duration::from_secs(1);
+
+/// The maximum number of directory entries to search.
+const MOST_SEARCHED: usize = 200_000;
+
+/// The maximum size in bytes of a file to diff. git reads such a file completely, and compresses
+/// binary ones.
 const MOST_DIFFED: u64 = 64 << 20;
 
-/// A longer list of names is not read, bytes.
+/// The maximum size of a list of names in bytes.
 const MOST_NAMES: usize = 64 << 20;
 
-/// A longer index is not read, bytes. Files of the sources of Linux take a hundredth of it.
+/// The maximum size of an index in bytes. The Linux sources need a hundredth of it.
 const MOST_INDEX: u64 = 1 << 30;
 
-/// A longer configuration, or list of patterns, is not read, bytes.
+/// The maximum size of a configuration or a list of patterns in bytes.
 const MOST_SETTINGS: u64 = 1 << 20;
 
-/// So many of the files that git does not know are named.
+/// The maximum number of untracked files that are listed.
 const MOST_UNTRACKED: usize = 1000;
 
-/// What is kept of git's own words about a failure, bytes.
+/// The maximum size of git's error output that is kept, in bytes.
 const MOST_WORDS: usize = 4096;
 
-/// What git may allocate, bytes: a list of object directories that is a link to /dev/zero has no
-/// end.
+/// The memory limit of git in bytes. A list of object directories that links to /dev/zero is
+/// endless.
 const MOST_MEMORY: u64 = 2 << 30;
 
-/// Names that are given to one git at most, bytes.
+/// The maximum total length in bytes of the file names passed to one git process.
 const MOST_ARGUMENTS: usize = 256 << 10;
 
-/// Work trees inside of work trees: submodules of submodules.
+/// The maximum nesting depth of work trees, such as submodules of submodules.
 pub const MOST_NESTED: usize = 16;
 
-/// The niceness of work that steps back behind jobs. While they use all CPUs it still gets a tenth
-/// of one (weight 110 to their 1024, sched(7)); with 19 it got a seventieth, and the differences of
-/// a few megabytes were not made in time.
+/// The niceness of work that gives way to jobs. If jobs use all CPUs, it still gets a tenth of one
+/// CPU (weight 110 versus 1024, sched(7)). With niceness 19, it got a seventieth, and a diff of a
+/// few megabytes did not finish in time.
 const BEHIND_JOBS: i32 = 10;
 
-/// The directory of slotd's own repositories, while git is asked. Others that this process asks at
-/// the same time have a number after it.
+/// The directory of slotd's own repositories. If this process runs several queries at the same
+/// time, the later ones append a number.
 const PLACE: &str = "git";
 
-/// The directories that this process uses now.
+/// Returns whether a directory of slotd's own repositories may have this name.
+pub fn is_place(name: &str) -> bool {
+    name.strip_prefix(PLACE).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The directories that are in use by this process.
 static USED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// One of them.
+/// A directory that is in use.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
@@ -101,7 +117,7 @@ impl Drop for Place {
     }
 }
 
-/// The settings of a repository that say how the content of files is compared. git gets no others.
+/// The repository's settings that affect how the content of files is compared. git gets no others.
 const COMPARING: [&str; 6] = [
     "core.autocrlf",
     "core.eol",
@@ -111,15 +127,15 @@ const COMPARING: [&str; 6] = [
     "core.symlinks",
 ];
 
-/// Those of the user: which files are ignored everywhere, and how lines end.
+/// The user's settings for globally ignored files and for line endings.
 const IGNORED_EVERYWHERE: &str = "core.excludesfile";
 const OF_USER: [&str; 2] = ["core.autocrlf", "core.eol"];
 
-/// Extensions of a repository's format that do not change how its index and its objects are read.
+/// Extensions of the repository format that do not affect how the index and the objects are read.
 const HARMLESS: [&str; 5] =
     ["noop", "partialclone", "preciousobjects", "relativeworktrees", "refstorage"];
 
-/// Why git gave no answer.
+/// The reason why git returned no result.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     #[error("git is not installed here")]
@@ -128,32 +144,40 @@ pub enum GitError {
     Start(io::Error),
     #[error("git took longer than {} seconds", .0.as_secs())]
     Late(Duration),
+    #[error(
+        "git has made no progress in {} for a while: a file that it reads may be a FIFO \
+         (.gitignore, .git/objects), or the disk does not respond",
+        .0.display()
+    )]
+    Stalled(PathBuf),
+    #[error("{}: it is a FIFO or a device, which would block git", .0.display())]
+    Blocking(PathBuf),
     #[error("git printed more than {} MB", .0 >> 20)]
     TooMuch(usize),
     #[error("{0}")]
     Failed(String),
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("{} is no git work tree of this user or root", .0.display())]
+    #[error("{} is not a git work tree owned by this user or root", .0.display())]
     None(PathBuf),
     #[error("the repository has the extension {0}, which slotd cannot read")]
     Extension(String),
-    #[error("more than {MOST_NESTED} work trees are inside of each other")]
+    #[error("work trees are nested more than {MOST_NESTED} levels deep")]
     Nested,
-    #[error("HEAD or the branch that it names is not in the usual form")]
+    #[error("HEAD or its branch has an unusual format")]
     NoHead,
 }
 
-/// Why there is no text of the differences.
+/// The reason why there is no diff.
 #[derive(Debug, thiserror::Error)]
 enum NoDiff {
     #[error("there is no commit yet")]
     NoCommit,
     #[error("{file} is larger than {} MB", MOST_DIFFED >> 20)]
     LargeFile { file: String },
-    #[error("it is more than {} MB", MOST_DIFF >> 20)]
+    #[error("it is larger than {} MB", MOST_DIFF >> 20)]
     TooMuch,
-    #[error("it is in the index alone, or within submodules")]
+    #[error("it is only in the index or in submodules")]
     Elsewhere,
     #[error(transparent)]
     Git(#[from] GitError),
@@ -164,8 +188,8 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> GitError {
     move |error| GitError::File { path, error }
 }
 
-/// What git is asked with: how long it may take, and where its repositories of slotd's own are.
-/// They go with this.
+/// A context for running git: the time limit, and the directory of slotd's own repositories, which
+/// is deleted when this is dropped.
 #[derive(Debug)]
 pub struct Asking {
     parent: Dir,
@@ -175,19 +199,24 @@ pub struct Asking {
     until: Instant,
     steps_back: bool,
     of_user: OnceCell<Vec<OsString>>,
+    left_out: Vec<WildMatch>,
+    /// See [`STALL`].
+    stall: Duration,
+    /// See [`SEARCH`].
+    search: Duration,
 }
 
 impl Asking {
-    /// All questions together may take so long. `parent` is a directory of slotd's own; no other
-    /// process has an `Asking` there.
+    /// Creates a context in which all queries together may take `patience`. `parent` is one of
+    /// slotd's own directories. No other process may use it for an `Asking` at the same time.
     ///
     /// # Errors
-    /// Nothing can be written there.
+    /// Fails if the directory cannot be written.
     pub fn new(parent: &Path, patience: Duration) -> Result<Asking, GitError> {
         let parent = fs::canonicalize(parent).map_err(at(parent))?;
         let place = Place::take(&parent);
         let parent = Dir::open(&parent).map_err(at(&parent))?;
-        // A process that was killed leaves it.
+        // A killed process may have left it behind.
         if let Err(error) = parent.remove_tree(Path::new(&place.name))
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -203,23 +232,42 @@ impl Asking {
             until,
             steps_back: false,
             of_user: OnceCell::new(),
+            left_out: Vec::new(),
+            stall: STALL,
+            search: SEARCH,
         })
     }
 
-    /// Takes no time from others.
+    /// Runs git with a lower priority than other processes.
     #[must_use]
     pub fn behind_others(mut self) -> Asking {
         self.steps_back = true;
         self
     }
 
-    /// git at the work tree with this top directory.
+    /// Leaves untracked files out of the answer whose absolute path matches one of these patterns.
+    #[must_use]
+    pub fn without(mut self, files: Vec<WildMatch>) -> Asking {
+        self.left_out = files;
+        self
+    }
+
+    /// Prepares git for the work tree with this top directory.
     ///
     /// # Errors
-    /// It is none, or another user's; or its repository has a format that is not known here.
-    /// Otherwise as of [`Git::files`].
+    /// Fails if it is not a work tree, if another user owns it, or if its repository has an
+    /// unsupported format. Also fails like [`Git::files`].
     pub fn at(&self, top: &Path) -> Result<Git<'_>, GitError> {
         let repository = Repository::of(top).ok_or_else(|| GitError::None(top.to_owned()))?;
+        // The files that git opens first. One that is deeper in the work tree is searched for when
+        // git makes no progress.
+        let read = [top.join(".gitignore"), top.join(".gitattributes")].into_iter().chain(
+            ["info/alternates", "info/commit-graph"]
+                .map(|name| repository.common.join("objects").join(name)),
+        );
+        if let Some(path) = read.into_iter().find(|path| would_block(path)) {
+            return Err(GitError::Blocking(path));
+        }
         let own = self.place.path.join(self.made.replace(self.made.get() + 1).to_string());
         for dir in [own.clone(), own.join("objects"), own.join("refs"), own.join("info")] {
             fs::create_dir(&dir).map_err(at(&dir))?;
@@ -247,40 +295,41 @@ impl Drop for Asking {
     }
 }
 
-/// What git printed.
+/// The output of git.
 struct Printed {
-    /// Bytes.
+    /// The number of bytes on standard output.
     length: usize,
-    /// Its warnings and errors.
+    /// Warnings and errors.
     words: String,
 }
 
-/// git at one work tree.
+/// git for one work tree.
 #[derive(Debug, Clone)]
 pub struct Git<'a> {
     asking: &'a Asking,
     top: PathBuf,
-    /// The top directory, or that of a copy.
+    /// The directory of the files: the top directory or a copy.
     files_at: PathBuf,
     repository: Repository,
-    /// The repository of slotd's own.
+    /// slotd's own repository.
     own: PathBuf,
-    /// As `-c` takes them.
+    /// In the format of `-c`.
     settings: Vec<OsString>,
 }
 
 impl<'a> Git<'a> {
-    /// The same repository, with the files of a copy.
+    /// Uses the same repository with the files of a copy.
     #[must_use]
     pub fn with_files_of(&self, copy: &Path) -> Git<'a> {
         let mut git = Git { files_at: copy.to_owned(), ..self.clone() };
-        // Copied files have the times of the first ones, and that has to be enough to know them
-        // again.
+        // Copied files keep their modification times, which must suffice to recognize them as
+        // unchanged.
         git.settings.extend(["core.checkStat=minimal".into(), "core.trustctime=false".into()]);
         git
     }
 
-    /// When the index was written, in seconds and nanoseconds; long ago where there is none.
+    /// Returns when the index was written, in seconds and nanoseconds, or the epoch if it is
+    /// missing.
     pub fn index_time(&self) -> (i64, i64) {
         let found = fs::metadata(self.repository.git_dir.join("index"));
         found.map_or((0, 0), |found| (found.mtime(), found.mtime_nsec()))
@@ -291,8 +340,8 @@ impl<'a> Git<'a> {
         fs::write(&path, text).map_err(at(&path))
     }
 
-    /// Takes over the index as it is now, with its time: git tells by it which files may have
-    /// changed since.
+    /// Copies the current index with its modification time, which git needs to detect files that
+    /// have changed since.
     fn copy_index(&self) -> Result<(), GitError> {
         let mut left = MOST_INDEX;
         let shared =
@@ -311,13 +360,13 @@ impl<'a> Git<'a> {
         Ok(())
     }
 
-    /// Reads from the user's own configuration what git is to know of it.
+    /// Reads the relevant settings from the user's own configuration.
     fn of_user(&self) -> Vec<OsString> {
         let mut command = self.command();
         command.args(["config", "--null", "--list"]);
         let mut text = Vec::new();
         if let Err(why) = self.run(command, &mut text, MOST_SETTINGS as usize) {
-            log::debug!("the user's settings of git: {why}");
+            log::debug!("cannot read the user's git settings: {why}");
         }
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let mut ignored = std::env::var_os("XDG_CONFIG_HOME")
@@ -347,8 +396,8 @@ impl<'a> Git<'a> {
         settings
     }
 
-    /// Reads from the repository's configuration, and from that of this work tree if it has one,
-    /// what git is to know of it.
+    /// Reads the relevant settings from the repository's configuration, and from that of this work
+    /// tree if it has one.
     fn read_settings(&mut self) -> Result<(), GitError> {
         let list = self.list_settings(&self.repository.common.join("config"))?;
         let mut has_own = false;
@@ -367,7 +416,7 @@ impl<'a> Git<'a> {
             }
         }
         if has_own {
-            // `git sparse-checkout` writes there.
+            // Written by `git sparse-checkout`.
             let list = self.list_settings(&self.repository.git_dir.join("config.worktree"))?;
             self.settings.extend(
                 entries(&list).filter_map(|(name, value)| setting(&COMPARING, name, value)),
@@ -376,7 +425,8 @@ impl<'a> Git<'a> {
         Ok(())
     }
 
-    /// The settings in a file of the repository, as git lists them; none where it is not there.
+    /// Returns the settings in a file of the repository in git's list format. A missing file has
+    /// none.
     fn list_settings(&self, theirs: &Path) -> Result<Vec<u8>, GitError> {
         let text = match files::read(theirs, MOST_SETTINGS) {
             Ok(text) => text,
@@ -385,13 +435,14 @@ impl<'a> Git<'a> {
         };
         self.write("theirs", text)?;
         let file = self.own.join("theirs");
-        // It includes no other file then, and of a file only the list of its words is asked for.
+        // With these options, git includes no other file and only lists the settings.
         let words =
             ["config".as_ref(), "--file".as_ref(), file.as_os_str(), "--no-includes".as_ref()];
         self.ask(&[&words[..], &["--null".as_ref(), "--list".as_ref()]].concat(), MOST_NAMES)
     }
 
-    /// git with nothing from the environment that leads it elsewhere, or has it write a trace.
+    /// Returns a git command without environment variables that redirect git or make it write a
+    /// trace.
     fn command(&self) -> Command {
         let mut command = Command::new("git");
         for (name, _) in
@@ -404,18 +455,18 @@ impl<'a> Git<'a> {
         command
     }
 
-    /// What git prints, which is no longer than `most` bytes. It sees no configuration but its own
-    /// here, fetches nothing, and writes nothing in the work tree or its repository.
+    /// Runs git and returns its output of at most `most` bytes. git sees no configuration except
+    /// its own, fetches nothing, and writes nothing to the work tree or its repository.
     ///
     /// # Errors
-    /// See [`GitError`]. git and whatever it has started is gone then.
+    /// See [`GitError`]. On failure, git and its descendants have been killed.
     fn ask<S: AsRef<OsStr>>(&self, words: &[S], most: usize) -> Result<Vec<u8>, GitError> {
         let mut text = Vec::new();
         self.ask_into(words, &mut text, most)?;
         Ok(text)
     }
 
-    /// The same for a sink.
+    /// Like [`Self::ask`], but writes the output to a sink.
     fn ask_into<S: AsRef<OsStr>>(
         &self,
         words: &[S],
@@ -434,7 +485,7 @@ impl<'a> Git<'a> {
             ("GIT_ALLOW_PROTOCOL", ""),
             ("GIT_NO_REPLACE_OBJECTS", "1"),
         ]);
-        // Before git 2.32 the global configuration is found by these alone.
+        // Before git 2.32, only these variables determine the global configuration.
         command
             .env("HOME", &self.asking.place.path)
             .env("XDG_CONFIG_HOME", &self.asking.place.path);
@@ -457,7 +508,8 @@ impl<'a> Git<'a> {
         to: &mut dyn Write,
         most: usize,
     ) -> Result<Printed, GitError> {
-        // Nobody else would end a git that waits for a FIFO: it is in a process group of its own.
+        // Nothing else would kill a git that waits for a FIFO, because it has its own process
+        // group.
         guard::end_with_thread(&mut command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => GitError::Missing,
@@ -465,13 +517,13 @@ impl<'a> Git<'a> {
         })?;
         let pid = i32::try_from(child.id()).unwrap_or_default();
         if self.asking.steps_back {
-            // SAFETY: a system call with numbers. Where it fails git is as fast as others.
+            // SAFETY: a system call with numbers. If it fails, git keeps its normal priority.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, child.id(), BEHIND_JOBS) };
         }
         let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
-        // SAFETY: a system call that reads one structure. What git has started it limits, too.
+        // SAFETY: a system call that reads one structure. Descendants of git inherit the limit.
         unsafe { libc::prlimit(pid, libc::RLIMIT_DATA, &limit, std::ptr::null_mut()) };
-        let read = self.asking.read(&mut child, pid, to, most);
+        let read = self.read(&mut child, pid, to, most);
         if read.is_err() {
             proc::kill_group(pid, Signal::SIGKILL as i32);
         }
@@ -489,10 +541,10 @@ impl<'a> Git<'a> {
         }))
     }
 
-    /// The files that make up the work tree: those that git knows and those that it does not
-    /// ignore, by their paths from its top. A directory stands for a submodule, or another work
-    /// tree inside. An index can name anything: names that no file of a work tree has, like `../x`
-    /// or `.git/config`, are left out.
+    /// Returns the files of the work tree, tracked and untracked but not ignored, by their paths
+    /// from its top. A directory in the list is a submodule or another work tree. Since an index
+    /// can contain any name, names that no file of a work tree can have, such as `../x` or
+    /// `.git/config`, are omitted.
     ///
     /// # Errors
     /// See [`GitError`].
@@ -501,7 +553,7 @@ impl<'a> Git<'a> {
         const FILES: [&str; 5] = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let mut names = Vec::new();
         let read = self.ask_into(&FILES, &mut names, MOST_NAMES)?;
-        // git leaves such a directory out, and succeeds.
+        // git omits an unreadable directory and exits successfully.
         if let Some(line) = read.words.lines().find(|line| line.contains("could not open")) {
             let why = line.trim_start_matches("warning: ");
             return Err(GitError::Failed(format!("git: {why}")));
@@ -510,26 +562,26 @@ impl<'a> Git<'a> {
             .map(|name| Path::new(OsStr::from_bytes(name.strip_suffix(b"/").unwrap_or(name))));
         let mut files: Vec<PathBuf> =
             names.filter(|name| belongs(name)).map(Path::to_owned).collect();
-        // A path with a conflict is there several times.
+        // A path with a conflict is listed several times.
         files.sort_unstable();
         files.dedup();
         Ok(files)
     }
 
-    /// Whether the index has a file or a link of this name: one that is a directory by now.
+    /// Returns the names of all files and links in the index, whatever the work tree contains.
     ///
     /// # Errors
     /// See [`GitError`].
-    pub fn has_file(&self, name: &Path) -> Result<bool, GitError> {
+    pub fn indexed_files(&self) -> Result<HashSet<PathBuf>, GitError> {
         let index = self.ask(&["ls-files", "-z", "--stage"], MOST_NAMES)?;
-        let name = name.as_os_str().as_bytes();
-        let named = |entry: &&[u8]| entry.splitn(2, |byte| *byte == b'\t').nth(1) == Some(name);
-        Ok(names_in(&index).filter(named).any(|entry| !entry.starts_with(b"160000 ")))
+        let files = names_in(&index).filter(|entry| !entry.starts_with(b"160000 "));
+        let names = files.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
+        Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 
-    /// What differs from this commit, or from none.
+    /// Returns the files that differ from the commit of `head`. On an unborn branch, all files do.
     fn status(&self, head: &Head, depth: usize) -> Result<Status, GitError> {
-        // In a submodule git would start a git that reads the configuration there.
+        // In a submodule, git would start another git that reads the configuration there.
         const STATUS: [&str; 7] = [
             "status",
             "--porcelain=v2",
@@ -564,7 +616,7 @@ impl<'a> Git<'a> {
                 inside = inside.with_files_of(&self.files_at.join(path));
             }
             let head = inside.repository.head(MOST_PACKED);
-            // Where git sees a copy it sees no repository, and no commit that has moved on.
+            // In a copy, git sees no repository and therefore no new commit of the submodule.
             let has_moved = head.commit.as_ref().is_some_and(|head| head.as_bytes() != commit);
             let found = inside.status(&head, depth + 1)?;
             if has_moved || !(found.changed.is_empty() && found.untracked.is_empty()) {
@@ -574,16 +626,20 @@ impl<'a> Git<'a> {
         Ok(status)
     }
 
-    /// How the work tree differs from its commit. The text of that for `git apply` goes to the
-    /// sink; false: there is none, and whatever the sink got means nothing.
+    /// Determines how the work tree differs from its commit, and writes a diff for `git apply` to
+    /// the sink. Returns false if there is no diff; the data in the sink must be ignored then.
     pub fn source(&self, to: &mut dyn Write) -> (Source, bool) {
         let head = self.repository.head(MOST_PACKED);
-        let told =
+        let source =
             |changes| Source { commit: head.commit.clone(), branch: head.branch.clone(), changes };
-        let Status { changed, untracked } = match self.status(&head, 0) {
+        let Status { changed, mut untracked } = match self.status(&head, 0) {
             Ok(status) => status,
-            Err(error) => return (told(Err(error.to_string())), false),
+            Err(error) => return (source(Err(error.to_string())), false),
         };
+        untracked.retain(|name| {
+            let path = self.top.join(OsStr::from_bytes(name));
+            !self.asking.left_out.iter().any(|one| one.matches(&path.to_string_lossy()))
+        });
         let sized = |path: &Vec<u8>| Untracked {
             bytes: fs::symlink_metadata(self.files_at.join(OsStr::from_bytes(path)))
                 .ok()
@@ -608,14 +664,14 @@ impl<'a> Git<'a> {
             changes.left_out = Some(why.to_string());
             false
         });
-        (told(Ok(changes)), has_diff)
+        (source(Ok(changes)), has_diff)
     }
 
-    /// What `git apply` makes of a commit what these files are. An error says why there is no such
-    /// text.
+    /// Writes a diff for `git apply` that changes the commit to these files. The error is the
+    /// reason why there is no diff.
     fn diff(&self, commit: &str, changed: &[&[u8]], to: &mut dyn Write) -> Result<(), NoDiff> {
-        // git would note in the index which files it found to be as they were: it is not to write,
-        // and asked about changed files alone it finds none.
+        // `diff.autoRefreshIndex` would let git record unchanged files in the index, to which it
+        // must not write. It is not needed, since only changed files are passed.
         const WORDS: [&str; 18] = [
             "-c",
             "diff.autoRefreshIndex=false",
@@ -661,9 +717,46 @@ impl<'a> Git<'a> {
     }
 }
 
-impl Asking {
-    /// What a process prints on standard output until it ends, and how it begins on standard error.
-    /// How many bytes went to the sink.
+/// The CPU time and the I/O of a process and its descendants so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Effort(Vec<(i32, Option<proc::CpuTime>, proc::Io)>);
+
+impl Effort {
+    fn of(pid: i32) -> Effort {
+        let all = std::iter::once(pid).chain(proc::descendants(pid));
+        let used = |pid| proc::stat(pid).map(|stat| stat.used);
+        Effort(all.map(|pid| (pid, used(pid), proc::io(pid))).collect())
+    }
+}
+
+/// Returns whether opening this file would block, possibly through a link.
+fn would_block(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// Finds a file below `top`, in no repository, or in the directory of the objects, that blocks git
+/// when it opens it. Follows no links, and looks at `left` entries at most.
+fn find_blocking(top: &Path, objects: &Path, mut left: usize) -> Option<PathBuf> {
+    let mut dirs = vec![(top.to_owned(), true), (objects.to_owned(), false)];
+    while let Some((dir, is_in_tree)) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            left = left.checked_sub(1)?;
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name();
+            let is_read = !is_in_tree || name == ".gitignore" || name == ".gitattributes";
+            if kind.is_dir() && (!is_in_tree || name != ".git") {
+                dirs.push((entry.path(), is_in_tree));
+            } else if is_read && (kind.is_fifo() || kind.is_char_device()) {
+                return Some(entry.path());
+            }
+        }
+    }
+    None
+}
+
+impl Git<'_> {
+    /// Reads the output of a process until it exits. Returns the number of bytes that were written
+    /// to the sink, and the beginning of its standard error.
     fn read(
         &self,
         child: &mut Child,
@@ -671,15 +764,19 @@ impl Asking {
         to: &mut dyn Write,
         most: usize,
     ) -> Result<(usize, Vec<u8>), GitError> {
+        let asking = self.asking;
         let end = proc::pidfd(pid).map_err(GitError::Start)?;
         let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
         let (mut length, mut words) = (0, Vec::new());
         let mut has_ended = false;
+        let (mut effort, mut idle_since) = (Effort::of(pid), Instant::now());
+        let mut has_searched = false;
         while out.is_some() || err.is_some() || !has_ended {
-            let left = self.until.saturating_duration_since(Instant::now());
+            let left = asking.until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(GitError::Late(self.patience));
+                return Err(GitError::Late(asking.patience));
             }
+            let left = left.min(if has_searched { asking.stall / 4 } else { asking.search });
             let open = [
                 out.as_ref().map(AsFd::as_fd),
                 err.as_ref().map(AsFd::as_fd),
@@ -688,7 +785,26 @@ impl Asking {
             let mut asked: Vec<PollFd> =
                 open.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
             match poll(&mut asked, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(0) => {
+                    let before = std::mem::replace(&mut effort, Effort::of(pid));
+                    if effort != before {
+                        idle_since = Instant::now();
+                    } else if idle_since.elapsed() >= asking.stall {
+                        return Err(GitError::Stalled(self.files_at.clone()));
+                    } else if !has_searched && proc::stat(pid).is_some_and(|git| git.state == b'S')
+                    {
+                        // In a FIFO, git sleeps. On a disk that does not respond, it cannot be
+                        // interrupted, and a search would hang too.
+                        has_searched = true;
+                        let objects = self.repository.common.join("objects");
+                        let found = find_blocking(&self.files_at, &objects, MOST_SEARCHED);
+                        if let Some(path) = found {
+                            return Err(GitError::Blocking(path));
+                        }
+                    }
+                }
+                Ok(_) => idle_since = Instant::now(),
+                Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return Err(GitError::Start(error.into())),
             }
             let mut ready =
@@ -715,13 +831,13 @@ impl Asking {
     }
 }
 
-/// Whether a file of a work tree can have this name: it leads nowhere else, and into no repository.
+/// Returns whether a file of a work tree can have this name, which must not leave it or enter a
+/// repository.
 fn belongs(name: &Path) -> bool {
     beneath::is_plain(name) && !name.iter().any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
-/// Copies a regular file of at most so many bytes, with the time of its last change. How many it
-/// has.
+/// Copies a regular file of at most `most` bytes with its modification time. Returns its size.
 fn copy_file(from: &Path, to: &Path, most: u64) -> io::Result<u64> {
     let source = files::open(from)?;
     let found = source.metadata()?;
@@ -735,7 +851,7 @@ fn copy_file(from: &Path, to: &Path, most: u64) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// A path as it stands in a list of paths: none is taken for two.
+/// Quotes a path for a list of paths, so that git does not split it.
 fn quoted(path: &Path) -> OsString {
     let mut text = vec![b'"'];
     for byte in path.as_os_str().as_bytes() {
@@ -748,8 +864,8 @@ fn quoted(path: &Path) -> OsString {
     OsString::from_vec(text)
 }
 
-/// The entries of `git config --null --list`: the name in small letters, and the value, which is
-/// `true` for a name alone.
+/// Parses the output of `git config --null --list`: names in lower case with their values. A name
+/// without a value has the value `true`.
 fn entries(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     names_in(list).map(|entry| {
         let mut parts = entry.splitn(2, |byte| *byte == b'\n');
@@ -757,7 +873,7 @@ fn entries(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// As `-c` takes it, if it is one of these and its value a word.
+/// Returns a setting in the format of `-c`, if it is known and its value is a single word.
 fn setting(known: &[&str], name: &[u8], value: &[u8]) -> Option<OsString> {
     let name = known.iter().find(|known| known.as_bytes() == name)?;
     let value = std::str::from_utf8(value)
@@ -766,8 +882,8 @@ fn setting(known: &[&str], name: &[u8], value: &[u8]) -> Option<OsString> {
     Some(format!("{name}={value}").into())
 }
 
-/// The submodules in what `git ls-files --stage -z` prints, each with its commit: `160000 COMMIT
-/// 0<tab>NAME`.
+/// Returns the submodules in the output of `git ls-files --stage -z`, each with its commit. Their
+/// format is `160000 COMMIT 0<tab>NAME`.
 fn submodules(index: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     names_in(index).filter_map(|entry| {
         let entry = entry.strip_prefix(b"160000 ")?;
@@ -777,7 +893,7 @@ fn submodules(index: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The names in lists that are no longer than this, bytes, or hold one name.
+/// Splits the names into lists with a total length of at most `most` bytes, or with a single name.
 fn in_parts<'a, 'b>(names: &'b [&'a [u8]], most: usize) -> Vec<&'b [&'a [u8]]> {
     let mut parts = Vec::new();
     let (mut from, mut length) = (0, 0);
@@ -794,7 +910,7 @@ fn in_parts<'a, 'b>(names: &'b [&'a [u8]], most: usize) -> Vec<&'b [&'a [u8]]> {
     parts
 }
 
-/// Reads what is there. `None`: the other end is closed.
+/// Reads available data. Returns `None` at the end.
 fn read_some(
     from: &mut Option<impl Read>,
     to: &mut (impl Write + ?Sized),
@@ -809,7 +925,7 @@ fn read_some(
     }
 }
 
-/// The names in what `git status --porcelain=v2 -z` prints.
+/// The names in the output of `git status --porcelain=v2 -z`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Status {
     changed: Vec<Vec<u8>>,
@@ -829,7 +945,7 @@ fn parse_status(text: &[u8]) -> Status {
             [b'1', ..] => status.changed.extend(field(entry, 8)),
             [b'2', ..] => {
                 status.changed.extend(field(entry, 9));
-                // The path that it had.
+                // The previous path.
                 status.changed.extend(entries.next().map(<[u8]>::to_owned));
             }
             [b'u', ..] => status.changed.extend(field(entry, 10)),
@@ -839,7 +955,7 @@ fn parse_status(text: &[u8]) -> Status {
     status
 }
 
-/// What stands behind so many blanks.
+/// Returns the rest of an entry after this many spaces.
 fn field(entry: &[u8], blanks: usize) -> Option<Vec<u8>> {
     entry.splitn(blanks + 1, |byte| *byte == b' ').nth(blanks).map(<[u8]>::to_owned)
 }
@@ -850,7 +966,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_status_is_counted() {
+    fn changed_and_untracked_files_are_parsed() {
         let text = b"# stash 1\x001 .M N... 100644 100644 100644 1 1 a b\0\
             2 R. N... 100644 100644 100644 1 1 R100 new\0? old\0u UU N... 1 2 3 4 5 6 7 x\0? c d\0! e\0";
         let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_owned()).collect();
@@ -861,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_of_names_are_parted() {
+    fn long_lists_of_names_are_split() {
         let names: Vec<&[u8]> = vec![b"aa", b"b", b"cccc", b"d"];
         assert_eq!(in_parts(&names, 3), [&names[..2], &names[2..3], &names[3..]]);
         assert_eq!(in_parts(&names, 100), [&names[..]]);
@@ -869,7 +985,7 @@ mod tests {
     }
 
     #[test]
-    fn only_settings_that_are_words_are_taken_over() {
+    fn only_known_settings_with_simple_values_are_used() {
         let list = b"core.autocrlf\ninput\0core.filemode\0core.eol\nlf\ncore.fsmonitor=x\0core.fsmonitor\n/bin/true\0";
         let taken: Vec<OsString> =
             entries(list).filter_map(|(name, value)| setting(&COMPARING, name, value)).collect();
@@ -881,7 +997,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_that_belongs_leads_into_no_repository(name in "(/|\\.|\\.\\.|a|\\.git|\\.GiT|é| ){0,6}") {
+        fn accepted_names_stay_out_of_repositories(name in "(/|\\.|\\.\\.|a|\\.git|\\.GiT|é| ){0,6}") {
             let path = Path::new(&name);
             if belongs(path) {
                 let top = Path::new("/top");
@@ -896,7 +1012,7 @@ mod tests {
         }
     }
 
-    /// A repository, and a place beside it for those of slotd's own.
+    /// Creates a repository in a directory that can also hold slotd's own repositories.
     fn repository() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap().join("work");
@@ -916,7 +1032,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_or_says_too_much_is_ended_with_all_that_it_started() {
+    fn slow_and_flooding_processes_are_killed() {
         let (dir, top) = repository();
         let alias = |text: &str| format!("alias.say=!{text}");
         let ask = |patience, words: &[&str], most| {
@@ -931,6 +1047,23 @@ mod tests {
         assert!(matches!(flood, Err(GitError::TooMuch(_))), "{flood:?}");
         let late = ask(Duration::from_millis(200), &["-c", &alias("sleep 600"), "say"], 10);
         assert!(matches!(late, Err(GitError::Late(_))), "{late:?}");
+        let mut asking = Asking::new(dir.path(), long).unwrap();
+        (asking.stall, asking.search) = (Duration::from_millis(200), Duration::from_millis(20));
+        let sleeps = ["-c", &alias("sleep 600"), "say"];
+        let stalled = asking.at(&top).and_then(|git| git.ask(&sleeps, 10));
+        assert!(matches!(stalled, Err(GitError::Stalled(_))), "{stalled:?}");
+        asking.stall = long;
+        fs::create_dir(top.join("d")).unwrap();
+        nix::unistd::mkfifo(&top.join("d/.gitignore"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        fs::write(top.join("d/f"), "").unwrap();
+        let blocked = asking.at(&top).and_then(|git| git.files()).unwrap_err().to_string();
+        let expected = top.join("d/.gitignore: it is a FIFO or a device").display().to_string();
+        assert!(blocked.starts_with(&expected), "{blocked}");
+        drop(asking);
+        fs::rename(top.join("d/.gitignore"), top.join(".gitignore")).unwrap();
+        let blocking = Asking::new(dir.path(), long).unwrap().at(&top).unwrap_err();
+        assert!(matches!(blocking, GitError::Blocking(_)), "{blocking}");
+        fs::remove_file(top.join(".gitignore")).unwrap();
         let failed = ask(long, &["no-such-word"], 10).unwrap_err().to_string();
         assert!(failed.starts_with("git: git: 'no-such-word'"), "{failed}");
         let none = Asking::new(dir.path(), long).unwrap().at(dir.path()).unwrap_err();
@@ -938,7 +1071,32 @@ mod tests {
     }
 
     #[test]
-    fn two_work_trees_are_asked_about_side_by_side() {
+    fn files_that_block_git_are_found() {
+        let (_dir, top) = repository();
+        let objects = top.join(".git/objects");
+        let find = |most| find_blocking(&top, &objects, most);
+        let fifo = |name: &str| {
+            let path = top.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            path
+        };
+        // git does not open these.
+        for name in ["pipe", ".git/hooks/x", "sub/.git/.gitignore", "d/gitignore"] {
+            fifo(name);
+        }
+        std::os::unix::fs::symlink("..", top.join("d/loop")).unwrap();
+        assert_eq!(find(1000), None);
+        for name in ["d/e/.gitignore", "d/.gitattributes", ".git/objects/ab/cd", ".gitignore"] {
+            let path = fifo(name);
+            assert_eq!(find(1000), Some(path.clone()));
+            assert_eq!(find(0), None, "the search is limited");
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn two_work_trees_can_be_queried_concurrently() {
         let (dir, top) = repository();
         fs::write(top.join("a"), "12345").unwrap();
         let patience = Duration::from_secs(60);
@@ -954,7 +1112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_without_a_commit_has_files_and_no_differences() {
+    fn a_tree_without_a_commit_has_files_but_no_diff() {
         let (dir, top) = repository();
         for name in ["a", "b"] {
             fs::write(top.join(name), "12345").unwrap();
@@ -971,7 +1129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_in_a_format_that_is_not_known_is_refused() {
+    fn an_unsupported_repository_format_is_refused() {
         let (dir, top) = repository();
         users_git(&top, &["config", "extensions.newHash", "true"]);
         let asking = Asking::new(dir.path(), Duration::from_secs(60)).unwrap();

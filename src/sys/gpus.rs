@@ -1,7 +1,7 @@
-//! The GPUs of this machine: which there are, and how they are used.
+//! The GPUs of this machine and their use.
 //!
-//! NVIDIA's are asked for by `nvidia-smi`, AMD's are found in sysfs. `SLOTD_GPU_COUNT` stands for
-//! GPUs of which nothing else is known.
+//! NVIDIA GPUs are queried with `nvidia-smi`, AMD GPUs are read from sysfs. With `SLOTD_GPU_COUNT`,
+//! only the number of GPUs is known.
 
 mod amd;
 mod kept;
@@ -14,20 +14,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is looked at.
+/// The level of detail of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Which GPUs there are.
+    /// Only the list of GPUs.
     Inventory,
-    /// How they are used, too.
+    /// The list of GPUs and their current use.
     Use,
 }
 
-/// What was seen of a GPU.
+/// The state of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
     pub gpu: Gpu,
-    /// MB of its memory that a new process cannot have; `None` where that cannot be told.
+    /// MB of its memory that are not available to new processes, if known.
     used_mb: Option<u64>,
     busy: Option<u32>,
     processes: Option<Vec<Process>>,
@@ -39,28 +39,29 @@ struct Process {
     mem_mb: Option<u64>,
 }
 
-/// What finds the GPUs of one maker.
+/// Detects the GPUs of one vendor.
 trait Driver {
     async fn look(&self, depth: Depth) -> io::Result<Vec<Seen>>;
 }
 
-/// Where GPUs are looked for.
+/// The sources of GPU information.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// `SLOTD_GPU_COUNT`.
     pub count: Option<u32>,
-    /// How long a program may take to answer.
+    /// The time that a program may take to respond.
     pub timeout: Duration,
-    /// The root of the daemon whose jobs are told from other processes.
+    /// The root of the daemon whose jobs are distinguished from other processes.
     pub root: PathBuf,
 }
 
 impl Places {
-    /// All GPUs. A machine without any has no program that could be asked, which is no error.
+    /// Returns all GPUs. A machine without the vendor's program has no such GPUs, which is not an
+    /// error.
     ///
     /// # Errors
-    /// A program that is there did not answer in time (it was killed then) or failed: the caller
-    /// should keep what it knew. The text names the program.
+    /// Fails if an installed program fails or does not respond in time, in which case it is killed.
+    /// The caller should keep its previous list. The message names the program.
     pub async fn look(&self, depth: Depth) -> io::Result<Vec<Seen>> {
         if let Some(count) = self.count {
             let counted = |id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() };
@@ -74,8 +75,7 @@ impl Places {
         Ok(seen)
     }
 
-    /// What was seen, by the numbers of these GPUs. The processes are told by the jobs that they
-    /// are of.
+    /// Returns the readings by the IDs in `gpus`. Processes are mapped to their jobs.
     pub async fn readings(&self, seen: Vec<Seen>, gpus: &[Gpu]) -> Vec<GpuReading> {
         let id_of = |seen: &Gpu| gpus.iter().find(|gpu| gpu.is_same_as(seen)).map(|gpu| gpu.id);
         let seen: Vec<(u32, Seen)> =
@@ -89,7 +89,7 @@ impl Places {
     }
 }
 
-/// Numbers the GPUs of another maker after these.
+/// Appends the GPUs of another vendor, with IDs after the existing ones.
 fn add(seen: &mut Vec<Seen>, others: Vec<Seen>) {
     let first = seen.iter().map(|one| one.gpu.id + 1).max().unwrap_or(0);
     seen.extend(others.into_iter().map(|mut other| {
@@ -99,15 +99,15 @@ fn add(seen: &mut Vec<Seen>, others: Vec<Seen>) {
 }
 
 fn reading(id: u32, seen: Seen, root: &Path) -> Option<GpuReading> {
-    let told =
+    let of_job =
         |process: Process| GpuProcess { job: job_of(process.pid, root), mem_mb: process.mem_mb };
-    let processes = seen.processes.map(|processes| processes.into_iter().map(told).collect());
+    let processes = seen.processes.map(|processes| processes.into_iter().map(of_job).collect());
     Some(GpuReading { id, used_mb: seen.used_mb?, busy: seen.busy, processes })
 }
 
-/// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As
-/// Slurm's gres/gpu plugin with AutoDetect names them: small letters, anything but letters, digits,
-/// `-` and `.` an underscore.
+/// Converts a model name to a word that can be a feature or a GRES type, as Slurm's gres/gpu plugin
+/// does with AutoDetect. The name is converted to lower case, and everything except letters,
+/// digits, `-` and `.` to underscores: `NVIDIA H200` becomes `nvidia_h200`.
 fn feature_word(name: &str) -> Option<String> {
     let word: String = name
         .trim()
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gpus_of_two_makers_have_different_numbers() {
+    fn gpus_of_two_vendors_have_different_ids() {
         let gpus = |ids: [u32; 2]| {
             ids.map(|id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() }).to_vec()
         };

@@ -1,11 +1,10 @@
-//! Programs of the daemon that are no jobs, such as hooks and `nvidia-smi`: a program that hangs
-//! does not outlive the daemon, however the daemon ends, nor does anything that the program has
-//! started.
+//! Runs helper programs of the daemon, such as hooks and `nvidia-smi`. A hung program does not
+//! outlive the daemon, however it exits, nor do the program's descendants.
 //!
-//! The kernel can end a child with its parent (PR_SET_PDEATHSIG), but not the children of that
-//! child. So a guard stands in between, a process of this program: it leads a process group, runs
-//! the program in it, and kills the group when its standard input ends, whose other end only the
-//! daemon has.
+//! The kernel can kill a child when its parent exits (PR_SET_PDEATHSIG), but not the children of
+//! that child. So there is a guard process in between, which runs this executable. It leads a
+//! process group, runs the program in it, and kills the group when its standard input is closed.
+//! Only the daemon has the other end.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setpgid};
@@ -16,19 +15,19 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-/// The first argument that makes `slotd` a guard: `__guard MILLISECONDS PROGRAM ARGUMENTS`.
+/// The first argument that starts a guard: `__guard MILLISECONDS PROGRAM ARGUMENTS`.
 pub const GUARD_ARG: &str = "__guard";
 
-/// The exit codes for a program that is not there, and for one that cannot be started, as of a
+/// The exit codes for a program that does not exist and for one that cannot be started, as in a
 /// shell.
 pub const NOT_FOUND: i32 = 127;
 const NOT_STARTED: i32 = 126;
 
-/// A program under a guard. The caller takes the child's standard input, and drops it to have the
-/// group killed after `grace`; to wait for the child would close it too. The program itself has
-/// none.
+/// Returns the command of a program under a guard. Dropping the child's standard input kills the
+/// group after `grace`. The caller must take it before waiting for the child, which would close it.
+/// The program itself has no standard input.
 pub fn guarded(grace: Duration, program: impl AsRef<OsStr>) -> tokio::process::Command {
-    // The program of the unit tests is no slotd.
+    // The executable of the unit tests is not slotd.
     let mut command = if cfg!(test) {
         tokio::process::Command::new(program)
     } else {
@@ -40,10 +39,10 @@ pub fn guarded(grace: Duration, program: impl AsRef<OsStr>) -> tokio::process::C
     command
 }
 
-/// Kills this process and its group as soon as nobody has the other end of its standard input,
-/// after a grace.
+/// Kills this process and its group, after a grace period, once the other end of its standard input
+/// is closed.
 pub fn end_with_caller(grace: Duration) {
-    // Usually the caller has made it a leader.
+    // Usually, the caller has already made it a group leader.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     thread::spawn(move || {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
@@ -52,15 +51,14 @@ pub fn end_with_caller(grace: Duration) {
     });
 }
 
-/// Has a program killed when the thread that starts it ends, and waits for it, or the whole
-/// process.
+/// Kills a program when the thread that starts and waits for it exits, or the whole process does.
 pub fn end_with_thread(command: &mut std::process::Command) {
     let end = || Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?);
-    // SAFETY: it makes one system call, and allocates nothing.
+    // SAFETY: makes a single system call and does not allocate.
     unsafe { command.pre_exec(end) };
 }
 
-/// The guard. The exit code of its program.
+/// Runs the guard and returns the exit code of its program.
 pub fn run(args: &[OsString]) -> u8 {
     let [grace, program, words @ ..] = args else { return 2 };
     let grace = grace

@@ -1,15 +1,15 @@
-//! What the whole host uses: its CPUs, its memory and its load, by whomsoever.
+//! Measures the host's CPU time, memory and load, used by all processes.
 
 use crate::model::host_use::HostSpan;
 use crate::sys::{cpu_use, memory, proc, system};
 use std::io;
 use std::time::Instant;
 
-/// What had been used by some moment, and what is in use then.
+/// The cumulative CPU time and the memory in use at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     pub at: Instant,
-    /// CPUs of the machine, and the time for which they worked since its start.
+    /// The number of CPUs, and their total busy time since boot.
     cpus: u32,
     cpu_us: u64,
     mem_kb: u64,
@@ -17,10 +17,10 @@ pub struct Look {
     load_centi: u32,
 }
 
-/// Looks now.
+/// Takes a sample.
 ///
 /// # Errors
-/// The kernel does not tell it.
+/// Fails if the kernel's counters cannot be read.
 pub fn look() -> io::Result<Look> {
     let stat = proc::read("/proc/stat")?;
     let tick_us = 1_000_000 / system::ticks_per_sec().max(1);
@@ -37,7 +37,8 @@ pub fn look() -> io::Result<Look> {
 }
 
 impl Look {
-    /// What was used since an earlier look, which ended at `to`, in milliseconds since 1970.
+    /// Returns the use since an earlier sample. `to` is the end of the span, in milliseconds since
+    /// 1970.
     pub fn since(&self, earlier: &Look, to: i64) -> HostSpan {
         let ms = u64::try_from(self.at.saturating_duration_since(earlier.at).as_millis())
             .unwrap_or(u64::MAX);
@@ -46,7 +47,7 @@ impl Look {
             to,
             ms,
             cpus: self.cpus,
-            // A CPU that went off line takes what it counted with it.
+            // A CPU that goes offline takes its counters with it.
             cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us),
             mem_max_kb: self.mem_kb.max(earlier.mem_kb),
             mem_mean_kb: self.mem_kb.midpoint(earlier.mem_kb),
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn two_looks_make_a_span() {
+    fn two_samples_make_a_span() {
         let first = Look {
             at: Instant::now(),
             cpus: 4,

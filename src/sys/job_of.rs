@@ -1,20 +1,24 @@
-//! Of which job a process is.
+//! Finds the job that a process belongs to.
 
 use crate::model::JobId;
+use crate::sys::paths::is_root_of;
 use crate::sys::proc::{self, Stat};
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The job that the daemon of `root` started a process for, by the variables that it got.
+/// Returns the job from the process's environment, if the daemon of `root` started it.
 fn named_job(pid: i32, root: &Path) -> Option<JobId> {
     let variables = proc::environment(pid)?;
     let get = |name| proc::parse_variable(&variables, name);
-    let is_ours = get("SLOTD_ROOT") == Some(root.as_os_str().as_encoded_bytes());
-    let job = get("SLURM_JOB_ID").filter(|_| is_ours)?;
+    let is_ours = |named: &[u8]| is_root_of(pid, Path::new(OsStr::from_bytes(named)), root);
+    // Only a process of a job costs a look at its root.
+    let job = get("SLURM_JOB_ID").filter(|_| get("SLOTD_ROOT").is_some_and(is_ours))?;
     std::str::from_utf8(job).ok()?.parse().ok().map(JobId)
 }
 
-/// The job that a process or one of its ancestors was started for by the daemon of `root`.
+/// Returns the job of the daemon of `root` to which a process or one of its ancestors belongs.
 pub fn job_of(pid: i32, root: &Path) -> Option<JobId> {
     let mut next = Some(pid);
     while let Some(pid) = next.filter(|pid| *pid > 1) {
@@ -26,7 +30,8 @@ pub fn job_of(pid: i32, root: &Path) -> Option<JobId> {
     None
 }
 
-/// The same of a process of which all processes are known, with what was found so far.
+/// Like [`job_of`], but uses the given statistics of all processes and caches the results in
+/// `known`.
 pub fn job_among(
     pid: i32,
     stats: &HashMap<i32, Stat>,
@@ -38,7 +43,8 @@ pub fn job_among(
         if let Some(job) = known.get(&next) {
             break *job;
         }
-        // A process that ended meanwhile, and one that has become its own ancestor, are nobody's.
+        // A process that has ended, and a process that appears to be its own ancestor, belong to no
+        // job.
         let Some(stat) = stats.get(&next).filter(|_| next > 1 && !line.contains(&next)) else {
             break None;
         };
@@ -57,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_no_job_started_is_of_none() {
+    fn a_process_outside_of_jobs_has_no_job() {
         assert_eq!(job_of(std::process::id().cast_signed(), Path::new("/nowhere")), None);
         assert_eq!(job_of(i32::MAX, Path::new("/nowhere")), None);
     }

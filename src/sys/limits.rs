@@ -1,9 +1,9 @@
-//! The resource limits of this process, as `setrlimit` numbers them.
+//! The resource limits of this process, with the numbers of `setrlimit`.
 
 use crate::model::rlimits::Rlimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Those that Slurm propagates to tasks, by the names of `--propagate` (sbatch man page).
+/// The limits that Slurm propagates to tasks, by their names in `--propagate` (sbatch man page).
 const PROPAGATED: [(&str, Resource); 10] = [
     ("AS", Resource::RLIMIT_AS),
     ("CORE", Resource::RLIMIT_CORE),
@@ -17,7 +17,7 @@ const PROPAGATED: [(&str, Resource); 10] = [
     ("STACK", Resource::RLIMIT_STACK),
 ];
 
-/// The limits of this process that its tasks may get, with their names.
+/// Returns the limits of this process that its tasks may inherit, with their names.
 pub fn propagated() -> Vec<(&'static str, Rlimit)> {
     let one = |(name, kind): (&'static str, Resource)| {
         getrlimit(kind)
@@ -27,7 +27,7 @@ pub fn propagated() -> Vec<(&'static str, Rlimit)> {
     PROPAGATED.into_iter().filter_map(one).collect()
 }
 
-/// Raises the limit on open descriptors to what it may be. What it was, where that was less.
+/// Raises the limit on open descriptors to its maximum. Returns the old limit if it was lower.
 pub fn raise_descriptors() -> Option<Rlimit> {
     let (soft, hard) =
         getrlimit(Resource::RLIMIT_NOFILE).ok().filter(|(soft, hard)| soft != hard)?;
@@ -35,7 +35,7 @@ pub fn raise_descriptors() -> Option<Rlimit> {
     Some(Rlimit { resource: Resource::RLIMIT_NOFILE as u32, soft, hard })
 }
 
-/// How many descriptors this process may have.
+/// Returns the maximum number of open descriptors of this process.
 pub fn descriptors() -> Option<u64> {
     getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_told_once_with_its_number() {
+    fn all_propagated_limits_are_returned() {
         let limits = propagated();
         assert_eq!(limits.len(), PROPAGATED.len());
         let files = limits.iter().find(|(name, _)| *name == "NOFILE").unwrap().1;

@@ -1,4 +1,5 @@
-//! Locks on files, held by an open descriptor: by every copy of it, until the last one is closed.
+//! File locks. A lock belongs to an open descriptor and all its copies until the last one is
+//! closed.
 
 use crate::sys::files;
 use std::fs::{self, File, OpenOptions};
@@ -7,16 +8,16 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Whom a lock keeps out.
+/// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Everybody else. Waits for those who hold it.
+    /// Excludes all other holders. Waits for all current ones.
     Exclusive,
-    /// Those who want it for themselves. Waits for such a holder.
+    /// Excludes exclusive holders. Waits for a current one.
     Shared,
 }
 
-/// For `map_err`.
+/// Adds the path to an error, for `map_err`.
 fn failed(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |e| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()))
 }
@@ -26,10 +27,10 @@ fn open(path: &Path) -> io::Result<File> {
         .map_err(failed(path))
 }
 
-/// Locks a file, which is made for its user alone where it is missing.
+/// Locks a file. Creates it with access for its user only if it is missing.
 ///
 /// # Errors
-/// It cannot be made, or is a link. The text names the path.
+/// Fails if the file cannot be created or is a symlink. The message names the path.
 pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
     take_opened(open(path)?, kind).map_err(failed(path))
 }
@@ -47,10 +48,10 @@ fn take_opened(file: File, kind: Kind) -> io::Result<File> {
     }
 }
 
-/// Shares a lock, unless somebody has it alone.
+/// Takes a shared lock unless another process holds an exclusive one.
 ///
 /// # Errors
-/// It cannot be made, or had at once. The text names the path.
+/// Fails if the file cannot be created or locked immediately. The message names the path.
 pub fn share_now(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     match file.try_lock_shared() {
@@ -59,24 +60,26 @@ pub fn share_now(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Locks a file for its taker alone, and waits no longer than this for those who hold it.
+/// Takes an exclusive lock and waits at most `patience` for its holders.
 ///
 /// # Errors
-/// It cannot be made; [`io::ErrorKind::TimedOut`] where another still has it. The text names the
-/// path.
+/// Fails if the file cannot be created, and with [`io::ErrorKind::TimedOut`] if another process
+/// keeps the lock. The message names the path.
 pub fn take_within(path: &Path, patience: Duration) -> io::Result<File> {
     take_opened_within(open(path)?, path, patience)
 }
 
-/// The same of an open file, or an open directory.
+/// Like [`take_within`], but for an open file or directory.
 ///
 /// # Errors
-/// [`io::ErrorKind::TimedOut`] where another still has it. The text names the path.
+/// Fails with [`io::ErrorKind::TimedOut`] if another process keeps the lock. The message names the
+/// path.
 pub fn take_opened_within(file: File, path: &Path, patience: Duration) -> io::Result<File> {
-    let (taken, news) = mpsc::channel();
-    // A lock cannot be waited for with a time limit. What comes too late is closed at once.
+    let (taken, result) = mpsc::channel();
+    // Waiting for a lock has no time limit of its own. A lock that is granted too late is released
+    // immediately.
     std::thread::spawn(move || taken.send(take_opened(file, Kind::Exclusive)));
-    match news.recv_timeout(patience) {
+    match result.recv_timeout(patience) {
         Ok(taken) => taken.map_err(failed(path)),
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
@@ -85,7 +88,8 @@ pub fn take_opened_within(file: File, path: &Path, patience: Duration) -> io::Re
     }
 }
 
-/// Whether this process holds a lock on a file with such a path, by its end: `run/slotd.lock`.
+/// Returns whether a process holds a lock on a file whose path ends with `path_end`, such as
+/// `run/slotd.lock`.
 pub fn is_held_by(pid: i32, path_end: &str) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let is_locked = |fd: &fs::DirEntry| {
@@ -102,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shared_lock_keeps_out_who_wants_it_alone_until_its_last_copy_is_closed() {
+    fn a_shared_lock_is_held_until_its_last_copy_is_closed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = take(&path, Kind::Shared).unwrap();
@@ -119,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_lock_is_refused_and_what_it_names_is_not_made() {
+    fn a_symlink_is_not_followed_to_create_a_lock() {
         let dir = tempfile::tempdir().unwrap();
         let (path, named) = (dir.path().join("lock"), dir.path().join("named"));
         std::os::unix::fs::symlink(&named, &path).unwrap();

@@ -1,13 +1,13 @@
-//! What the machine has of what may come and go under a running system.
+//! The resources of the machine that may change while it runs.
 
 use crate::model::partition::Machine;
 use crate::sys::{cpus, memory};
 use std::io;
 
-/// The CPUs that jobs may run on, and the memory.
+/// Returns the CPUs that jobs may use, and the memory.
 ///
 /// # Errors
-/// What there is cannot be read.
+/// Fails if they cannot be read.
 pub fn probe() -> io::Result<Machine> {
     Ok(Machine { topology: cpus::probe()?, mem_mb: memory::probe_total_mb()? })
 }

@@ -1,9 +1,9 @@
-//! This machine: memory, CPUs, GPUs, users, processes, clock, locks, limits, sockets, paths. Every
-//! probe has a pure `parse` and a `probe` that reads what it parses. Nothing here reads slotd's
-//! settings: overrides are the caller's.
+//! Access to this machine: memory, CPUs, GPUs, users, processes, clocks, locks, limits, sockets,
+//! and paths. Each probe has a pure `parse` function, and a `probe` function that reads its input.
+//! Nothing here reads slotd's settings; callers apply overrides.
 //!
-//! `/proc` is read by a few lines of our own: slotd wants a dozen numbers, and the crate for it
-//! would bring three crates and read whole files for each.
+//! A few lines of our own code read `/proc`: slotd needs a dozen numbers, and a crate for it would
+//! add three dependencies and read whole files for each number.
 
 pub mod aside;
 pub mod beneath;

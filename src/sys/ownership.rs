@@ -1,14 +1,15 @@
-//! Whose a directory is, and who may write it: what others can write, others can replace.
+//! Checks who owns a directory and who can write to it. Anyone who can write to it can replace its
+//! files.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bits of a mode by which a group, or everybody, may write.
+/// The write permissions of the group and of others.
 const WRITE_OF_OTHERS: u32 = 0o022;
 
-/// What is wrong with a directory of this owner and mode for this user; `None` where nothing is.
+/// Returns the problem with the owner and mode of a directory for this user, if any.
 fn fault(owner: u32, mode: u32, user: u32) -> Option<String> {
     if owner != user {
         return Some(format!(
@@ -17,43 +18,41 @@ fn fault(owner: u32, mode: u32, user: u32) -> Option<String> {
     }
     let mode = mode & 0o7777;
     let is_open = mode & WRITE_OF_OTHERS != 0;
-    is_open
-        .then(|| format!("others can write it (mode {mode:04o}): take that away with `chmod go-w`"))
+    is_open.then(|| format!("others can write to it (mode {mode:04o}): run `chmod go-w` on it"))
 }
 
-/// Refuses a directory that is not this user's, that others can write, or that is a link. The
-/// metadata of a link are its own.
+/// Refuses a directory that another user owns or can write to, and a symlink. `found` must be the
+/// metadata of the symlink itself.
 ///
 /// # Errors
-/// Why it is refused, in words, without the path.
+/// Fails with the reason, without the path.
 pub fn check_found(found: &fs::Metadata) -> io::Result<()> {
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
     if found.is_symlink() {
         return Err(refused(
-            "it is a link, and a directory belongs here: remove the link, or mount the other directory in its place"
+            "it is a link but must be a directory: remove the link, or mount the other directory in its place"
                 .to_owned(),
         ));
     }
     if !found.is_dir() {
-        return Err(refused("it is no directory".to_owned()));
+        return Err(refused("it is not a directory".to_owned()));
     }
     fault(found.uid(), found.mode(), nix::unistd::getuid().as_raw())
         .map_or(Ok(()), |why| Err(refused(why)))
 }
 
-/// Refuses a directory that is not this user's, or that others can write. It may be named by a
-/// link.
+/// Refuses a directory that another user owns or can write to. The path may be a symlink.
 ///
 /// # Errors
-/// Why it is refused, in words, without the path; it is not there.
+/// Fails with the reason, without the path, or if the directory does not exist.
 pub fn check_dir(path: &Path) -> io::Result<()> {
     check_found(&fs::metadata(path)?)
 }
 
-/// The same, and refuses a link.
+/// Like [`check_dir`], but refuses symlinks.
 ///
 /// # Errors
-/// As of [`check_dir`].
+/// Fails like [`check_dir`].
 pub fn check_own_dir(path: &Path) -> io::Result<()> {
     check_found(&fs::symlink_metadata(path)?)
 }
@@ -64,16 +63,19 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_directory_of_another_user_or_that_others_can_write_is_refused() {
+    fn a_directory_that_others_own_or_can_write_is_refused() {
         assert_eq!(fault(1000, 0o40755, 1000), None);
         assert!(fault(1001, 0o40700, 1000).unwrap().contains("belongs to user 1001"));
         for mode in [0o40775, 0o40757, 0o41777] {
-            assert!(fault(1000, mode, 1000).unwrap().contains("others can write it"), "{mode:o}");
+            assert!(
+                fault(1000, mode, 1000).unwrap().contains("others can write to it"),
+                "{mode:o}"
+            );
         }
     }
 
     #[test]
-    fn a_link_is_refused_where_the_directory_itself_is_wanted() {
+    fn check_own_dir_refuses_a_symlink() {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::create_dir(&real).unwrap();

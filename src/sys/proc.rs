@@ -1,7 +1,7 @@
-//! Processes: what `/proc` tells of them (children, start times, environments, signal handlers, use
-//! of resources), signals to them, and a descriptor that tells of their end.
+//! Processes: information from `/proc` (children, start times, environments, signal handlers,
+//! resource use), signals, and descriptors that report a process's end.
 //!
-//! Pids are plain numbers here: they come from `/proc`, from the wire and from records.
+//! PIDs are plain numbers here, since they come from `/proc`, from messages and from records.
 
 use crate::sys::system;
 use nix::sys::signal;
@@ -11,7 +11,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The fields of `/proc/<pid>/stat` that slotd uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,15 +22,19 @@ pub struct Stat {
     pub ppid: i32,
     pub pgid: i32,
     pub session: i32,
-    /// It has executed no program since it was forked (PF_FORKNOEXEC).
+    /// It has not executed a program since it was forked (PF_FORKNOEXEC).
     pub is_copy: bool,
-    /// Page faults that had not to wait for a disk, with those of children that ended.
+    /// The kernel is replacing its program, and the new one has no environment yet.
+    pub is_in_exec: bool,
+    /// It is exiting or has exited: its memory is gone, and its environment with it.
+    pub is_exiting: bool,
+    /// Page faults without disk access, including those of children that have ended.
     pub minor_faults: u64,
-    /// Page faults that had to wait for a disk, with those of children that ended.
+    /// Page faults with disk access, including those of children that have ended.
     pub major_faults: u64,
-    /// With that of children that ended and were waited for.
+    /// Includes children that have ended and were waited for.
     pub used: CpuTime,
-    /// Of those children alone.
+    /// Only children that have ended and were waited for.
     pub by_children: CpuTime,
     /// Clock ticks from boot to the start of the process.
     pub start_ticks: u64,
@@ -37,10 +42,16 @@ pub struct Stat {
     pub rss_pages: u64,
 }
 
-/// Of the kernel's `include/linux/sched.h`.
+/// Flags of the kernel's `include/linux/sched.h`.
+const PF_EXITING: u64 = 0x4;
 const PF_FORKNOEXEC: u64 = 0x40;
+const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// CPU time in user mode and in the kernel, microseconds.
+/// The maximum time that a process is assumed to be inside execve(2). The kernel reads a program
+/// from a slow disk before it replaces the memory, so the rest takes only microseconds.
+const EXEC_PATIENCE: Duration = Duration::from_secs(1);
+
+/// CPU time in user mode and in the kernel, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
     pub user_us: u64,
@@ -63,8 +74,8 @@ impl CpuTime {
     }
 }
 
-/// Reads a line of `/proc/<pid>/stat`, in which a clock tick is so many microseconds. The command's
-/// name stands in brackets and may hold anything, brackets included.
+/// Parses `/proc/<pid>/stat`. A clock tick has `tick_us` microseconds. The command name is in
+/// parentheses and may contain anything, including parentheses.
 fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -77,12 +88,17 @@ fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
         Some(CpuTime { user_us: us(user)?, system_us: us(system)? })
     };
     let by_children = time(16, 17)?;
+    let (state, flags) = (*field(3)?.as_bytes().first()?, number(9)?);
+    let is_exiting = flags & PF_EXITING != 0 || matches!(state, b'Z' | b'X');
+    let has_memory = flags & PF_KTHREAD == 0 && !is_exiting;
     Some(Stat {
-        state: *field(3)?.as_bytes().first()?,
+        state,
         ppid: signed(4)?,
         pgid: signed(5)?,
         session: signed(6)?,
-        is_copy: number(9)? & PF_FORKNOEXEC != 0,
+        is_copy: flags & PF_FORKNOEXEC != 0,
+        is_in_exec: number(51)? == 0 && has_memory,
+        is_exiting,
         minor_faults: number(10)?.saturating_add(number(11)?),
         major_faults: number(12)?.saturating_add(number(13)?),
         used: time(14, 15)?.plus(by_children),
@@ -93,11 +109,11 @@ fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
     })
 }
 
-/// Reads a file of `/proc` that is a few lines long, at one go: the kernel tells no length, and
-/// `fs::read` begins with 32 bytes.
+/// Reads a short file of `/proc` at once. The kernel reports no length, and `fs::read` would start
+/// with 32 bytes.
 ///
 /// # Errors
-/// There is no such file.
+/// Fails if the file does not exist.
 pub fn read(path: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(4096);
     fs::File::open(path)?.take(u64::MAX).read_to_end(&mut text)?;
@@ -105,7 +121,7 @@ pub fn read(path: &str) -> io::Result<Vec<u8>> {
 }
 
 impl Stat {
-    /// How long ago the process started.
+    /// Returns the time since the process started.
     pub fn age(&self) -> Duration {
         let ticks = u32::try_from(system::ticks_per_sec()).unwrap_or(100).max(1);
         let started = Duration::from_secs(self.start_ticks) / ticks;
@@ -114,26 +130,26 @@ impl Stat {
     }
 }
 
-/// The process's `stat`; `None` where there is no such process.
+/// Returns the process's `stat`, or `None` if the process does not exist.
 pub fn stat(pid: i32) -> Option<Stat> {
     let text = read(&format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&String::from_utf8_lossy(&text), 1_000_000 / system::ticks_per_sec().max(1))
 }
 
-/// Reads the text of `/proc/<pid>/smaps_rollup`.
+/// Parses `/proc/<pid>/smaps_rollup`.
 fn parse_pss_kb(text: &str) -> Option<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
 }
 
-/// The resident memory of a process, KiB, of which a page that several processes share counts for
-/// each of them by its part. `None` where the kernel does not tell. It looks at every page of the
-/// process, which takes milliseconds a GB.
+/// Returns the proportional set size of a process in KiB, in which a shared page is divided among
+/// the processes that share it. Returns `None` if the kernel does not report it. The kernel visits
+/// every page of the process, which takes milliseconds per GB.
 pub fn pss_kb(pid: i32) -> Option<u64> {
     parse_pss_kb(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
 
-/// Bytes that a process has read and written, whether from a disk or not.
+/// Bytes that a process has read and written, whether or not from or to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Io {
     pub read: u64,
@@ -156,15 +172,15 @@ impl Io {
     }
 }
 
-/// Reads the text of `/proc/<pid>/io`.
+/// Parses `/proc/<pid>/io`.
 fn parse_io(text: &str) -> Option<Io> {
     let number =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Io { read: number("rchar:")?, written: number("wchar:")? })
 }
 
-/// What the process has read and written, with its children that ended and were waited for. Nothing
-/// where the kernel does not count it, or the process is not ours to ask.
+/// Returns the bytes read and written by a process, including children that have ended and were
+/// waited for. Returns zeros if the kernel does not count them or denies access.
 pub fn io(pid: i32) -> Io {
     fs::read_to_string(format!("/proc/{pid}/io"))
         .ok()
@@ -172,19 +188,19 @@ pub fn io(pid: i32) -> Io {
         .unwrap_or_default()
 }
 
-/// What the children of this process, which has one thread, have read and written that ended and
-/// were waited for.
+/// Measures the bytes read and written by children of this single-threaded process that have ended
+/// and were waited for.
 #[derive(Debug, Default)]
 pub struct DeadChildrenIo {
-    /// The thread's own, and that of the process with its dead children: opened once, for that
-    /// costs more than to read them.
+    /// The counters of the thread, and those of the process with its ended children. The files are
+    /// kept open because opening them costs more than reading them.
     files: Option<(File, File)>,
-    /// When it was looked at before.
+    /// The previous sample.
     before: Io,
 }
 
 impl DeadChildrenIo {
-    /// Of this process, from now on.
+    /// Creates a meter for this process.
     pub fn of_this_process() -> DeadChildrenIo {
         let me = std::process::id();
         let open = |path: String| File::open(path).ok();
@@ -192,7 +208,7 @@ impl DeadChildrenIo {
         DeadChildrenIo { files, before: Io::default() }
     }
 
-    /// Of those that ended since it was looked at before.
+    /// Returns the bytes of children that ended since the previous call.
     pub fn since(&mut self) -> Io {
         let Some(all) = self.all() else { return Io::default() };
         all.minus(std::mem::replace(&mut self.before, all))
@@ -206,32 +222,63 @@ impl DeadChildrenIo {
             Some((parse_io(std::str::from_utf8(&text[..length]).ok()?)?, length))
         };
         let (own, length) = read(thread)?;
-        // Reading it was a read too.
-        let looked = Io { read: length as u64, written: 0 };
-        Some(read(process)?.0.minus(own.plus(looked)))
+        // Reading the file was also counted.
+        let own_read = Io { read: length as u64, written: 0 };
+        Some(read(process)?.0.minus(own.plus(own_read)))
     }
 }
 
-/// Clock ticks from boot to the start of the process: with the pid a name that is never given
-/// twice.
+/// Returns the clock ticks from boot to the start of the process. Together with the PID, they
+/// identify a process uniquely.
 pub fn start_ticks(pid: i32) -> Option<u64> {
     stat(pid).map(|s| s.start_ticks)
 }
 
-/// The environment with which the process was started: `KEY=VALUE` entries, each ended by a zero
-/// byte. `None` where there is no such process, or it is another user's.
+/// Returns the environment with which the process was started: `KEY=VALUE` entries, each ended by a
+/// zero byte. Returns `None` if the process does not exist or belongs to another user.
 pub fn environment(pid: i32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
 }
 
-/// The value of a variable in an environment of `KEY=VALUE` entries that are ended by zero bytes.
+/// Like [`environment`], for a process that may be inside execve(2). Its new program has no
+/// environment yet, which reads as empty, so this waits until the kernel has set it, for at most
+/// [`EXEC_PATIENCE`].
+pub fn settled_environment(pid: i32) -> Option<Vec<u8>> {
+    let since = Instant::now();
+    loop {
+        let found = environment(pid)?;
+        if !found.is_empty() {
+            return Some(found);
+        }
+        if !stat(pid)?.is_in_exec || since.elapsed() > EXEC_PATIENCE {
+            // The empty environment may have been read just before the kernel set it.
+            return environment(pid);
+        }
+        thread::yield_now();
+    }
+}
+
+/// Returns the value of a variable in an environment of zero-terminated `KEY=VALUE` entries.
 pub fn parse_variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
     environment
         .split(|b| *b == 0)
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The signals of one line of `/proc/<pid>/status`, a bit each.
+/// Returns whether this user started the process. A set-user-ID program still belongs to the user
+/// who chose its environment.
+pub fn is_own(pid: i32) -> bool {
+    parse_real_uid(&status(pid)) == Some(nix::unistd::geteuid().as_raw())
+}
+
+/// Parses the real user ID in `/proc/<pid>/status`.
+fn parse_real_uid(status: &str) -> Option<u32> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok())
+}
+
+/// Parses the signal mask on one line of `/proc/<pid>/status`.
 fn parse_signals(status: &str, line: &str) -> u64 {
     let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
     found.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
@@ -246,13 +293,13 @@ fn status(pid: i32) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Whether the process has a handler of its own for the signal.
+/// Returns whether the process has its own handler for the signal.
 pub fn catches(pid: i32, signal: i32) -> bool {
     (1..=64).contains(&signal) && parse_signals(&status(pid), "SigCgt") & bit_of(signal) != 0
 }
 
-/// Whether the process stands still, or will as soon as it runs again: one that waits in `vfork`
-/// for a child that stands still takes its own SIGSTOP afterwards.
+/// Returns whether the process is stopped, or will stop as soon as it runs again. A process that
+/// waits in `vfork` for a stopped child handles its own SIGSTOP only afterwards.
 pub fn is_stopped(pid: i32) -> bool {
     let is_pending = || {
         let status = status(pid);
@@ -262,10 +309,10 @@ pub fn is_stopped(pid: i32) -> bool {
     stat(pid).is_some_and(|stat| stat.state == b'T') || is_pending()
 }
 
-/// The children of all threads of a process.
+/// Returns the children of all threads of a process.
 ///
-/// Uses `/proc/<pid>/task/*/children` where the kernel has it (CONFIG_PROC_CHILDREN), otherwise
-/// looks at all processes.
+/// Uses `/proc/<pid>/task/*/children` if the kernel has it (CONFIG_PROC_CHILDREN). Otherwise, reads
+/// the parents of all processes.
 pub fn children(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut found = Vec::new();
@@ -282,8 +329,8 @@ pub fn children(pid: i32) -> Vec<i32> {
     all_pids().into_iter().filter(|child| stat(*child).is_some_and(|s| s.ppid == pid)).collect()
 }
 
-/// All processes below `pid`, parents before their children. A process that forks meanwhile may be
-/// missed: who must catch all of them asks again until nothing new comes.
+/// Returns all descendants of `pid`, parents before their children. A process that forks meanwhile
+/// may be missed. To catch all of them, call this repeatedly until it returns nothing new.
 pub fn descendants(pid: i32) -> Vec<i32> {
     let mut found = children(pid);
     let mut next = 0;
@@ -298,15 +345,22 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-/// Every process of the machine.
+/// Returns the PID that the kernel has assigned last in this namespace (proc_loadavg(5)). The
+/// process may have ended.
+pub fn newest_pid() -> Option<i32> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(4)?.parse().ok()
+}
+
+/// Returns every process of the machine.
 pub fn all_pids() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Sends a signal; false where it was not delivered (no such process, or not ours).
+/// Sends a signal. Returns false if it was not delivered (no such process, or no permission).
 pub fn kill(pid: i32, signal: i32) -> bool {
-    // A pid of 0 or -1 would mean "everybody".
+    // PIDs 0 and -1 would address several processes.
     pid > 1 && send(pid, signal)
 }
 
@@ -318,29 +372,28 @@ pub fn kill_group(pgid: i32, signal: i32) -> bool {
 fn send(target: i32, number: i32) -> bool {
     match signal::Signal::try_from(number) {
         Ok(known) => signal::kill(Pid::from_raw(target), known).is_ok(),
-        // SAFETY: kill takes numbers only. nix has no name for 0 and for the real-time signals.
+        // SAFETY: kill takes only numbers. nix has no names for 0 and for the real-time signals.
         Err(_) => unsafe { libc::kill(target, number) == 0 },
     }
 }
 
-/// A descriptor that becomes readable when the process ends. The pid may have gone to another
-/// process before the descriptor was open: compare the start time, or the environment, after this
-/// call.
+/// Returns a descriptor that becomes readable when the process ends. The PID may have been reused
+/// before the descriptor was opened, so compare the start time or the environment after this call.
 ///
 /// # Errors
-/// There is no such process, or no descriptor is left.
+/// Fails if the process does not exist or no descriptors are left.
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: a system call with numbers; its result is checked.
+    // SAFETY: a system call with numbers, whose result is checked.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The file mode creation mask of this process, which must have one thread: it can only be read by
-/// setting it.
+/// Returns the umask of this process, which must be single-threaded because reading the umask
+/// requires setting it.
 pub fn umask() -> u32 {
     let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     nix::sys::stat::umask(mask);
@@ -352,20 +405,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_name_with_brackets_does_not_shift_the_fields() {
-        let line =
-            "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5 184 1";
+    fn parentheses_in_a_command_name_do_not_shift_the_fields() {
+        let head = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5";
+        let line = &format!("{head}{} 8 9 0", " 0".repeat(25));
         let stat = parse_stat(line, 10_000).unwrap();
         assert_eq!((stat.state, stat.ppid, stat.pgid, stat.session), (b'S', 7, 42, 40));
         assert_eq!(stat.used, CpuTime { user_us: 310_000, system_us: 420_000 });
         assert_eq!(stat.by_children, CpuTime { user_us: 200_000, system_us: 300_000 });
         assert_eq!((stat.minor_faults, stat.major_faults, stat.start_ticks), (3, 7, 9999));
         assert_eq!((stat.vm_bytes, stat.rss_pages), (8192, 5));
+        assert!(!stat.is_in_exec);
         assert_eq!(parse_stat("42 (x) S 7", 10_000), None);
+        // Field 51, the end of the environment, is 0 during execve(2) and in a kernel thread.
+        let new = line.replace(" 9 0", " 0 0");
+        assert!(parse_stat(&new, 10_000).unwrap().is_in_exec);
+        let thread = new.replace("4194304", "2097152");
+        assert!(!parse_stat(&thread, 10_000).unwrap().is_in_exec);
+        let exiting = parse_stat(&new.replace("4194304", "4194308"), 10_000).unwrap();
+        assert!(exiting.is_exiting && !exiting.is_in_exec && !stat.is_exiting);
     }
 
     #[test]
-    fn signals_are_bits_of_a_line() {
+    fn a_process_that_keeps_executing_programs_has_an_environment() {
+        let again = r#"exec sh -c "$0" "$0""#;
+        let mut command = std::process::Command::new("sh");
+        let mut child = command.args(["-c", again, again]).env("MARK", "here").spawn().unwrap();
+        let pid = child.id() as i32;
+        // One in 40 plain reads returns an empty environment.
+        let empty = (0..4000).filter(|_| settled_environment(pid).is_none_or(|e| e.is_empty()));
+        let empty = empty.count();
+        let found = settled_environment(pid).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(empty, 0);
+        assert_eq!(parse_variable(&found, "MARK"), Some(b"here".as_slice()));
+    }
+
+    #[test]
+    fn signal_masks_are_parsed() {
         let text = "ShdPnd:\t0000000000040000\nSigCgt:\t0000000000000200\n";
         assert_eq!(parse_signals(text, "SigCgt"), bit_of(libc::SIGUSR1));
         assert_eq!(parse_signals(text, "ShdPnd"), bit_of(libc::SIGSTOP));
@@ -373,14 +450,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_are_counted_in_bytes() {
+    fn read_and_written_bytes_are_parsed() {
         let text = "rchar: 6976\nwchar: 12\nsyscr: 10\nsyscw: 0\nread_bytes: 0\n";
         assert_eq!(parse_io(text), Some(Io { read: 6976, written: 12 }));
         assert_eq!(parse_io("rchar: 6976\n"), None);
     }
 
     #[test]
-    fn shared_memory_is_told_by_its_part() {
+    fn the_proportional_set_size_is_parsed() {
         assert_eq!(
             parse_pss_kb(
                 "7f-7f ---p 0 00:00 0 [rollup]\nRss:  884 kB\nPss:     385 kB\nPss_Anon: 84 kB\n"
@@ -391,24 +468,24 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_found_by_its_whole_name() {
+    fn a_variable_is_found_by_its_full_name() {
         let environment = b"XA=0\0AB=1\0A=2\0";
         assert_eq!(parse_variable(environment, "A"), Some(b"2".as_slice()));
         assert_eq!(parse_variable(environment, "B"), None);
     }
 
     #[test]
-    fn a_process_that_is_gone_has_no_descriptor() {
+    fn a_missing_process_has_no_descriptor() {
         assert!(pidfd(std::process::id() as i32).is_ok());
         assert_eq!(pidfd(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ESRCH));
         assert!(!kill(i32::MAX, 0) && !kill(1, 0));
     }
 
     #[test]
-    fn this_process_is_found_under_its_parent() {
+    fn this_process_is_a_child_of_its_parent() {
         let me = std::process::id() as i32;
         let parent = stat(me).unwrap().ppid;
-        // One may be left out where another child ends while they are listed.
+        // A process may be omitted if another child ends while they are listed.
         assert!((0..5).any(|_| children(parent).contains(&me)));
         assert!(start_ticks(me).unwrap() > 0);
     }

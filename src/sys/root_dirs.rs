@@ -1,8 +1,8 @@
-//! Directories of slotd's own below the runtime root.
+//! slotd's own directories below the runtime root.
 //!
-//! `SLOTD_ROOT` may be reached through links, so that it can lie on any disk. Below it nothing is:
-//! a directory of another disk is mounted there. A link in the place of one of these directories
-//! would have slotd delete the files that it leads to, and is refused.
+//! `SLOTD_ROOT` may be a symlink, so that it can be on any disk. Directories below it must not be
+//! symlinks; use a mount to put one on another disk. Otherwise, slotd would delete files in the
+//! target of the link.
 
 use crate::sys::beneath::Dir;
 use crate::sys::ownership;
@@ -11,12 +11,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Opens a directory below the root, which is given by its path. `None` if it or one above it does
+/// Opens a directory below the root by its path. Returns `None` if it or one of its parents does
 /// not exist.
 ///
 /// # Errors
-/// It, or a directory on the way to it, is a link, is no directory, belongs to another user, or can
-/// be written by others. The text names its path.
+/// Fails if it or one of its parents is a symlink, is not a directory, belongs to another user, or
+/// is writable by others. The message names the path.
 pub fn open(paths: &Paths, dir: &Path) -> io::Result<Option<Dir>> {
     let named =
         |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
@@ -42,12 +42,12 @@ pub fn open(paths: &Paths, dir: &Path) -> io::Result<Option<Dir>> {
     Ok(Some(at))
 }
 
-/// Checks all directories that slotd deletes from. Returns what is wrong, a text for each.
+/// Checks all directories that slotd deletes files from. Returns a message for each problem.
 pub fn faults(paths: &Paths) -> Vec<String> {
     let dirs = [paths.run_dir(), paths.lib_dir(), paths.jobs_dir(), paths.snapshots_dir()];
     let mut found: Vec<String> =
         dirs.iter().filter_map(|dir| Some(open(paths, dir).err()?.to_string())).collect();
-    // A directory on the way to two of them.
+    // A shared parent directory is reported only once.
     found.dedup();
     found
 }
@@ -59,7 +59,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_root_may_be_reached_through_a_link_and_nothing_below_it() {
+    fn only_the_root_itself_may_be_a_symlink() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("disk/lib/jobs")).unwrap();
@@ -74,9 +74,9 @@ mod tests {
         let refused = |dir: &Path| open(&paths, dir).unwrap_err().to_string();
         assert!(
             refused(&paths.snapshots_dir())
-                .starts_with(&format!("{}: it is a link, ", at("root/lib/snapshots").display()))
+                .starts_with(&format!("{}: it is a link but ", at("root/lib/snapshots").display()))
         );
-        assert!(refused(&paths.run_dir()).ends_with("root/run: it is no directory"));
+        assert!(refused(&paths.run_dir()).ends_with("root/run: it is not a directory"));
         fs::rename(at("disk/lib"), at("disk/old")).unwrap();
         symlink(at("elsewhere"), at("disk/lib")).unwrap();
         let faults = faults(&paths);
@@ -89,7 +89,8 @@ mod tests {
         fs::rename(at("disk/old"), at("disk/lib")).unwrap();
         fs::set_permissions(at("disk/lib/jobs"), Permissions::from_mode(0o777)).unwrap();
         assert!(
-            refused(&paths.jobs_dir()).contains("root/lib/jobs: others can write it (mode 0777)")
+            refused(&paths.jobs_dir())
+                .contains("root/lib/jobs: others can write to it (mode 0777)")
         );
         assert!(open(&Paths::new(at("none")), &at("none/lib")).unwrap().is_none());
     }

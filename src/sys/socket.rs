@@ -1,7 +1,7 @@
-//! Unix sockets: at paths that may be longer than a socket address, and with open descriptors
-//! beside the bytes (SCM_RIGHTS).
+//! Unix sockets, including paths that are longer than a socket address and the transfer of open
+//! descriptors (SCM_RIGHTS).
 //!
-//! What the bytes mean is the caller's: see `protocol::frame`.
+//! The meaning of the bytes is up to the caller (see `protocol::frame`).
 
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -15,17 +15,17 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 
-/// The most descriptors that the kernel takes with one message (SCM_MAX_FD).
+/// The maximum number of descriptors per message in the kernel (SCM_MAX_FD).
 const MAX_FDS: usize = 253;
 
-/// Descriptors that go with one byte of a stream.
+/// The number of descriptors sent with one byte of a stream.
 const FDS_PER_BYTE: usize = 200;
 
-/// A socket address holds 108 bytes, with the zero byte at its end.
+/// A socket address holds 108 bytes, including the final zero byte.
 const MAX_ADDRESS: usize = 107;
 
-/// A path to `name` in an open directory that fits into a socket address, however deep the
-/// directory is. It holds as long as the directory is open.
+/// Returns a path to `name` in an open directory that fits into a socket address, however deep the
+/// directory is. The path is valid as long as the directory is open.
 pub fn short_path(dir: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
 }
@@ -33,15 +33,15 @@ pub fn short_path(dir: &File, name: &str) -> PathBuf {
 /// Connects to the socket at a path of any length.
 ///
 /// # Errors
-/// Nobody listens there.
+/// Fails if no process listens there.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     at(path, |path| UnixStream::connect(path))
 }
 
-/// The user who listens at the other end, or who has connected there (SO_PEERCRED).
+/// Returns the user at the other end, whether it listens or has connected (SO_PEERCRED).
 ///
 /// # Errors
-/// The kernel does not tell.
+/// Fails if the kernel does not report it.
 pub fn peer_uid(socket: &UnixStream) -> io::Result<u32> {
     Ok(getsockopt(socket, PeerCredentials)?.uid())
 }
@@ -49,7 +49,7 @@ pub fn peer_uid(socket: &UnixStream) -> io::Result<u32> {
 /// Listens at a path of any length.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// Fails if the socket cannot be created.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     at(path, |path| UnixListener::bind(path))
 }
@@ -64,12 +64,13 @@ fn at<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T>
     }
 }
 
-/// Sends bytes of `data` from `*sent` on, with the descriptors that belong there, and moves
-/// `*sent`. May send less than all: call again until `*sent == data.len()`. Never raises SIGPIPE.
+/// Sends bytes of `data` starting at `*sent`, with the descriptors that belong to them, and
+/// advances `*sent`. May send only a part: call it again until `*sent == data.len()`. Never raises
+/// SIGPIPE.
 ///
 /// # Errors
-/// Those of `sendmsg`; `WouldBlock` for a socket that is not ready; `InvalidInput` where `data` has
-/// too few bytes to carry all descriptors.
+/// Fails like `sendmsg`: with `WouldBlock` if the socket is not ready, and with `InvalidInput` if
+/// `data` is too short to carry all descriptors.
 pub fn send_some(
     socket: &impl AsRawFd,
     data: &[u8],
@@ -79,11 +80,11 @@ pub fn send_some(
     if fds.len().div_ceil(FDS_PER_BYTE) > data.len() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "too many descriptors for so short a message",
+            "the message is too short for this many descriptors",
         ));
     }
     let chunk = fds.chunks(FDS_PER_BYTE).nth(*sent);
-    // A byte with descriptors goes alone, so that the next one can carry the next descriptors.
+    // A byte with descriptors is sent alone, so that the next byte can carry the next descriptors.
     let end = if chunk.is_some() { *sent + 1 } else { data.len() };
     let bytes = &data[(*sent).min(end)..end];
     let control: Vec<ControlMessage> =
@@ -105,10 +106,10 @@ pub fn send_some(
     }
 }
 
-/// Sends what a socket that does not block takes of this, and leaves the rest.
+/// Sends as much as a non-blocking socket accepts and keeps the rest.
 ///
 /// # Errors
-/// As of [`send_some`], but for `WouldBlock`.
+/// Fails like [`send_some`], except for `WouldBlock`.
 pub fn flush(socket: &impl AsRawFd, outgoing: &mut Vec<u8>) -> io::Result<()> {
     let mut sent = 0;
     while sent < outgoing.len() {
@@ -124,7 +125,7 @@ pub fn flush(socket: &impl AsRawFd, outgoing: &mut Vec<u8>) -> io::Result<()> {
 /// Sends all of `data` over a blocking socket, with these descriptors.
 ///
 /// # Errors
-/// As of [`send_some`].
+/// Fails like [`send_some`].
 pub fn send_all(socket: &impl AsRawFd, data: &[u8], fds: &[RawFd]) -> io::Result<()> {
     let mut sent = 0;
     while sent < data.len() {
@@ -133,11 +134,11 @@ pub fn send_all(socket: &impl AsRawFd, data: &[u8], fds: &[RawFd]) -> io::Result
     Ok(())
 }
 
-/// Receives up to `buf.len()` bytes and the descriptors that came with them (close-on-exec). 0
-/// bytes: the peer is gone.
+/// Receives up to `buf.len()` bytes and the accompanying descriptors, which are close-on-exec.
+/// Returns 0 if the peer has closed the connection.
 ///
 /// # Errors
-/// Those of `recvmsg`; `WouldBlock` where nothing is there and the socket does not block.
+/// Fails like `recvmsg`: with `WouldBlock` if no data is available on a non-blocking socket.
 pub fn receive(socket: &impl AsRawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut control = cmsg_space!([RawFd; MAX_FDS]);
     let mut parts = [IoSliceMut::new(buf)];
@@ -154,7 +155,7 @@ pub fn receive(socket: &impl AsRawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) ->
     };
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(received) = part {
-            // SAFETY: the kernel has just made these descriptors for us, and nothing else owns
+            // SAFETY: the kernel has just created these descriptors for us, and nothing else owns
             // them.
             fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
@@ -162,10 +163,10 @@ pub fn receive(socket: &impl AsRawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) ->
     Ok(message.bytes)
 }
 
-/// [`send_all`] for a socket of the event loop.
+/// Like [`send_all`], for a socket of the event loop.
 ///
 /// # Errors
-/// As of [`send_some`].
+/// Fails like [`send_some`].
 pub async fn send_all_async(
     socket: &tokio::net::UnixStream,
     data: &[u8],
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn hundreds_of_descriptors_keep_their_order() {
-        // Those of the other tests count too.
+        // The descriptors of concurrent tests count, too.
         let _ = limits::raise_descriptors();
         let (a, b) = UnixStream::pair().unwrap();
         let files: Vec<File> = (0..450).map(|_| File::open("/dev/null").unwrap()).collect();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_longer_than_an_address() {
+    fn paths_may_be_longer_than_an_address() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["short".to_owned(), format!("{}/{}", "d".repeat(120), "deep")] {
             let path = dir.path().join(name);

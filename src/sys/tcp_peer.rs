@@ -1,4 +1,4 @@
-//! The user at the other end of a TCP connection within this host (sock_diag(7)).
+//! Finds the user at the other end of a TCP connection within this host (sock_diag(7)).
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
@@ -6,21 +6,21 @@ use nix::sys::socket::{
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// `struct inet_diag_req_v2` behind a `struct nlmsghdr`.
+/// `struct inet_diag_req_v2` after a `struct nlmsghdr`.
 const REQUEST: usize = 16 + 56;
 
-/// `struct inet_diag_msg` behind a `struct nlmsghdr`, without the attributes that may follow.
+/// `struct inet_diag_msg` after a `struct nlmsghdr`, without the optional attributes.
 const ANSWER: usize = 16 + 72;
 
-/// `SOCK_DIAG_BY_FAMILY` of <linux/sock_diag.h>.
+/// `SOCK_DIAG_BY_FAMILY` from <linux/sock_diag.h>.
 const BY_FAMILY: u16 = 20;
 
-/// `TCP_ESTABLISHED` of <linux/tcp_states.h>: a socket that its process has closed counts as
+/// `TCP_ESTABLISHED` from <linux/tcp_states.h>. A socket closed by its process would count as
 /// root's.
 const ESTABLISHED: u8 = 1;
 
-/// The uid that owns the other end of a connection; `None` if that end is on another host, has been
-/// closed, or if the kernel does not say.
+/// Returns the uid that owns the other end of a connection. Returns `None` if that end is on
+/// another host, is closed, or the kernel does not report it.
 pub fn owner(own: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let kernel =
@@ -28,13 +28,13 @@ pub fn owner(own: SocketAddr, peer: SocketAddr) -> Option<u32> {
             .ok()?;
     let to_kernel = NetlinkAddr::new(0, 0);
     sendto(kernel.as_raw_fd(), &request(peer, own), &to_kernel, MsgFlags::empty()).ok()?;
-    // The kernel answers before the call returns.
+    // The kernel sends its response before the call returns.
     let mut answer = [0; 512];
     let length = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty()).ok()?;
     parse(answer.get(..length)?)
 }
 
-/// Asks for the one socket with these two ends.
+/// Builds a request for the one socket with these two ends.
 fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut message = Vec::with_capacity(REQUEST);
@@ -66,7 +66,7 @@ fn address(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The owner that an answer of the kernel names.
+/// Parses the owner from a response of the kernel.
 fn parse(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let is_open = answer.len() >= ANSWER && kind == BY_FAMILY && answer[17] == ESTABLISHED;
@@ -80,7 +80,7 @@ mod tests {
     use std::net::{Shutdown, TcpListener, TcpStream};
 
     #[test]
-    fn a_connection_of_this_process_has_its_user() {
+    fn a_local_connection_belongs_to_this_user() {
         for at in ["127.0.0.1:0", "[::1]:0"] {
             // A host without IPv6.
             let Ok(listener) = TcpListener::bind(at) else { continue };
@@ -90,14 +90,15 @@ mod tests {
             let found = owner(own, peer);
             // Some containers have no sock_diag.
             assert!(found.is_none_or(|uid| uid == nix::unistd::geteuid().as_raw()), "{found:?}");
-            // Not by drop: a process that another test forks may hold the descriptor a moment longer.
+            // Shut down instead of dropped: a process forked by another test may keep the
+            // descriptor open.
             client.shutdown(Shutdown::Both).unwrap();
             assert_eq!(owner(own, peer), None, "closed");
         }
     }
 
     #[test]
-    fn an_answer_that_is_short_an_error_or_of_a_closed_socket_names_nobody() {
+    fn short_responses_errors_and_closed_sockets_have_no_owner() {
         let mut answer = vec![0; ANSWER];
         answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
         answer[17] = ESTABLISHED;

@@ -1,6 +1,6 @@
-//! What the kernel tells of devices that come and go (uevents, netlink(7)): of CPUs and of memory.
+//! Kernel notifications about CPUs and memory that are added or removed (uevents, netlink(7)).
 //!
-//! It tells that something has changed, and not what: whoever hears of it looks again.
+//! They only report that something has changed. The receiver must query the new state.
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
@@ -10,10 +10,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The group of the messages that come from the kernel itself.
+/// The multicast group of messages from the kernel itself.
 const FROM_KERNEL: u32 = 1;
 
-/// The kernel makes no longer ones.
+/// The kernel's maximum message size in bytes.
 const LONGEST: usize = 8192;
 
 pub struct Uevents {
@@ -21,8 +21,10 @@ pub struct Uevents {
 }
 
 impl Uevents {
+    /// Subscribes to the notifications.
+    ///
     /// # Errors
-    /// The kernel has no such messages for this process.
+    /// Fails if the kernel does not offer them to this process.
     pub fn open() -> io::Result<Uevents> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let kind = (SockType::Raw, SockProtocol::NetlinkKObjectUEvent);
@@ -33,35 +35,37 @@ impl Uevents {
         Ok(Uevents { socket })
     }
 
-    /// Returns when CPUs or memory have come or gone. What has come in until then is one change.
+    /// Waits until CPUs or memory are added or removed. All messages received by then count as one
+    /// change.
     ///
     /// # Errors
-    /// The socket is of no use any more.
+    /// Fails if the socket has become unusable.
     pub async fn machine_changed(&mut self) -> io::Result<()> {
         let mut has_changed = false;
         while !has_changed {
             let mut ready = self.socket.readable().await?;
-            // Until all was read.
-            while let Ok(told) = ready.try_io(|socket| is_of_machine(socket.get_ref())) {
-                has_changed |= told?;
+            // Read all pending messages.
+            while let Ok(is_relevant) = ready.try_io(|socket| is_of_machine(socket.get_ref())) {
+                has_changed |= is_relevant?;
             }
         }
         Ok(())
     }
 }
 
-/// Whether the next message is of CPUs or memory.
+/// Reads the next message and returns whether it concerns CPUs or memory.
 fn is_of_machine(socket: &OwnedFd) -> io::Result<bool> {
     let mut message = [0; LONGEST];
     match recv(socket.as_raw_fd(), &mut message, MsgFlags::empty()) {
         Ok(length) => Ok(names_machine(&message[..length])),
-        // More came than the socket could keep: what is lost may have been of them.
+        // The socket's buffer overflowed, and a relevant message may have been lost.
         Err(nix::Error::ENOBUFS) => Ok(true),
         Err(e) => Err(e.into()),
     }
 }
 
-/// A message is a list of `KEY=value`, each with a zero byte at its end.
+/// Returns whether a message is about CPUs or memory. It is a list of `KEY=value` strings, each
+/// with a final zero byte.
 fn names_machine(message: &[u8]) -> bool {
     message
         .split(|byte| *byte == 0)
@@ -73,15 +77,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_cpus_and_memory_is_known_from_the_rest() {
-        let told = |subsystem: &str| {
+    fn only_messages_about_cpus_and_memory_are_relevant() {
+        let message = |subsystem: &str| {
             format!(
                 "offline@/devices/system/cpu/cpu3\0ACTION=offline\0SUBSYSTEM={subsystem}\0SEQNUM=7\0"
             )
         };
-        assert!(names_machine(told("cpu").as_bytes()) && names_machine(told("memory").as_bytes()));
         assert!(
-            !names_machine(told("net").as_bytes()) && !names_machine(told("cpufreq").as_bytes())
+            names_machine(message("cpu").as_bytes()) && names_machine(message("memory").as_bytes())
+        );
+        assert!(
+            !names_machine(message("net").as_bytes())
+                && !names_machine(message("cpufreq").as_bytes())
         );
         assert!(!names_machine(b""));
     }

@@ -1,9 +1,9 @@
-//! Users and groups by number and by name: from `/etc/passwd` and `/etc/group`, and what is not
-//! there from getent(1).
+//! Looks up users and groups by number and by name, in `/etc/passwd` and `/etc/group` first, then
+//! with getent(1).
 //!
-//! The C library's own look-up loads modules of the name service, which a static program cannot do,
-//! and first asks a cache that most hosts do not run. getent asks whatever the host has (LDAP,
-//! sssd), at the price of a process.
+//! The C library's own lookup loads modules of the name service, which a static executable cannot
+//! do, and first queries a cache that most hosts do not run. getent queries all of the host's
+//! sources (LDAP, sssd), at the cost of a process.
 
 use crate::sys::guard;
 use std::process::{Command, Stdio};
@@ -18,15 +18,15 @@ struct Database {
 const USERS: Database = Database { name: "passwd", path: "/etc/passwd" };
 const GROUPS: Database = Database { name: "group", path: "/etc/group" };
 
-/// The fields of a line that it can be found by: passwd(5), group(5).
+/// The fields that identify a line (passwd(5), group(5)).
 const NAME: usize = 0;
 const NUMBER: usize = 2;
 
-/// The field of a user's line that has the number of the group.
+/// The field of a user's line with the group number.
 const GROUP: usize = 3;
 
 impl Database {
-    /// The line that has `key` in this field.
+    /// Returns the line that has `key` in this field.
     fn line(self, field: usize, key: &str) -> Option<String> {
         let find =
             |bytes: &[u8]| parse(&String::from_utf8_lossy(bytes), field, key).map(str::to_owned);
@@ -40,7 +40,7 @@ impl Database {
         local.or_else(|| find(&ask().ok()?.stdout))
     }
 
-    /// The name that belongs to a number; the number in digits where it has none.
+    /// Returns the name for a number, or its digits if it has no name.
     fn name_of(self, number: u32) -> String {
         let number = number.to_string();
         self.line(NUMBER, &number).map_or(number, |line| part(&line, NAME).to_owned())
@@ -55,24 +55,24 @@ fn part(line: &str, field: usize) -> &str {
     line.split(':').nth(field).unwrap_or_default()
 }
 
-/// The name of a user; the number in digits where it has none.
+/// Returns the name of a user, or the digits of the number if it has none.
 pub fn user_name(uid: u32) -> String {
     USERS.name_of(uid)
 }
 
-/// The name of a group; the number in digits where it has none.
+/// Returns the name of a group, or the digits of the number if it has none.
 pub fn group_name(gid: u32) -> String {
     GROUPS.name_of(gid)
 }
 
-/// The number of a user, given by name or in digits. `None` for an unknown name.
+/// Returns the number of a user, given by name or in digits, or `None` if the name is unknown.
 pub fn uid_of(name: &str) -> Option<u32> {
     let named = || part(&USERS.line(NAME, name)?, NUMBER).parse().ok();
     name.parse().ok().or_else(named)
 }
 
-/// The numbers of a user, given by name or in digits, and of the group that the list of users
-/// names. `None` for a user that the system does not know.
+/// Returns the number and the primary group of a user, given by name or in digits. Returns `None`
+/// if the user is unknown.
 pub fn uid_and_gid(user: &str) -> Option<(u32, u32)> {
     let line = USERS
         .line(NAME, user)
@@ -80,7 +80,8 @@ pub fn uid_and_gid(user: &str) -> Option<(u32, u32)> {
     Some((part(&line, NUMBER).parse().ok()?, part(&line, GROUP).parse().ok()?))
 }
 
-/// The home directory and the login shell of a user; `/` and `/bin/sh` where the system knows none.
+/// Returns the home directory and the login shell of a user, or `/` and `/bin/sh` if they are
+/// unknown.
 pub fn home_and_shell(uid: u32) -> (String, String) {
     let line = USERS.line(NUMBER, &uid.to_string()).unwrap_or_default();
     let path = |field, usual: &str| {
@@ -89,7 +90,7 @@ pub fn home_and_shell(uid: u32) -> (String, String) {
     (path(5, "/"), path(6, "/bin/sh"))
 }
 
-/// This process's user and group.
+/// Returns this process's user and group.
 pub fn current() -> (u32, u32) {
     (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw())
 }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_reads_back_by_name_and_by_number() {
+    fn a_user_is_found_by_name_and_by_number() {
         let (uid, _) = current();
         assert_eq!(uid_of(&user_name(uid)), Some(uid));
         assert_eq!(uid_of("4000000000"), Some(4_000_000_000));
@@ -108,16 +109,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_by_the_whole_of_one_field() {
+    fn a_line_is_found_by_an_exact_field() {
         let text = "# a comment\n10:x:7:7::/ten:\nann:x:10:10:Ann:/home/ann:/bin/zsh\n";
         assert_eq!(parse(text, NUMBER, "10").map(|line| part(line, NAME)), Some("ann"));
         assert_eq!(parse(text, NAME, "10").map(|line| part(line, NUMBER)), Some("7"));
         assert_eq!((parse(text, NAME, "an"), parse(text, NUMBER, "1")), (None, None));
     }
 
-    /// getent itself reads the file here: what it says of who is there is what the file says.
+    /// getent reads the same file here, so both must return the same line.
     #[test]
-    fn getent_answers_for_what_is_in_no_file() {
+    fn getent_finds_entries_that_the_file_lacks() {
         let elsewhere = Database { path: "/nonexistent/passwd", ..USERS };
         assert_eq!(elsewhere.line(NUMBER, "0"), USERS.line(NUMBER, "0"));
         assert_eq!(

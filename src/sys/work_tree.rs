@@ -1,9 +1,9 @@
-//! The git work tree around a directory, and the commit that it is at, read from git's own files: a
-//! few microseconds, where git itself takes milliseconds.
+//! Finds the git work tree around a directory and its current commit by reading git's own files.
+//! This takes a few microseconds, where running git takes milliseconds.
 //!
-//! Other users may be able to write where these files are looked for. So a repository counts only
-//! where this user or root owns it and the top of its work tree, as git has it too, and only
-//! regular files of bounded size are read.
+//! Other users may be able to write in the directories that are searched. So, as in git, a
+//! repository is used only if this user or root owns it and the top of its work tree. Only regular
+//! files of bounded size are read.
 
 use crate::model::source::WorkTree;
 use crate::sys::files;
@@ -11,41 +11,42 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// No file with a name or a commit in it is longer.
+/// The maximum size of a file that contains a single name or commit, in bytes.
 const SHORT: u64 = 4096;
 
-/// References that git has packed into one file, bytes: a longer one takes longer to read than a
-/// submission may take.
+/// The maximum size of git's file of packed references, in bytes. Reading a larger one would delay
+/// a submission too much.
 const PACKED: u64 = 256 << 10;
 
-/// The same for those who have the time.
+/// The maximum size of that file, in bytes, for callers that can wait.
 pub const MOST_PACKED: u64 = 64 << 20;
 
-/// References that name references, one after the other. git follows five.
+/// The maximum number of chained symbolic references, as in git.
 const LINKS: usize = 5;
 
-/// Where git keeps what belongs to a work tree.
+/// The directories of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
-    /// HEAD and the index.
+    /// Contains HEAD and the index.
     pub git_dir: PathBuf,
-    /// Branches, objects and the configuration: all work trees of a repository share them.
+    /// Contains branches, objects and the configuration, which all work trees of a repository
+    /// share.
     pub common: PathBuf,
 }
 
-/// What HEAD is.
+/// The state of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Head {
-    /// `None`: there is none yet, or it is not in the usual form.
+    /// `None` if there is no commit yet, or HEAD has an unusual format.
     pub commit: Option<String>,
-    /// `None`: HEAD is a commit by itself, or not in the usual form.
+    /// `None` if HEAD is detached or has an unusual format.
     pub branch: Option<String>,
     /// The branch has no commit yet.
     pub is_unborn: bool,
 }
 
-/// The work tree that this directory is in, by its true path; `None` if it is in none, or is not
-/// there.
+/// Returns the work tree that contains this directory, by its canonical path. Returns `None`
+/// outside of a work tree and if the directory does not exist.
 pub fn probe(dir: &Path) -> Option<WorkTree> {
     let dir = fs::canonicalize(dir).ok()?;
     let (root, repository) = dir.ancestors().find_map(|at| Some((at, Repository::of(at)?)))?;
@@ -53,8 +54,8 @@ pub fn probe(dir: &Path) -> Option<WorkTree> {
     Some(WorkTree { root: root.to_str()?.to_owned(), commit, branch })
 }
 
-/// The first repository around this directory that does not count because another user owns it: its
-/// `.git`, and that user.
+/// Returns the first repository around this directory that is ignored because another user owns it:
+/// its `.git`, and that user.
 pub fn of_another_user(dir: &Path) -> Option<(PathBuf, u32)> {
     let dir = fs::canonicalize(dir).ok()?;
     dir.ancestors().find_map(|at| {
@@ -67,8 +68,8 @@ pub fn of_another_user(dir: &Path) -> Option<(PathBuf, u32)> {
     })
 }
 
-/// The git directory or bare repository that this directory is, or lies in, below the top of a work
-/// tree: nothing in it is a file of that work tree.
+/// Returns the git directory or bare repository, below the top of a work tree, that this directory
+/// is or is inside of. Files in it do not belong to the work tree.
 pub fn git_dir_around(dir: &Path, top: &Path) -> Option<PathBuf> {
     let dir = fs::canonicalize(dir).ok()?;
     let is_git_dir = |at: &Path| {
@@ -93,7 +94,7 @@ fn is_own(found: &Metadata) -> bool {
     is_trusted(found.uid(), own_user())
 }
 
-/// The true path of a directory that this user or root owns.
+/// Returns the canonical path of a directory that this user or root owns.
 fn own_dir(path: &Path) -> Option<PathBuf> {
     let path = fs::canonicalize(path).ok()?;
     let found = fs::symlink_metadata(&path).ok()?;
@@ -101,8 +102,8 @@ fn own_dir(path: &Path) -> Option<PathBuf> {
 }
 
 impl Repository {
-    /// The repository of the work tree with this top directory. `None` if it is no such top, or
-    /// another user owns it.
+    /// Returns the repository of the work tree with this top directory. Returns `None` if the
+    /// directory is not such a top or another user owns it.
     pub fn of(top: &Path) -> Option<Repository> {
         let dot_git = top.join(".git");
         let found = fs::symlink_metadata(&dot_git).ok()?;
@@ -123,13 +124,13 @@ impl Repository {
         Some(Repository { git_dir, common })
     }
 
-    /// What HEAD is. Packed references are read to this many bytes.
+    /// Returns the state of HEAD. Packed references are read up to this many bytes.
     pub fn head(&self, most_packed: u64) -> Head {
         let Some(text) = read(&self.git_dir.join("HEAD"), SHORT) else { return Head::default() };
         let Some(mut name) = reference(&text).map(str::to_owned) else {
             return Head { commit: commit(&text), ..Head::default() };
         };
-        // In reftables HEAD has no more than this for a name.
+        // With reftables, HEAD contains only this placeholder name.
         let branch = name
             .strip_prefix("refs/heads/")
             .filter(|branch| *branch != ".invalid")
@@ -154,7 +155,7 @@ impl Repository {
     }
 }
 
-/// `ref: refs/heads/main`. A name that leads out of the directory is none.
+/// Parses `ref: refs/heads/main`. A name that leaves the directory is refused.
 fn reference(text: &str) -> Option<&str> {
     let name = text.strip_prefix("ref:")?.trim();
     (name.starts_with("refs/") && !name.contains("..")).then_some(name)
@@ -166,12 +167,12 @@ fn commit(text: &str) -> Option<String> {
     is_one.then(|| text.to_owned())
 }
 
-/// From lines like `0123… refs/heads/main`.
+/// Finds a commit in lines such as `0123… refs/heads/main`.
 fn packed_commit(packed: &str, name: &str) -> Option<String> {
     packed.lines().find_map(|line| commit(line.strip_suffix(name)?.strip_suffix(' ')?))
 }
 
-/// A text that is there and no longer than this.
+/// Reads a text file of at most this many bytes.
 fn read(path: &Path, most: u64) -> Option<String> {
     String::from_utf8(files::read(path, most).ok()?).ok()
 }
@@ -194,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn the_commit_stands_in_the_file_of_the_branch_or_in_the_packed_references() {
+    fn the_commit_is_read_from_loose_and_packed_references() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         let deep = top.join("a/b");
         fs::create_dir_all(&deep).unwrap();
         assert_eq!(probe(&deep), None);
         fs::create_dir(top.join(".git")).unwrap();
-        assert_eq!(probe(&deep), None, "git takes a directory without HEAD for none");
+        assert_eq!(probe(&deep), None, "git ignores a directory without HEAD");
         write(&top, ".git/HEAD", "ref: refs/heads/a/main\n");
         let main = Some("a/main".to_owned());
         assert_eq!(found(&deep), (top.clone(), None, main.clone()), "no commit yet");
@@ -216,7 +217,7 @@ mod tests {
         write(&top, ".git/HEAD", &format!("{ONE}\n"));
         assert_eq!(found(&top), (top.clone(), Some(ONE.to_owned()), None));
         std::os::unix::fs::symlink(&deep, top.join("link")).unwrap();
-        assert_eq!(found(&top.join("link/..")).0, top, "the true path");
+        assert_eq!(found(&top.join("link/..")).0, top, "the canonical path");
     }
 
     #[test]
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_is_left_to_git() {
+    fn unusual_heads_have_no_commit() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         for head in [
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_or_too_long_is_not_read() {
+    fn special_and_large_files_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         let fifo = |name: &str| {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_of_another_user_does_not_count() {
+    fn a_repository_of_another_user_is_ignored() {
         assert!(is_trusted(0, 1000) && is_trusted(1000, 1000) && is_trusted(0, 0));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
         let dir = tempfile::tempdir().unwrap();
@@ -302,11 +303,11 @@ mod tests {
         write(&top, "outer/sub/.git/HEAD", &format!("{TWO}\n"));
         write(&top, "outer/linked/.git", "gitdir: ../sub/.git\n");
         let sub = top.join("outer/sub");
-        // Only root can give a file away.
+        // Only root can change the owner of a file.
         if std::os::unix::fs::chown(sub.join(".git"), Some(12_345), None).is_err() {
             return;
         }
-        assert_eq!(found(&sub).0, top.join("outer"), "one further up counts");
+        assert_eq!(found(&sub).0, top.join("outer"), "the next one up is used");
         assert_eq!(of_another_user(&sub), Some((sub.join(".git"), 12_345)));
         assert_eq!(found(&top.join("outer/linked")).0, top.join("outer"));
         std::os::unix::fs::chown(sub.join(".git"), Some(0), None).unwrap();

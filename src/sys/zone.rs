@@ -1,20 +1,21 @@
-//! The local time zone, found by reading one file.
+//! Determines the local time zone by reading one file.
 //!
-//! jiff's own search walks the whole zone database first, which costs a command several times what
-//! all the rest of it does.
+//! jiff's own search first walks the whole time zone database, which takes a command several times
+//! as long as everything else it does.
 
 use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
 
-/// Where the zones are.
+/// The directory of the time zone database.
 const DATABASE: &str = "/usr/share/zoneinfo";
 
-/// The zone that `TZ` names, else that of `/etc/localtime`, else UTC: as the C library finds it.
+/// Returns the zone named by `TZ`, or that of `/etc/localtime`, or UTC, in the order of the C
+/// library.
 pub fn local() -> TimeZone {
     named(std::env::var("TZ").ok().as_deref()).unwrap_or(TimeZone::UTC)
 }
 
-/// `tz` is the value of `TZ`.
+/// Returns the zone for this value of `TZ`.
 fn named(tz: Option<&str>) -> Option<TimeZone> {
     match tz {
         None => file(Path::new("/etc/localtime")),
@@ -24,7 +25,8 @@ fn named(tz: Option<&str>) -> Option<TimeZone> {
                 return Some(TimeZone::UTC);
             }
             let path = PathBuf::from(DATABASE).join(name);
-            // The C library's order: a file of the database, then a POSIX rule such as CET-1CEST.
+            // As in the C library: first a file of the database, then a POSIX rule such as
+            // CET-1CEST.
             file(&path).or_else(|| TimeZone::posix(name).ok())
         }
     }
@@ -44,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_and_an_unknown_name_are_told_apart() {
+    fn rules_are_parsed_and_unknown_names_refused() {
         let cet = named(Some("CET-1CEST,M3.5.0,M10.5.0/3")).unwrap();
         assert_eq!((offset(&cet, 1_768_000_000), offset(&cet, 1_783_000_000)), (3600, 7200));
         assert!(named(Some("Nowhere/Atall")).is_none());

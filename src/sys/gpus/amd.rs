@@ -1,7 +1,7 @@
-//! AMD's GPUs, by what the kernel tells of them in sysfs.
+//! Detects AMD GPUs through sysfs.
 //!
-//! Only those count that ROCm can use: the host has its device, `/dev/kfd`, and the GPU has memory
-//! of its own worth mentioning, which the graphics part of a processor has not.
+//! Only GPUs that ROCm can use are counted: the host must have `/dev/kfd`, and the GPU needs a
+//! significant amount of memory of its own, which rules out integrated graphics.
 
 use super::{Depth, Driver, Seen, feature_word};
 use crate::model::gpu::{Gpu, Maker};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 const VENDOR: &str = "0x1002";
 
-/// Less than this is a part of a processor.
+/// GPUs with less memory than this are integrated graphics.
 const LEAST_MB: u64 = 2048;
 
 pub(super) struct Amd {
@@ -28,20 +28,20 @@ impl Driver for Amd {
     }
 }
 
-/// In the order of the PCI bus, as ROCm counts them.
+/// Returns the GPUs in PCI bus order, which is how ROCm numbers them.
 fn find(sysfs: &Path, devices: &Path) -> Vec<Seen> {
     if !devices.join("kfd").exists() {
         return Vec::new();
     }
     let cards = fs::read_dir(sysfs.join("class/drm")).into_iter().flatten().flatten();
-    // `card0`, beside its connectors `card0-DP-1`.
+    // `card0`, but not its connectors such as `card0-DP-1`.
     let is_card =
         |name: &str| name.strip_prefix("card").is_some_and(|number| number.parse::<u32>().is_ok());
     let cards = cards.filter(|card| card.file_name().to_str().is_some_and(is_card));
     let mut found: Vec<(String, Seen)> =
         cards.filter_map(|card| read(&card.path().join("device"))).collect();
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    // ROCm counts its own GPUs alone.
+    // ROCm numbers only its own GPUs.
     let numbered = |(id, (_, seen)): (u32, (String, Seen))| Seen {
         gpu: Gpu { id, handle: Some(id.to_string()), ..seen.gpu },
         ..seen
@@ -49,7 +49,7 @@ fn find(sysfs: &Path, devices: &Path) -> Vec<Seen> {
     (0..).zip(found).map(numbered).collect()
 }
 
-/// A GPU with its place on the bus.
+/// Reads a GPU and its PCI slot.
 fn read(device: &Path) -> Option<(String, Seen)> {
     let text =
         |name: &str| fs::read_to_string(device.join(name)).ok().map(|text| text.trim().to_owned());
@@ -65,8 +65,7 @@ fn read(device: &Path) -> Option<(String, Seen)> {
         .as_deref()
         .and_then(feature_word)
         .or_else(|| Some("amd_gpu".to_owned()));
-    // Consumer cards have no number of their own; the slot is a name for as long as the machine is
-    // not opened.
+    // Consumer cards have no unique ID. The slot identifies a card until the hardware is changed.
     let uuid = text("unique_id").filter(|id| !id.is_empty()).unwrap_or_else(|| slot.clone());
     let gpu = Gpu { model, mem_mb, uuid: Some(uuid), maker: Maker::Amd, ..Gpu::default() };
     let busy = text("gpu_busy_percent").and_then(|percent| percent.parse().ok());
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_with_memory_of_their_own_are_found_in_the_order_of_the_bus() {
+    fn gpus_with_their_own_memory_are_found_in_bus_order() {
         let dir = tempfile::tempdir().unwrap();
         let sysfs = dir.path();
         let large = [
@@ -121,14 +120,14 @@ mod tests {
         assert!(find(sysfs, sysfs).is_empty(), "ROCm has no device");
         fs::write(sysfs.join("kfd"), "").unwrap();
         let found = find(sysfs, sysfs);
-        let told = |one: &Seen| {
+        let summary = |one: &Seen| {
             (one.gpu.id, one.gpu.model.clone().unwrap(), one.gpu.uuid.clone().unwrap(), one.busy)
         };
         let expected =
             [(0, "amd_instinct_mi210", "ab12", None), (1, "amd_gpu", "0000:83:00.0", Some(7))];
         let expected =
             expected.map(|(id, model, uuid, busy)| (id, model.to_owned(), uuid.to_owned(), busy));
-        assert_eq!(found.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(found.iter().map(summary).collect::<Vec<_>>(), expected);
         assert_eq!(
             (found[0].gpu.mem_mb, found[0].used_mb, found[0].gpu.visible_as()),
             (65_520, Some(10), "0".to_owned())

@@ -1,5 +1,4 @@
-//! The GPUs that a daemon knew, kept for the next one under the same boot: jobs that go on have
-//! them by these numbers.
+//! Saves the GPU numbers for the next daemon of the same boot, because running jobs use them.
 
 use super::Places;
 use crate::model::BootId;
@@ -15,7 +14,8 @@ impl Places {
         Paths::new(self.root.clone()).lib_dir().join("gpus.json")
     }
 
-    /// What [`Self::keep`] wrote under this boot. A file that cannot be read is told in the log.
+    /// Returns the GPUs that [`Self::keep`] saved during this boot. Logs an unreadable file and
+    /// ignores it.
     pub fn kept(&self) -> Vec<Gpu> {
         let path = self.kept_file();
         let read = files::read(&path, MOST_SETTINGS);
@@ -27,17 +27,14 @@ impl Places {
             Ok((boot, gpus)) if self.count.is_none() && boot == clock::boot_id() => gpus,
             Ok(_) => Vec::new(),
             Err(why) => {
-                log::warn!(
-                    "{} is left aside, and GPUs have the numbers of their places: {why}",
-                    path.display()
-                );
+                log::warn!("ignoring {} and numbering the GPUs by position: {why}", path.display());
                 Vec::new()
             }
         }
     }
 
-    /// Keeps the GPUs that can be told again by a name of their own; those of a setting are only
-    /// counted.
+    /// Saves the GPUs that have a UUID and can therefore be recognized. GPUs from `SLOTD_GPU_COUNT`
+    /// have none and are not saved.
     pub fn keep(&self, mut gpus: Vec<Gpu>) {
         if self.count.is_some() {
             return;
@@ -46,10 +43,7 @@ impl Places {
         let path = self.kept_file();
         let text = serde_json::to_vec(&(clock::boot_id(), gpus)).unwrap_or_default();
         if let Err(e) = files::replace(&path, &text) {
-            log::warn!(
-                "the numbers of the GPUs are not kept for the next daemon: {}: {e}",
-                path.display()
-            );
+            log::warn!("cannot save the GPU numbers for the next daemon: {}: {e}", path.display());
         }
     }
 }

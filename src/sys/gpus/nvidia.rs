@@ -1,7 +1,7 @@
-//! NVIDIA's GPUs, by what `nvidia-smi` prints.
+//! Detects NVIDIA GPUs with `nvidia-smi`.
 //!
-//! A GPU that is divided into MIG slices is as many GPUs, each with its profile as its model;
-//! itself it is none. How a slice is used is not told.
+//! A GPU that is divided into MIG slices counts as one GPU per slice, each with its profile as its
+//! model. The use of a slice is not reported.
 
 use super::{Depth, Driver, Process, Seen, feature_word};
 use crate::model::gpu::Gpu;
@@ -13,13 +13,13 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// Where `nvidia-smi` is looked for, in this order.
+/// The names and paths at which to try `nvidia-smi`, in this order.
 const PLACES: [&str; 4] =
     ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"];
 
 const FORMAT: &str = "--format=csv,noheader,nounits";
 
-/// What is asked of it. Drivers before 450 do not know the last field.
+/// The fields to query. Drivers before 450 do not support the last one.
 const GPUS: [&str; 2] = [
     "--query-gpu=index,name,uuid,memory.total,memory.free,utilization.gpu,mig.mode.current",
     FORMAT,
@@ -29,7 +29,7 @@ const GPUS_OF_OLD: [&str; 2] =
 const PROCESSES: [&str; 2] = ["--query-compute-apps=pid,gpu_uuid,used_memory", FORMAT];
 const SLICES: [&str; 1] = ["-L"];
 
-/// No machine has more text about its GPUs than this.
+/// The maximum size of the output in bytes.
 const MAX_OUTPUT: u64 = 1 << 20;
 
 pub(super) struct Nvidia {
@@ -37,14 +37,14 @@ pub(super) struct Nvidia {
 }
 
 impl Driver for Nvidia {
-    /// Asks the first `nvidia-smi` that answers.
+    /// Queries the first `nvidia-smi` that responds.
     async fn look(&self, depth: Depth) -> io::Result<Vec<Seen>> {
         let mut failure = None;
         for place in PLACES {
             match self.look_by(place, depth).await {
                 Ok(seen) => return Ok(seen),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                // A program that hangs would hang at its other names too.
+                // A program that hangs would also hang under its other names.
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
                 Err(e) => failure = failure.or(Some(e)),
             }
@@ -70,7 +70,7 @@ impl Nvidia {
         Ok(seen)
     }
 
-    /// What the program prints.
+    /// Returns the output of the program.
     async fn ask(&self, program: &str, words: &[&str]) -> io::Result<String> {
         let is_there = if program.contains('/') {
             Path::new(program).exists()
@@ -82,7 +82,7 @@ impl Nvidia {
         }
         let mut command = guarded(Duration::ZERO, program);
         let mut child = command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        // Without it the group is killed, whatever ends this.
+        // When this is dropped for any reason, the process group is killed.
         let _held = child.stdin.take();
         let mut text = String::new();
         let work = async {
@@ -96,7 +96,7 @@ impl Nvidia {
             Ok(Ok(status)) if status.code() == Some(NOT_FOUND) => {
                 Err(io::ErrorKind::NotFound.into())
             }
-            // The driver is not loaded, or there is no GPU behind it.
+            // The driver is not loaded or has no GPU.
             Ok(Ok(status)) => Err(io::Error::other(format!("{program} failed: {status}"))),
             Ok(Err(e)) => Err(e),
             Err(_) => {
@@ -107,14 +107,14 @@ impl Nvidia {
     }
 }
 
-/// A line of the answer to `GPUS`.
+/// A line of the response to `GPUS`.
 struct Line {
     seen: Seen,
     is_divided: bool,
 }
 
-/// The GPUs in the answer to `GPUS`, ascending. Lines that are no GPU ("No devices were found",
-/// "[GPU is lost]") are passed over.
+/// Parses the response to `GPUS` and sorts it by ID. Skips other lines ("No devices were found",
+/// "[GPU is lost]").
 fn parse(csv: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = csv.lines().filter_map(parse_line).collect();
     lines.sort_by_key(|line| line.seen.gpu.id);
@@ -136,14 +136,14 @@ fn parse_line(line: &str) -> Option<Line> {
     Some(Line { seen: Seen { gpu, used_mb, busy, processes: None }, is_divided })
 }
 
-/// A number, with or without its unit. `[N/A]` is none.
+/// Parses a number with or without its unit. `[N/A]` is `None`.
 fn amount(field: &str) -> Option<u64> {
     field.split_whitespace().next()?.parse().ok()
 }
 
-/// Puts its slices in the place of each GPU that is divided:
-/// `  MIG 1g.10gb     Device  0: (UUID: MIG-…)` under the line `GPU 0: …`. By their numbers
-/// programs would not find them, nor what comes after them.
+/// Replaces each divided GPU by its slices. They are listed below the line `GPU 0: …`, in the
+/// format `  MIG 1g.10gb     Device  0: (UUID: MIG-…)`. Programs can select neither slices nor the
+/// GPUs after them by number, so every GPU gets its UUID as its handle.
 fn divide(lines: Vec<Line>, listing: &str) -> Vec<Line> {
     let mut slices: Vec<(u32, Gpu)> = Vec::new();
     let mut parent = None;
@@ -177,7 +177,7 @@ fn divide(lines: Vec<Line>, listing: &str) -> Vec<Line> {
 fn parse_slice(line: &str) -> Option<Gpu> {
     let (profile, rest) = line.trim().strip_prefix("MIG ")?.split_once(char::is_whitespace)?;
     let uuid = rest.split_once("UUID: ")?.1.trim_end_matches(')').to_owned();
-    // `1g.10gb`, `1g.10gb+me`: gigabytes.
+    // `1g.10gb` or `1g.10gb+me`, in gigabytes.
     let digits =
         profile.split_once('.').map_or("", |(_, memory)| memory.split("gb").next().unwrap_or(""));
     let mem_mb = digits.parse::<u64>().map_or(0, |gb| gb.saturating_mul(1024));
@@ -185,7 +185,7 @@ fn parse_slice(line: &str) -> Option<Gpu> {
     Some(Gpu { model, mem_mb, uuid: Some(uuid), handle, ..Gpu::default() })
 }
 
-/// Adds the processes in the answer to `PROCESSES` to the GPUs that they are on.
+/// Adds the processes in the response to `PROCESSES` to their GPUs.
 fn add_processes(seen: &mut [Seen], csv: &str) {
     for one in seen.iter_mut().filter(|one| one.used_mb.is_some()) {
         one.processes = Some(Vec::new());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_come_in_order_with_their_models() {
+    fn gpus_are_sorted_and_have_models() {
         let gpus = gpus(
             "1, NVIDIA GeForce RTX 4090, GPU-b\n0, NVIDIA H200, GPU-a, 143771, 143000, 3, Disabled\n",
         );
@@ -224,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_gpus_says_so_in_words() {
+    fn messages_about_missing_gpus_are_skipped() {
         assert!(gpus("No devices were found\n").is_empty());
         assert!(gpus("").is_empty());
     }
 
     #[test]
-    fn a_gpu_is_told_with_what_is_used_of_it_and_by_whom() {
+    fn the_use_and_the_processes_of_a_gpu_are_parsed() {
         let lines = parse(
             "0, NVIDIA H200, GPU-a, 1000, 900, 42, Disabled\n1, NVIDIA H200, GPU-b, 1000 MiB, [N/A], [N/A]\n",
         );
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_divided_gpu_is_as_many_as_its_slices() {
+    fn a_divided_gpu_is_replaced_by_its_slices() {
         let lines = parse(
             "0, NVIDIA A100, GPU-a, 81920, 81000, 0, Enabled\n1, NVIDIA A100, GPU-b, 81920, 81000, 0, Disabled\n",
         );
@@ -252,7 +252,8 @@ mod tests {
              \x20 MIG 1g.10gb+me  Device  1: (UUID: MIG-2)\n\
              GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-b)\n";
         let gpus: Vec<Gpu> = divide(lines, listing).into_iter().map(|line| line.seen.gpu).collect();
-        let told = |gpu: &Gpu| (gpu.id, gpu.model.clone().unwrap(), gpu.mem_mb, gpu.visible_as());
+        let summary =
+            |gpu: &Gpu| (gpu.id, gpu.model.clone().unwrap(), gpu.mem_mb, gpu.visible_as());
         let expected = [
             (0, "3g.40gb", 40_960, "MIG-1"),
             (1, "1g.10gb_me", 10_240, "MIG-2"),
@@ -260,7 +261,7 @@ mod tests {
         ];
         let expected =
             expected.map(|(id, model, mb, name)| (id, model.to_owned(), mb, name.to_owned()));
-        assert_eq!(gpus.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(gpus.iter().map(summary).collect::<Vec<_>>(), expected);
     }
 
     fn script(dir: &tempfile::TempDir, text: &str) -> String {
@@ -274,7 +275,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         loop {
             match runtime.block_on(Nvidia { timeout }.look_by(program, Depth::Inventory)) {
-                // A process that another test is just forking still has the script open for
+                // A process that another test is forking may still have the script open for
                 // writing.
                 Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => {}
                 other => return other,
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_killed_in_time() {
+    fn a_hung_program_is_killed_in_time() {
         let dir = tempfile::tempdir().unwrap();
         let program = script(&dir, "exec sleep 600");
         let error = answer(&program, Duration::from_millis(50)).unwrap_err();
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_an_error_and_one_that_answers_is_heard() {
+    fn a_failed_program_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let program = script(&dir, "exit 9");
         assert!(
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_driver_is_asked_for_what_it_knows() {
+    fn an_old_driver_is_queried_for_fewer_fields() {
         let dir = tempfile::tempdir().unwrap();
         let program = script(
             &dir,
