@@ -1,9 +1,9 @@
-//! The one timer of the scheduler: it fires at an instant of the wall clock, and also when the
+//! The only timer of the scheduler. It fires at an instant of the wall clock, and also when that
 //! clock is set.
 //!
-//! A timerfd with `TFD_TIMER_CANCEL_ON_SET` sleeps until then without a wake-up in between; a begin
-//! time of tomorrow 16:00 holds through daylight saving, suspension of the machine, and a corrected
-//! clock.
+//! A timerfd with `TFD_TIMER_CANCEL_ON_SET` sleeps until then without waking up in between. A begin
+//! time of 16:00 tomorrow stays correct across daylight saving, sleep of the machine and clock
+//! corrections.
 
 use crate::model::Timestamp;
 use nix::sys::time::TimeSpec;
@@ -14,20 +14,20 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio::sync::watch;
 
-/// A timer that is never due on its own but still notices that the clock is set: as far ahead as a
-/// date goes.
+/// The expiry of a timer without an instant, as far in the future as dates go. It still notices
+/// that the clock was set.
 const NEVER_SECS: i64 = 253_402_300_799;
 
-/// Calls `due` whenever the instant in `next` is reached, or the wall clock jumped. Ends when
-/// `next`'s sender is gone.
+/// Calls `due` whenever the instant in `next` is reached or the wall clock jumps. Returns when the
+/// sender of `next` is dropped.
 ///
 /// # Errors
-/// The kernel refuses the timer.
+/// Fails if the kernel refuses the timer.
 pub async fn ring(mut next: watch::Receiver<Option<Timestamp>>, due: impl Fn()) -> io::Result<()> {
     let timer =
         TimerFd::new(ClockId::CLOCK_REALTIME, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
     let fd: OwnedFd = timer.as_fd().try_clone_to_owned()?;
-    // SAFETY: `fd` is owned by the registration and lives as long as it.
+    // SAFETY: `fd` is owned by the registration and lives as long as it does.
     let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
     loop {
         let at = *next.borrow_and_update();
@@ -48,7 +48,7 @@ pub async fn ring(mut next: watch::Receiver<Option<Timestamp>>, due: impl Fn()) 
 
 fn set(timer: &TimerFd, at: Option<Timestamp>) -> nix::Result<()> {
     let at = at.unwrap_or(Timestamp::from_secs(NEVER_SECS));
-    // An instant of zero would disarm the timer; one in the past fires at once.
+    // An instant of zero would disarm the timer; a past one fires at once.
     let micros = at.0.max(1);
     let spec = TimeSpec::new(micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000) * 1000);
     let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn an_instant_in_the_past_rings_at_once_and_none_is_silent() {
+    async fn past_instant_rings_at_once_and_none_stays_silent() {
         let (next, receiver) = watch::channel(None);
         let (rang, mut bell) = tokio::sync::mpsc::unbounded_channel();
         let count = Rc::new(Cell::new(0));

@@ -1,9 +1,10 @@
-//! Answers on their way out: what clients have not read is bounded, whoever does not read.
+//! Outgoing answers. The memory for answers that clients have not read is bounded, even if they
+//! never read them.
 //!
-//! A short answer goes out whatever waits. A longer one takes room for as long as its client reads
-//! it; where there is none it is kept as what it says, and written out again once there is. Who
-//! reads nothing keeps its room until another client needs it, and loses its connection then: a
-//! pager that stands still is no fault.
+//! A short answer is always sent at once. A longer one holds a share of a budget while its client
+//! reads it. If no share is free, only the unencoded answer is kept, and encoded again once there
+//! is one. A client that reads nothing keeps its share until another client needs it, and is then
+//! disconnected. A paused pager alone is not an error.
 
 use crate::model::Refusal;
 use crate::protocol::answer::Answer;
@@ -21,68 +22,69 @@ use tokio::time::timeout;
 /// An answer and the raw part of its frame.
 pub type Reply = (Answer, Vec<u8>);
 
-/// Answers of no more bytes than this are short: a socket takes them at once. All others are
-/// written out on another thread: the scheduler does not wait for it.
+/// The size of the largest short answer, in bytes. The socket buffer holds all of it. Longer
+/// answers are encoded on another thread, so that the scheduler does not wait.
 const SHORT: usize = 64 << 10;
 
-/// Answers of no more bytes than this do not wait for longer ones. A part of many jobs is one of
-/// them.
-const MIDDLING: usize = 2 << 20;
+/// The size of the largest medium answer, in bytes. These do not wait for long answers. A part with
+/// many jobs is a medium answer.
+const MEDIUM: usize = 2 << 20;
 
-/// Budget for middling answers, and as much for long ones. A longer one goes out when no other waits.
-const ROOM_KIB: u32 = 16 << 10;
+/// The budget for medium answers, and again for long ones. An answer above it waits for the whole
+/// budget.
+const BUDGET_KIB: u32 = 16 << 10;
 
-/// Answers that are written out at once to see whether there is room for them.
+/// The most answers to encode at the same time before their share of the budget is known.
 const ENCODERS: usize = 4;
 
-/// How long an answer waits for room.
-const ROOM_PATIENCE: Duration = Duration::from_secs(30);
+/// The longest wait of an answer for its share.
+const BUDGET_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a client may read nothing while another one waits for its room.
+/// The longest time that a client may read nothing while another client waits for a share.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The room that all sessions share.
+/// The budgets that all sessions share.
 pub struct Answers {
     long: Budget,
-    middling: Budget,
-    /// How many longer answers may be written out before it is known what room they take.
+    medium: Budget,
+    /// Limits how many longer answers are encoded before they have a share.
     encoders: Semaphore,
     read_patience: Duration,
 }
 
 struct Budget {
     free_kib: Semaphore,
-    /// How many answers wait for it.
+    /// The number of answers that wait for a share.
     wanted: watch::Sender<usize>,
 }
 
-/// The part of a budget that one answer uses.
-struct Place<'a> {
+/// The share of a budget that one answer uses.
+struct Share<'a> {
     budget: &'a Budget,
     _kib: SemaphorePermit<'a>,
 }
 
 impl Budget {
     fn new() -> Budget {
-        Budget { free_kib: Semaphore::new(ROOM_KIB as usize), wanted: watch::Sender::new(0) }
+        Budget { free_kib: Semaphore::new(BUDGET_KIB as usize), wanted: watch::Sender::new(0) }
     }
 
-    /// Without waiting.
-    fn place_now(&self, kib: u32) -> Option<Place<'_>> {
-        Some(Place { budget: self, _kib: self.free_kib.try_acquire_many(kib).ok()? })
+    /// Returns a share without waiting, if one is free.
+    fn share_now(&self, kib: u32) -> Option<Share<'_>> {
+        Some(Share { budget: self, _kib: self.free_kib.try_acquire_many(kib).ok()? })
     }
 
-    /// `None`: it took too long.
-    async fn place(&self, kib: u32) -> Option<Place<'_>> {
+    /// Waits for a share. Returns `None` on a timeout.
+    async fn share(&self, kib: u32) -> Option<Share<'_>> {
         self.wanted.send_modify(|n| *n += 1);
-        let free = timeout(ROOM_PATIENCE, self.free_kib.acquire_many(kib)).await;
+        let free = timeout(BUDGET_PATIENCE, self.free_kib.acquire_many(kib)).await;
         self.wanted.send_modify(|n| *n -= 1);
-        Some(Place { budget: self, _kib: free.ok()?.ok()? })
+        Some(Share { budget: self, _kib: free.ok()?.ok()? })
     }
 }
 
-impl Place<'_> {
-    /// Ends when somebody waits for room.
+impl Share<'_> {
+    /// Waits until another answer wants a share.
     async fn is_wanted(&self) {
         // The sender lives as long as the budget.
         let _ = self.budget.wanted.subscribe().wait_for(|n| *n > 0).await;
@@ -93,7 +95,7 @@ impl Answers {
     pub fn new() -> Answers {
         Answers {
             long: Budget::new(),
-            middling: Budget::new(),
+            medium: Budget::new(),
             encoders: Semaphore::new(ENCODERS),
             read_patience: READ_PATIENCE,
         }
@@ -102,8 +104,8 @@ impl Answers {
     /// Sends an answer.
     ///
     /// # Errors
-    /// It cannot be written out, or the client is gone; `TimedOut` where it does not read and
-    /// others need the room.
+    /// Fails if the answer cannot be encoded or the client has disconnected. Fails with `TimedOut`
+    /// if the client does not read while others wait for its share.
     pub async fn send(
         &self,
         socket: &UnixStream,
@@ -116,23 +118,23 @@ impl Answers {
             return Ok(self.write(socket, &bytes, None).await?);
         }
         let reply = Arc::new((answer, raw));
-        let (bytes, place) = {
+        let (bytes, share) = {
             let _turn = self.encoders.acquire().await.map_err(io::Error::other)?;
             let bytes = off_thread(&reply, encode).await??;
-            let place = self.budget(bytes.len()).place_now(kib(bytes.len()));
-            (bytes, place)
+            let share = self.budget(bytes.len()).share_now(kib(bytes.len()));
+            (bytes, share)
         };
-        if place.is_some() {
+        if share.is_some() {
             drop(reply);
-            return Ok(self.write(socket, &bytes, place).await?);
+            return Ok(self.write(socket, &bytes, share).await?);
         }
         let length = bytes.len();
         drop(bytes);
-        match self.budget(length).place(kib(length)).await {
-            Some(place) => {
+        match self.budget(length).share(kib(length)).await {
+            Some(share) => {
                 let bytes = off_thread(&reply, encode).await??;
                 drop(reply);
-                Ok(self.write(socket, &bytes, Some(place)).await?)
+                Ok(self.write(socket, &bytes, Some(share)).await?)
             }
             None => Ok(self
                 .write(socket, &encode(&Answer::Refused(Refusal::Crowded), &[])?, None)
@@ -141,22 +143,22 @@ impl Answers {
     }
 
     fn budget(&self, length: usize) -> &Budget {
-        if length > MIDDLING { &self.long } else { &self.middling }
+        if length > MEDIUM { &self.long } else { &self.medium }
     }
 
-    /// Writes a frame, as fast as the client reads.
+    /// Writes a frame as fast as the client reads it.
     async fn write(
         &self,
         socket: &UnixStream,
         bytes: &[u8],
-        place: Option<Place<'_>>,
+        share: Option<Share<'_>>,
     ) -> io::Result<()> {
         let mut sent = 0;
         while sent < bytes.len() {
             let some =
                 socket.async_io(Interest::WRITABLE, || send_some(socket, bytes, &[], &mut sent));
             tokio::pin!(some);
-            let Some(place) = &place else {
+            let Some(share) = &share else {
                 some.await?;
                 continue;
             };
@@ -164,7 +166,7 @@ impl Answers {
                 Ok(done) => done?,
                 Err(_) => tokio::select! {
                     done = &mut some => done?,
-                    () = place.is_wanted() => return Err(io::ErrorKind::TimedOut.into()),
+                    () = share.is_wanted() => return Err(io::ErrorKind::TimedOut.into()),
                 },
             }
         }
@@ -173,7 +175,7 @@ impl Answers {
 }
 
 fn kib(length: usize) -> u32 {
-    u32::try_from(length / 1024).unwrap_or(u32::MAX).min(ROOM_KIB)
+    u32::try_from(length / 1024).unwrap_or(u32::MAX).min(BUDGET_KIB)
 }
 
 async fn off_thread<T: Send + 'static>(
@@ -182,7 +184,8 @@ async fn off_thread<T: Send + 'static>(
 ) -> Result<T, FrameError> {
     let reply = Arc::clone(reply);
     let done =
-        aside::run("an answer to a client", aside::LONG, move || work(&reply.0, &reply.1)).await;
+        aside::run("encoding an answer to a client", aside::LONG, move || work(&reply.0, &reply.1))
+            .await;
     done.map_err(|e| FrameError::Io(io::Error::other(e)))
 }
 
@@ -203,28 +206,31 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn who_reads_nothing_is_given_up_when_another_needs_the_room() {
+    async fn client_that_reads_nothing_is_disconnected_when_another_needs_its_share() {
         let patience = Duration::from_millis(20);
         let answers = Answers { read_patience: patience, ..Answers::new() };
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let (others, mut reader) = UnixStream::pair().unwrap();
         let unread = send(&answers, &ours, 10 << 10);
         tokio::pin!(unread);
-        // It has its room before another asks for some.
-        let has_room = async {
-            while answers.long.free_kib.available_permits() == ROOM_KIB as usize {
+        // It must have its share before another one wants one.
+        let has_share = async {
+            while answers.long.free_kib.available_permits() == BUDGET_KIB as usize {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::select! {
-            () = has_room => {}
-            sent = &mut unread => panic!("nobody has read it: {sent:?}"),
+            () = has_share => {}
+            sent = &mut unread => panic!("sent although nobody read it: {sent:?}"),
         }
-        assert!(timeout(patience * 20, &mut unread).await.is_err(), "nobody needs the room");
+        assert!(
+            timeout(patience * 20, &mut unread).await.is_err(),
+            "no other client needs its share"
+        );
         for kib in [1, 100] {
-            timeout(ROOM_PATIENCE / 2, send(&answers, &others, kib))
+            timeout(BUDGET_PATIENCE / 2, send(&answers, &others, kib))
                 .await
-                .expect("a shorter one does not wait")
+                .expect("a shorter answer does not wait")
                 .unwrap();
         }
         let second = send(&answers, &others, 10 << 10);
@@ -247,7 +253,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn the_longest_answer_goes_out_when_no_other_waits() {
+    async fn longest_answer_is_sent_when_no_other_waits() {
         let answers = Answers::new();
         let (ours, mut reader) = UnixStream::pair().unwrap();
         let reads = async {
@@ -258,6 +264,6 @@ mod tests {
             sent = send(&answers, &ours, 20 << 10) => sent.unwrap(),
             () = reads => panic!("the end came first"),
         }
-        assert_eq!(answers.long.free_kib.available_permits(), ROOM_KIB as usize);
+        assert_eq!(answers.long.free_kib.available_permits(), BUDGET_KIB as usize);
     }
 }

@@ -1,19 +1,19 @@
-//! Clients of an earlier daemon: they come back, or they are dead.
+//! Detects that a client of an earlier daemon has exited and will not reconnect.
 
 use crate::model::job::ClientProcess;
 use crate::sys::{clock, proc};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Returns when this very process is gone; at once if it is already, or if the kernel does not let
-/// it be watched.
+/// Returns once exactly this process has exited. Returns at once if the kernel does not allow
+/// watching it.
 pub async fn end_of(client: ClientProcess) {
     let Ok(pid) = i32::try_from(client.pid) else { return };
     if client.boot.differs(clock::boot_id()) {
         return;
     }
     let Ok(fd) = proc::pidfd(pid) else { return };
-    // After the descriptor is open: the number may have gone to another process before.
+    // Checked after opening the descriptor: the PID may have been reused before that.
     if proc::start_ticks(pid) != Some(client.start_ticks) {
         return;
     }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[actix_rt::test]
-    async fn a_killed_process_ends_the_watch() {
+    async fn killing_the_process_ends_the_watch() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id();
         let client = ClientProcess {

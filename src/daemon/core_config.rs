@@ -1,33 +1,39 @@
-//! From the settings and this machine to what the scheduling core has to know, and to
-//! `scontrol show config`.
+//! Turns the settings and the state of this machine into the configuration of the scheduling core,
+//! and into the output of `scontrol show config`.
 
-use crate::daemon::error::DaemonError;
+use crate::daemon::error::{DaemonError, failed};
 use crate::daemon::sendmail;
-use crate::daemon::settings::{SettingError, Settings};
+use crate::daemon::settings::{Environment, SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::daemon::slurm_config;
 use crate::model::Partition;
 use crate::model::limit::Limit;
-use crate::model::partition::Host;
+use crate::model::partition::{Host, Machine};
 use crate::parse::capacity::Capacity;
 use crate::sched::{self, Capacities};
-use crate::sys::{system, zone};
+use crate::sys::{machine, system, zone};
+use std::path::PathBuf;
 
-/// Memory of a job that asked for none, in MB.
+/// The memory of a job that requests none, in MB.
 pub const DEFAULT_MEM_MB: u64 = 512;
 
-/// What the core has to know about this machine and the settings.
+/// Builds the configuration of the scheduling core, with remarks on the parts of the file that have
+/// no effect.
 ///
-/// `known` is the host with what was found of the machine.
+/// `known` is the host with everything that was detected.
 ///
 /// # Errors
-/// `slotd.toml` has something wrong in it, or a setting leaves nothing of what there is.
-pub fn core_config(settings: &Settings, known: Host) -> Result<sched::Config, DaemonError> {
+/// Fails if `slotd.toml` is invalid, or if a setting leaves no CPUs or memory for jobs.
+pub fn core_config(
+    settings: &Settings,
+    known: Host,
+) -> Result<(sched::Config, Vec<String>), DaemonError> {
     let site = settings.site_file.as_ref().map(SiteFile::read).transpose()?.unwrap_or_default();
     let capacities = capacities(settings, &site, &known)?;
     let host = host(settings, capacities, known);
     check_cpus(settings, &site, &host)?;
-    let all = partitions(settings, site.partitions);
+    let all = partitions(settings, &site.partitions);
+    let remarks = unused(settings, &site, &all);
     let mut config = sched::Config {
         partitions: Vec::new(),
         all_partitions: Vec::new(),
@@ -48,10 +54,32 @@ pub fn core_config(settings: &Settings, known: Host) -> Result<sched::Config, Da
         audience: settings.audience(sendmail::find(settings).is_some()),
     };
     config.set_partitions(all);
-    Ok(config)
+    Ok((config, remarks))
 }
 
-/// What a setting says, which leaves something of what there is.
+/// Validates an environment, and the `slotd.toml` that it leads to, before a daemon is started with
+/// them. GPUs are not detected, since the daemon starts without those that are missing.
+///
+/// # Errors
+/// See [`Settings::read`] and [`core_config`].
+pub fn check_settings(env: &Environment) -> Result<(), DaemonError> {
+    let settings = Settings::read(PathBuf::new(), env)?;
+    let known = Host { detects_gpus: true, ..machine()? };
+    core_config(&settings, known).map(drop)
+}
+
+/// Returns the host with the CPUs and the memory of this machine.
+///
+/// # Errors
+/// Fails if they cannot be read.
+pub fn machine() -> Result<Host, DaemonError> {
+    let Machine { topology, mem_mb } =
+        machine::probe().map_err(failed("cannot read the CPUs and the memory of this machine"))?;
+    Ok(Host { topology, machine_mem_mb: mem_mb, ..Host::default() })
+}
+
+/// Returns the capacity from the variable, or else from the file. Fails if it leaves nothing for
+/// jobs.
 fn capacity(
     settings: &Settings,
     (variable, ours): (&'static str, Option<Capacity>),
@@ -59,7 +87,7 @@ fn capacity(
     line: Option<usize>,
     there: u64,
 ) -> Result<Option<Capacity>, DaemonError> {
-    let nothing_left = format!("fewer that are kept back: this host has {there}");
+    let nothing_left = format!("a number to keep back below {there}, the total of this host");
     match (ours, theirs) {
         (Some(ours), _) if ours.of(there).is_none() => {
             Err(SettingError { variable, value: ours.to_string(), expected: nothing_left }.into())
@@ -78,7 +106,7 @@ fn capacity(
     }
 }
 
-/// How much of what the machine has jobs get: the variables go before the file.
+/// Computes the share of the machine that jobs may use.
 fn capacities(settings: &Settings, site: &Site, known: &Host) -> Result<Capacities, DaemonError> {
     let line = |key| site.lines.of_host(key);
     let there = known.topology.cpus().len() as u64;
@@ -94,7 +122,8 @@ fn capacities(settings: &Settings, site: &Site, known: &Host) -> Result<Capaciti
     Ok(Capacities { cpus, mem_mb })
 }
 
-/// Refuses partitions over CPUs that jobs may not use. What is lost may come back.
+/// Refuses partitions on CPUs that jobs may not use. Lost CPUs are accepted, since they may come
+/// back.
 fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), DaemonError> {
     let there = host.parts().cpus;
     for partition in &site.partitions {
@@ -104,7 +133,7 @@ fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), Daemo
             let path =
                 settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
             let what = format!(
-                "partition {}: there is no CPU {missing}, there are {}",
+                "partition {}: there is no CPU {missing}; available: {}",
                 partition.name,
                 there.join(",")
             );
@@ -116,7 +145,7 @@ fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), Daemo
     Ok(())
 }
 
-/// The host with what the settings say of it.
+/// Adds the settings of the host to its detected properties.
 fn host(settings: &Settings, capacities: Capacities, known: Host) -> Host {
     let mut host = Host {
         name: system::probe_host_name(),
@@ -132,15 +161,17 @@ fn host(settings: &Settings, capacities: Capacities, known: Host) -> Host {
     host
 }
 
-/// The partitions of the settings, those for GPUs last. Which there are a variable says before the
-/// file; what the file says of one that a variable names holds.
-fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
+/// Returns the partitions, those for GPUs last. A variable overrides the file's list of partitions,
+/// unless it only has the default value, which the installer writes. For a partition that the
+/// variable names, the file's settings apply.
+fn partitions(settings: &Settings, site: &[Partition]) -> Vec<Partition> {
     let of_kind = |names: &Option<Vec<String>>, default: &str, is_gpu: bool| -> Vec<Partition> {
         let named = |name: &String| {
             let known = site.iter().find(|partition| partition.name == *name).cloned();
             Partition { name: name.clone(), is_gpu, ..known.unwrap_or_default() }
         };
-        match names {
+        let is_default = |names: &&Vec<String>| !site.is_empty() && **names == [default];
+        match names.as_ref().filter(|names| !is_default(names)) {
             Some(names) => names.iter().map(named).collect(),
             None if site.is_empty() => vec![named(&default.to_owned())],
             None => site.iter().filter(|partition| partition.is_gpu == is_gpu).cloned().collect(),
@@ -155,13 +186,34 @@ fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
     all
 }
 
-/// `scontrol show config`: Slurm's keys, and slotd's own after them.
+/// Returns a remark for each partition of the file that does not exist because a variable names
+/// others.
+fn unused(settings: &Settings, site: &Site, all: &[Partition]) -> Vec<String> {
+    let path = settings.site_file.as_ref().map(|file| file.path().display().to_string());
+    let path = path.unwrap_or_default();
+    let missing = site.partitions.iter().filter(|p| !all.iter().any(|known| known.name == p.name));
+    let remark = |partition: &Partition| {
+        let (kind, variable) = if partition.is_gpu {
+            ("GPU ", "SLOTD_GPU_PARTITIONS")
+        } else {
+            ("", "SLOTD_CPU_PARTITIONS")
+        };
+        format!(
+            "{path}: the {kind}partition {} does not exist, because {variable} names others: \
+             remove that setting, or add the name to it",
+            partition.name
+        )
+    };
+    missing.map(remark).collect()
+}
+
+/// Returns the output of `scontrol show config`: Slurm's keys, then slotd's own.
 pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)> {
     let all = slurm_config::pairs(settings, core).chain(own(settings, core));
     all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// What is in force for each variable that Slurm has no key for, by its name in Slurm's spelling.
+/// Returns the value in force of each variable without a key in Slurm, named in Slurm's style.
 fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)> {
     let partitions = |is_gpu: bool| {
         let own = core.all_partitions.iter().filter(|partition| partition.is_gpu == is_gpu);
@@ -204,8 +256,8 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
 }
 
 fn limits(limits: &[Limit]) -> String {
-    let told: Vec<String> = limits.iter().map(ToString::to_string).collect();
-    if told.is_empty() { "(null)".to_owned() } else { told.join("; ") }
+    let shown: Vec<String> = limits.iter().map(ToString::to_string).collect();
+    if shown.is_empty() { "(null)".to_owned() } else { shown.join("; ") }
 }
 
 pub(super) fn or_null<T: ToString>(value: Option<T>) -> String {
@@ -216,11 +268,11 @@ fn or_unlimited<T: ToString>(bound: Option<T>) -> String {
     bound.map_or_else(|| "UNLIMITED".to_owned(), |bound| bound.to_string())
 }
 
-/// The key of `SLOTD_CGROUP_BASE` there: `(null)` if limits are not enforced.
+/// The key of `SLOTD_CGROUP_BASE`. Its value is `(null)` if limits are not enforced.
 pub const CGROUP_KEY: &str = "SlotdCgroupBase";
 
-/// Where the program that mail is handed to stands there.
+/// The key of the program that sends email.
 pub const SENDMAIL_KEY: &str = "SlotdSendmail";
 
-/// Where the daemon's own version stands in `scontrol show config`.
+/// The key of the daemon's own version.
 pub const VERSION_KEY: &str = "SlotdVersion";

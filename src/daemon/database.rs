@@ -1,4 +1,4 @@
-//! What `slotd db` does, and the copy of the database that the daemon keeps.
+//! The operations of `slotd db`, and the daemon's own backup of the database.
 
 use crate::daemon::listener::{self, InstanceLock};
 use crate::exec::adopt;
@@ -12,18 +12,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Why the database cannot be used, copied or restored.
+/// Why the database cannot be used, backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    #[error("a daemon serves {}: stop it before (slotd daemon stop); running jobs go on", .0.display())]
+    #[error("a daemon is using {}: stop it first (slotd daemon stop); running jobs continue", .0.display())]
     InUse(PathBuf),
-    #[error("{} is there already: remove it, or choose another name", .0.display())]
+    #[error("{} already exists: remove it, or choose another name", .0.display())]
     Exists(PathBuf),
-    /// What is wrong, and what to do about it.
+    /// The error and its remedy.
     #[error("{0}")]
     Unusable(String),
     #[error(
-        "{} could not be made anew and still has what was deleted: {why}; remove it, or make room and try again",
+        "could not renew {}, which still contains deleted data: {why}; remove it, or free disk space and retry",
         .copy.display()
     )]
     StaleCopy { copy: PathBuf, why: StoreError },
@@ -33,24 +33,28 @@ pub enum DatabaseError {
     File(#[from] io::Error),
 }
 
-/// How old the daemon's own copy may become while the database changes.
+/// The age at which the daemon's own backup is renewed if the database has changed.
 const BACKUP_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Keeps daemons away while what is returned lives, and waits until none that was there launches
-/// anything.
+/// The time after its start in which a daemon makes the first backup. It is short, since many
+/// workstations do not run for a day.
+const FIRST_BACKUP: Duration = Duration::from_secs(3600);
+
+/// Keeps daemons away while the returned lock lives, and waits for launches of an earlier daemon to
+/// finish.
 ///
 /// # Errors
-/// A daemon serves the root, or a directory of it cannot be used.
+/// Fails if a daemon is using the root, or if one of its directories cannot be used.
 pub fn alone_at_last(paths: &Paths) -> Result<InstanceLock, DatabaseError> {
     let lock = alone(paths)?;
     adopt::await_launches(paths.root())?;
     Ok(lock)
 }
 
-/// How many jobs wait to be started, as the database has it. None where there is no database.
+/// Returns the number of pending jobs in the database, 0 if there is no database.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the database cannot be read.
 pub fn waiting_jobs(paths: &Paths) -> Result<i64, StoreError> {
     if !paths.db().exists() {
         return Ok(0);
@@ -66,18 +70,18 @@ fn alone(paths: &Paths) -> Result<InstanceLock, DatabaseError> {
     })
 }
 
-/// What is wrong with the database, a line each.
+/// Returns the problems of the database, one line each.
 ///
 /// # Errors
-/// It cannot be opened, or is none of slotd's.
+/// Fails if it cannot be opened or is not a database of slotd.
 pub fn check(paths: &Paths) -> Result<(Contents, Vec<String>), DatabaseError> {
     upkeep::check(&paths.db()).map_err(|e| unusable(paths, &e))
 }
 
-/// Writes a copy to a file, which must not be there.
+/// Writes a backup to a file that must not exist yet.
 ///
 /// # Errors
-/// The database cannot be read, or the copy not be written.
+/// Fails if the database cannot be read or the backup cannot be written.
 pub fn backup(paths: &Paths, to: &Path) -> Result<(), DatabaseError> {
     if fs::symlink_metadata(to).is_ok() {
         return Err(DatabaseError::Exists(to.to_owned()));
@@ -85,19 +89,19 @@ pub fn backup(paths: &Paths, to: &Path) -> Result<(), DatabaseError> {
     Ok(upkeep::backup_beside_others(&paths.db(), to)?)
 }
 
-/// Puts a copy in the place of the database. Where the old one is now.
+/// Replaces the database with a backup. Returns the new path of the old database.
 ///
 /// # Errors
-/// A daemon runs, the copy is damaged, or a file cannot be written.
+/// Fails if a daemon is running, the backup is damaged, or a file cannot be written.
 pub fn restore(paths: &Paths, from: &Path) -> Result<Option<PathBuf>, DatabaseError> {
     let _lock = alone(paths)?;
     Ok(upkeep::restore(&paths.db(), from)?)
 }
 
-/// Writes the database anew. How many bytes it had, and has.
+/// Rewrites the database compactly. Returns its size in bytes before and after.
 ///
 /// # Errors
-/// A daemon runs, or the file cannot be written.
+/// Fails if a daemon is running or the file cannot be written.
 pub fn vacuum(paths: &Paths) -> Result<(u64, u64), DatabaseError> {
     let _lock = alone(paths)?;
     upkeep::vacuum(&paths.db()).map_err(|e| unusable(paths, &e))
@@ -107,21 +111,20 @@ fn unusable(paths: &Paths, why: &StoreError) -> DatabaseError {
     DatabaseError::Unusable(advice(paths, &why.to_string()))
 }
 
-/// What to do about a database that cannot be used.
+/// Adds the remedy to an error about an unusable database.
 pub fn advice(paths: &Paths, why: &str) -> String {
     let copy = paths.db_backup();
     let Some(at) = written(&copy) else {
         return format!(
-            "{why}\nthere is no copy {}: put one in its place with `slotd db restore FILE`, or move {} away; what the job \
-             directories tell is kept then, and what waits is lost",
+            "{why}\nthere is no backup {}: restore another one with `slotd db restore FILE`, or move {} away; jobs with a \
+             job directory are then recovered, and pending jobs are lost",
             copy.display(),
             paths.db().display()
         );
     };
     let age = at.elapsed().unwrap_or_default().as_secs() / 60;
     format!(
-        "{why}\nthe last copy is {}, {} hours and {} minutes old: `slotd db restore {}` puts it in its place and keeps the \
-         old file",
+        "{why}\nthe last backup is {}, {} h {} min old: `slotd db restore {}` restores it and keeps the old file",
         copy.display(),
         age / 60,
         age % 60,
@@ -133,10 +136,10 @@ fn written(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|file| file.modified()).ok()
 }
 
-/// Copies the database before this program changes its shape.
+/// Backs the database up before this version migrates it.
 ///
 /// # Errors
-/// The copy cannot be written.
+/// Fails if the backup cannot be written.
 pub fn backup_before_migration(paths: &Paths) -> Result<(), StoreError> {
     let is_there = fs::metadata(paths.db()).is_ok_and(|file| file.len() > 0);
     if is_there && upkeep::is_older(&paths.db()).unwrap_or(false) {
@@ -146,22 +149,24 @@ pub fn backup_before_migration(paths: &Paths) -> Result<(), StoreError> {
     }
 }
 
-/// When the daemon's copy has to be made anew: a day after the last one, where the database has
-/// changed since. `started` stands for the last copy where there is none.
+/// Returns when the daemon's backup must be renewed: a day after the last one, if the database has
+/// changed since. Without a backup, an hour after `started`.
 pub fn backup_due(paths: &Paths, started: SystemTime) -> Option<Timestamp> {
     let last = written(&paths.db_backup());
     let changed = [paths.db(), paths.db_log()].iter().filter_map(|file| written(file)).max()?;
     if last.is_some_and(|last| changed <= last) {
         return None;
     }
-    let due = last.unwrap_or(started) + BACKUP_AGE;
+    let due = last.map_or(started + FIRST_BACKUP, |last| last + BACKUP_AGE);
     Some(clock::now().plus(due.duration_since(SystemTime::now()).unwrap_or_default()))
 }
 
-/// Makes the daemon's copy anew if there is one, since it has what was deleted from the database.
+/// Renews the daemon's backup, if there is one, since it contains data that was just deleted from
+/// the database.
 ///
 /// # Errors
-/// It cannot be written. The text says that the copy still has it.
+/// Fails if it cannot be written. The error states that the old backup still contains the
+/// data.
 pub fn follow_deletion(paths: &Paths, files: &OpenFiles) -> Result<(), DatabaseError> {
     let copy = paths.db_backup();
     let has_copy = [upkeep::unfinished(&copy), copy.clone()]
@@ -173,11 +178,10 @@ pub fn follow_deletion(paths: &Paths, files: &OpenFiles) -> Result<(), DatabaseE
     renew_backup(paths, files).map_err(|why| DatabaseError::StaleCopy { copy, why })
 }
 
-/// Makes the daemon's copy anew, in the place of the old one. `files` are those of the open
-/// database.
+/// Renews the daemon's backup in place. `files` are the files of the open database.
 ///
 /// # Errors
-/// It cannot be written, or another file is in the place of the database.
+/// Fails if it cannot be written, or if another file has replaced the database.
 pub fn renew_backup(paths: &Paths, files: &OpenFiles) -> Result<(), StoreError> {
     files.check()?;
     upkeep::backup(&paths.db(), &paths.db_backup())

@@ -1,56 +1,61 @@
-//! The daemon as a process beside its caller: found by the lock that it holds, started, and
-//! stopped.
+//! The daemon as a separate process: found by the lock that it holds, started, and stopped.
 
 use crate::daemon::log_file;
 use crate::exec::launcher::LAUNCHER_ARG;
 use crate::exec::watcher;
-use crate::sys::paths::Paths;
+use crate::sys::paths::{Paths, is_root_of};
 use crate::sys::{lock, proc, root_dirs};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a daemon may take to serve or to end: a start replays what happened while it was away.
+/// The longest wait for a daemon to start or stop. A start replays what happened while no daemon
+/// was running.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// With this option `slotd daemon` leaves its caller's session, see [`leave_caller`].
+/// The option with which `slotd daemon` leaves its caller's session, see [`leave_caller`].
 pub const DETACHED_OPTION: &str = "detached";
 
 /// Why a daemon was not started or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachedError {
-    #[error("{path}: {1}: check who owns it", path = .0.display())]
+    #[error("{path}: {1}{advice}", path = .0.display(), advice = advice(.1))]
     Path(PathBuf, io::Error),
-    #[error("{path} cannot be started: {1}", path = .0.display())]
+    #[error("cannot start {path}: {1}", path = .0.display())]
     Program(PathBuf, io::Error),
     #[error(transparent)]
     InsideJob(#[from] InsideJob),
-    /// `said`: the last lines that it wrote.
-    #[error("the daemon ended before it served ({status}); its log is {}", log.display())]
+    /// `said` holds the last lines that it logged.
+    #[error("the daemon exited before it was ready ({status}); its log is {}", log.display())]
     Ended { status: ExitStatus, said: String, log: PathBuf },
-    #[error("the daemon (process {pid}) does not serve after {} s; its log is {}", PATIENCE.as_secs(), log.display())]
+    #[error("the daemon (process {pid}) is not ready after {} s; its log is {}", PATIENCE.as_secs(), log.display())]
     Late { pid: u32, log: PathBuf },
-    #[error("{0}: only the user whose daemon this is can stop it")]
+    #[error("{0}: only the user who runs this daemon can stop it")]
     NotOwn(io::Error),
-    #[error("process {0} does not end: kill it, and try again; running jobs go on")]
+    #[error("process {0} does not exit: kill it and retry; running jobs continue")]
     DoesNotEnd(i32),
 }
 
-/// The process that serves a root, or is about to: it holds the directory of the data, or the root's
-/// lock alone. A link in the place of either, or a lock that a process of another user holds, is not
-/// the daemon's.
+/// Returns the advice for an error of the system. slotd's own checks give theirs.
+fn advice(error: &io::Error) -> &'static str {
+    if error.raw_os_error().is_some() { ": check its owner" } else { "" }
+}
+
+/// Returns the process that serves a root or is about to: the holder of the lock on the data
+/// directory, or of the lock file alone. Links do not count, nor do locks held by processes of
+/// other users.
 pub fn pid_of(paths: &Paths) -> Option<i32> {
     let found = |path: PathBuf| fs::symlink_metadata(path).ok();
     let lock = found(paths.daemon_lock()).filter(fs::Metadata::is_file);
@@ -58,9 +63,9 @@ pub fn pid_of(paths: &Paths) -> Option<i32> {
     data.into_iter().chain(lock).find_map(|lock| (0..LOOKS).find_map(|_| holder(&lock)))
 }
 
-/// The kernel hands `/proc/locks` out a page at a time and counts the locks between two pages: on a
-/// machine where locks come and go, one in 250 looks missed a lock that was held throughout
-/// (measured with 160 others that changed all the time).
+/// The number of times to read `/proc/locks`. The kernel returns it a page at a time and counts the
+/// locks between two pages. With locks that come and go, one in 250 readings missed a lock that was
+/// held throughout (measured with 160 other locks changing constantly).
 const LOOKS: usize = 5;
 
 fn holder(lock: &fs::Metadata) -> Option<i32> {
@@ -71,8 +76,8 @@ fn holder(lock: &fs::Metadata) -> Option<i32> {
         .find(|pid| is_of(*pid, lock.st_uid()) && has_open(*pid, lock))
 }
 
-/// The process that a line of `/proc/locks` names as the holder of a lock by flock(2) on this
-/// inode.
+/// Returns the holder named in a line of `/proc/locks`, if the line is about an flock(2) lock on
+/// this inode.
 fn parse_lock(line: &str, inode: u64) -> Option<i32> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
@@ -80,12 +85,12 @@ fn parse_lock(line: &str, inode: u64) -> Option<i32> {
     (found.parse() == Ok(inode)).then(|| pid.parse().ok()).flatten()
 }
 
-/// Whether this user runs the process.
+/// Whether the process belongs to this user.
 fn is_of(pid: i32, user: u32) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.st_uid() == user)
 }
 
-/// Whether the process has this file open: inode numbers repeat between file systems.
+/// Whether the process has this file open. Inode numbers repeat between file systems.
 fn has_open(pid: i32, file: &fs::Metadata) -> bool {
     let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let is_it =
@@ -93,18 +98,18 @@ fn has_open(pid: i32, file: &fs::Metadata) -> bool {
     fds.flatten().any(|fd| fs::metadata(fd.path()).is_ok_and(is_it))
 }
 
-/// How many steps of jobs run in the root: watchers that have one. Those are forks of the daemon's
-/// launcher and outlive both.
+/// Counts the running steps in the root: the watchers that have a step. They are forks of the
+/// daemon's launcher and outlive both.
 pub fn running_steps(paths: &Paths) -> usize {
     let is_watcher = |pid: &i32| watcher::has_step(*pid) && is_of_launcher(*pid, paths.root());
     proc::all_pids().into_iter().filter(is_watcher).count()
 }
 
-/// A daemon would be part of a job of its own root.
+/// The daemon would be part of a job of its own root.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this is inside a job of {}, watched by process {watcher}: a daemon that is started here would end with the job\n\
-     start it outside of the job: `slotd daemon start` in another shell, or `systemctl --user start slotd.service`",
+    "this is inside a job of {}, watched by process {watcher}: a daemon started here would end with the job\n\
+     start it outside the job: `slotd daemon start` in another shell, or `systemctl --user start slotd.service`",
     .root.display()
 )]
 pub struct InsideJob {
@@ -112,49 +117,45 @@ pub struct InsideJob {
     watcher: i32,
 }
 
-/// Refuses to start a daemon in a job of its own root, wherever in the job's tree of processes.
+/// Refuses to start a daemon anywhere in the process tree of a job of its own root.
 ///
 /// # Errors
-/// [`InsideJob`].
+/// Fails with [`InsideJob`].
 pub fn check_outside(paths: &Paths) -> Result<(), InsideJob> {
     let root = paths.root().to_owned();
     enclosing_watcher(&root).map_or(Ok(()), |watcher| Err(InsideJob { root, watcher }))
 }
 
-/// The watcher of the job that this process is part of.
+/// Returns the watcher of the job that this process is part of.
 fn enclosing_watcher(root: &Path) -> Option<i32> {
-    let root = root.canonicalize().ok()?;
     let above = |pid: &i32| proc::stat(*pid).map(|stat| stat.ppid).filter(|parent| *parent > 1);
     let me = std::process::id().cast_signed();
-    std::iter::successors(above(&me), above).find(|pid| is_of_launcher(*pid, &root))
+    std::iter::successors(above(&me), above).find(|pid| is_of_launcher(*pid, root))
 }
 
-/// Whether this process is a launcher of the root, or a watcher, which is a fork of one.
+/// Whether this process is a launcher of the root, or a fork of one, such as a watcher.
 fn is_of_launcher(pid: i32, root: &Path) -> bool {
     let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
     let mut words = words.split(|byte| *byte == 0).skip(1);
     let is_launcher = words.next() == Some(LAUNCHER_ARG.as_bytes());
     let named = words.next().map(|root| Path::new(OsStr::from_bytes(root)));
-    is_launcher
-        && named.is_some_and(|named| {
-            named == root || named.canonicalize().is_ok_and(|named| named == root)
-        })
+    is_launcher && named.is_some_and(|named| is_root_of(pid, named, root))
 }
 
-/// The settings of a daemon, and the file that they are from; empty where there is none.
+/// The settings of a daemon, and the path of the file that contains them (empty if there is none).
 #[derive(Default)]
 pub struct Given<'a> {
     pub file: &'a str,
     pub settings: Vec<(&'a str, &'a str)>,
 }
 
-/// Starts `program` as the daemon of a root, apart from this process and its terminal, and waits
-/// until it serves. It gets these settings, and of the caller's environment what is no setting: the
-/// caller may be a shell or a job with its own.
+/// Starts `program` as the daemon of a root, detached from this process and its terminal, and waits
+/// until it is ready. The daemon gets these settings. It inherits the caller's environment without
+/// any settings: the caller may be a shell or a job with settings of its own.
 ///
 /// # Errors
-/// It cannot be started, ends before it serves, or takes too long; the caller is part of a job of
-/// the root.
+/// Fails if the daemon cannot be started, exits before it is ready, or takes too long, or if the
+/// caller is part of a job of the root.
 pub fn start(
     program: &Path,
     paths: &Paths,
@@ -163,7 +164,7 @@ pub fn start(
 ) -> Result<u32, DetachedError> {
     check_outside(paths)?;
     let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
-    // The log would be made behind a link, or in another user's directory.
+    // Otherwise the log could be created behind a link, or in another user's directory.
     for dir in [paths.run_dir(), paths.lib_dir()] {
         root_dirs::open(paths, &dir).map_err(at(dir))?;
     }
@@ -177,7 +178,7 @@ pub fn start(
     let begin = out.seek(SeekFrom::End(0)).map_err(at(log.clone()))?;
     let manager = Manager::listen(paths).map_err(at(paths.run_dir()))?;
     let mut command = Command::new(program);
-    command.env_clear().envs(environment.filter(|(name, _)| is_inherited(&name.to_string_lossy())));
+    command.env_clear().envs(environment.filter(|(name, _)| is_inherited(name)));
     command.args(["daemon", &format!("--{DETACHED_OPTION}")]).envs(given.settings.iter().copied());
     if !given.file.is_empty() {
         command.args(["--env-file", given.file]);
@@ -188,23 +189,25 @@ pub fn start(
         .and_then(|err| command.stdin(Stdio::null()).stdout(out).stderr(err).spawn())
         .map_err(|e| DetachedError::Program(program.to_owned(), e))?;
     let pid = child.id();
-    match manager.wait(child) {
-        Said::Serves => Ok(pid),
-        Said::Ended(status) => {
+    match manager.wait(child).map_err(|e| DetachedError::Program(program.to_owned(), e))? {
+        Startup::Ready => Ok(pid),
+        Startup::Ended(status) => {
             Err(DetachedError::Ended { status, said: last_lines(&log, begin), log })
         }
-        Said::Nothing => Err(DetachedError::Late { pid, log }),
+        Startup::TimedOut => Err(DetachedError::Late { pid, log }),
     }
 }
 
-fn is_inherited(name: &str) -> bool {
+/// Returns whether a detached daemon inherits this variable from the process that starts it.
+pub fn is_inherited(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
     let own = ["SLOTD_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_"];
-    // What a service manager or a journal told the caller is not meant for the daemon.
+    // A service manager or the journal set these for the caller, not for the daemon.
     !own.iter().any(|prefix| name.starts_with(prefix))
-        && !["JOURNAL_STREAM", "INVOCATION_ID"].contains(&name)
+        && !["JOURNAL_STREAM", "INVOCATION_ID"].contains(&&*name)
 }
 
-/// The end of what was logged after `begin`, a few lines.
+/// Returns the last few lines that were logged after the offset `begin`.
 fn last_lines(log: &Path, begin: u64) -> String {
     let mut text = Vec::new();
     let read = File::open(log).and_then(|mut file| {
@@ -217,13 +220,13 @@ fn last_lines(log: &Path, begin: u64) -> String {
     if read.is_ok() { last.flat_map(|line| [line, "\n"]).collect() } else { String::new() }
 }
 
-/// Leaves the session, the mask and the open descriptors of the caller. To be called before
+/// Leaves the caller's session, and drops its umask and open descriptors. Must be called before
 /// anything else is opened.
 pub fn leave_caller() {
     let _ = nix::unistd::setsid();
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
     let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
-    // The directory's own descriptor is closed by then.
+    // This includes the descriptor of the directory itself, which is closed by now.
     let open: Vec<i32> =
         open.flatten().filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {
@@ -231,19 +234,19 @@ pub fn leave_caller() {
     }
 }
 
-/// Refuses the root of another user: its owner chooses what the lock is, and so which process a
-/// signal would reach.
+/// Refuses the root of another user. Its owner could replace the lock, and thereby choose the
+/// process that receives a signal.
 ///
 /// # Errors
-/// [`DetachedError::NotOwn`].
+/// Fails with [`DetachedError::NotOwn`].
 pub fn check_own(paths: &Paths) -> Result<(), DetachedError> {
     root_dirs::open(paths, &paths.run_dir()).map(drop).map_err(DetachedError::NotOwn)
 }
 
-/// Ends the daemon of this user's own root, and waits until it has released the root.
+/// Stops the daemon of this user's own root, and waits until it has released the root.
 ///
 /// # Errors
-/// [`DetachedError::DoesNotEnd`], [`DetachedError::NotOwn`].
+/// Fails with [`DetachedError::DoesNotEnd`] or [`DetachedError::NotOwn`].
 pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
     check_own(paths)?;
     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
@@ -253,26 +256,26 @@ pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 return Err(DetachedError::DoesNotEnd(pid));
             }
-            // It is gone, and so is who held it.
+            // The file is missing, so nothing holds a lock on it.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// What becomes known of a daemon that was started.
-enum Said {
-    Serves,
+/// The result of waiting for a started daemon.
+enum Startup {
+    Ready,
     Ended(ExitStatus),
-    Nothing,
+    TimedOut,
 }
 
-/// The part of a service manager that is told when the daemon serves (sd_notify(3)).
+/// A minimal service manager that waits until the daemon is ready (sd_notify(3)).
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
-    /// For `NOTIFY_SOCKET`: through this process's open directory, since a socket address holds 108
-    /// bytes.
+    /// The value of `NOTIFY_SOCKET`. It leads through the open directory of this process, since
+    /// socket addresses are limited to 108 bytes.
     address: PathBuf,
     _dir: File,
 }
@@ -288,22 +291,37 @@ impl Manager {
         Ok(Manager { socket: UnixDatagram::bind(&address)?, path, address, _dir: dir })
     }
 
-    fn wait(&self, mut child: Child) -> Said {
-        let (said, news) = mpsc::channel();
-        let ended = said.clone();
-        std::thread::spawn(move || child.wait().map(|status| ended.send(Said::Ended(status))));
-        if let Ok(socket) = self.socket.try_clone() {
-            std::thread::spawn(move || {
-                let mut text = [0; 256];
-                while let Ok(length) = socket.recv(&mut text) {
-                    if text[..length].split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
-                        return said.send(Said::Serves);
-                    }
+    /// Waits for the daemon. Starts no thread, which the host may refuse.
+    ///
+    /// # Errors
+    /// Fails if no descriptor is available, or like `poll` and `recv`.
+    fn wait(&self, mut child: Child) -> io::Result<Startup> {
+        let end = proc::pidfd(child.id().cast_signed())?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut text = [0; 256];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Startup::TimedOut);
+            }
+            let mut ready = [
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+                PollFd::new(end.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut ready, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let [has_message, has_ended] = ready.map(|fd| fd.any().unwrap_or(false));
+            if has_message {
+                let length = self.socket.recv(&mut text)?;
+                if text[..length].split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
+                    return Ok(Startup::Ready);
                 }
-                Ok(())
-            });
+            } else if has_ended {
+                return Ok(Startup::Ended(child.wait()?));
+            }
         }
-        news.recv_timeout(PATIENCE).unwrap_or(Said::Nothing)
     }
 }
 
@@ -319,7 +337,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn the_holder_of_a_lock_is_found_in_the_kernels_list() {
+    fn lock_holder_is_parsed_from_proc_locks() {
         let line = "12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF";
         assert_eq!(parse_lock(line, 1234), Some(4711));
         assert_eq!(parse_lock(line, 234), None);
@@ -327,12 +345,12 @@ mod tests {
         assert_eq!(
             parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF", 1234),
             None,
-            "it waits"
+            "a waiting process does not hold the lock"
         );
     }
 
     #[test]
-    fn nobody_serves_a_root_that_is_not_locked() {
+    fn root_without_a_lock_has_no_daemon() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         assert_eq!(pid_of(&paths), None);
@@ -344,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_before_it_serves_is_told_with_its_last_words() {
+    fn early_exit_is_reported_with_the_last_log_lines() {
         let dir = tempfile::tempdir().unwrap();
         let error = start(
             Path::new("/bin/cat"),
@@ -354,12 +372,13 @@ mod tests {
         )
         .unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("the daemon ended before it served (exit status: 1)"), "{text}");
+        assert!(text.contains("the daemon exited before it was ready (exit status: 1)"), "{text}");
         let DetachedError::Ended { said, .. } = error else { panic!("{error}") };
         assert!(said.contains("--detached"), "{said}");
     }
 
-    /// Why a start with this root is refused, before anything is made, opened or started.
+    /// Returns why a start with this root is refused, before anything is created, opened or
+    /// started.
     fn refused(root: &Path) -> String {
         let no_program = Path::new("/bin/false");
         start(no_program, &Paths::new(root), &Given::default(), std::env::vars_os())
@@ -368,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_start_opens_and_rotates_no_log_behind_a_link() {
+    fn detached_start_does_not_open_or_rotate_a_log_behind_a_link() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         let large = vec![b'x'; usize::try_from(log_file::LOG_BYTES).unwrap() + 1];
@@ -384,7 +403,7 @@ mod tests {
         fs::remove_file(at("two/run/slotd.log")).unwrap();
         symlink(at("elsewhere/new"), at("two/run/slotd.log")).unwrap();
         refused(&at("two"));
-        // A FIFO would be waited for, and a device be written to.
+        // Opening a FIFO would block, and a device would be written to.
         for made in [Path::new("fifo"), Path::new("/dev/full")] {
             fs::remove_file(at("two/run/slotd.log")).unwrap();
             if made.is_absolute() {
@@ -394,7 +413,7 @@ mod tests {
             }
             assert!(refused(&at("two")).contains("two/run/slotd.log: "), "{}", refused(&at("two")));
         }
-        // `lib` is the daemon's to refuse: its words go to a log of its own.
+        // A bad `lib` is refused by the daemon itself, which would write to a log of its own.
         fs::create_dir_all(at("three/run")).unwrap();
         symlink(at("elsewhere"), at("three/lib")).unwrap();
         assert!(
@@ -413,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_start_makes_nothing_in_the_root_of_another_user() {
+    fn detached_start_creates_nothing_in_another_users_root() {
         let place = tempfile::tempdir().unwrap();
         let mut root = PathBuf::from("/");
         if nix::unistd::getuid().is_root() {
@@ -422,7 +441,8 @@ mod tests {
             std::os::unix::fs::chown(&root, Some(65_534), None).unwrap();
         }
         let why = refused(&root);
-        assert!(why.contains("it belongs to user ") && why.contains("check who owns it"), "{why}");
+        assert!(why.contains("it belongs to user "), "{why}");
+        assert!(why.ends_with(": choose a directory of your own"), "{why}");
         assert!(
             !root.join("run/slotd.log").exists()
                 && fs::read_dir(place.path()).unwrap().count() <= 1

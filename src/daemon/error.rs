@@ -1,4 +1,4 @@
-//! Why the daemon did not start.
+//! Errors of the daemon.
 
 use crate::daemon::database;
 use crate::daemon::detached::InsideJob;
@@ -11,7 +11,7 @@ use crate::sys::paths::Paths;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why the daemon did not start, or went down.
+/// Why the daemon did not start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     #[error(transparent)]
@@ -20,20 +20,20 @@ pub enum DaemonError {
     SettingsFile(#[from] SourcesError),
     #[error(transparent)]
     Site(#[from] SiteError),
-    #[error("another daemon serves {} already: stop it, or choose another SLOTD_ROOT", .0.display())]
+    #[error("another daemon is already using {}: stop it, or choose another SLOTD_ROOT", .0.display())]
     AlreadyRunning(PathBuf),
     #[error(transparent)]
     InsideJob(#[from] InsideJob),
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// What was being done, and what went wrong.
+    /// A message such as `cannot open the socket`, and its cause.
     #[error("{0}: {1}")]
     Start(String, String),
 }
 
 impl DaemonError {
-    /// The exit code: 78 (`EX_CONFIG` of sysexits.h) where another start with the same settings is
-    /// in vain, for `RestartPreventExitStatus=`.
+    /// Returns the exit code. It is 78 (`EX_CONFIG` in sysexits.h) if a restart with the same
+    /// settings would fail again, for `RestartPreventExitStatus=`.
     pub fn exit_code(&self) -> u8 {
         match self {
             DaemonError::Setting(_)
@@ -47,13 +47,13 @@ impl DaemonError {
     }
 }
 
-/// Makes an error of what went wrong with `what`.
+/// Wraps an error in the message `what`, such as `cannot open the socket`.
 pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> DaemonError {
     let what = what.into();
     move |e| DaemonError::Start(what, e.to_string())
 }
 
-/// Makes an error of what is wrong with the database, with what to do where it is damaged.
+/// Wraps an error about the database, with the remedy if it is damaged.
 pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
     move |error| {
         let what = paths.db().display().to_string();

@@ -1,9 +1,8 @@
-//! The end of history: what is old enough goes, the environment first, then the job directory, then
-//! the record.
+//! Deletes old history: first the environment of a job, then its directory, then its record.
 //!
-//! Reading what is to go, and removing files, is done on threads of their own; the store removes
-//! its part in small batches. Nothing is looked at while nothing can be due: after each sweep it is
-//! known when the next thing is, and the store tells of the first change after that.
+//! Reading the database and deleting files happen on other threads, and the store deletes records
+//! in small batches. Nothing is checked while nothing can be due: each sweep determines when the
+//! next thing is due, and the store reports the first change after that.
 
 use crate::actors::messages::{
     DropEnvironments, LeaveMemory, OverwriteDeleted, RemoveRecords, Shrink,
@@ -33,22 +32,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::RwLock;
 
-/// How long the environment of a submission is kept after the end of the last of its jobs: it may
-/// hold passwords, and without it the job cannot be queued again.
+/// The time to keep the environment of a submission after the last of its jobs ended. It may
+/// contain passwords, and without it the job cannot be requeued.
 const ENVIRONMENT_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Between two sweeps, at least.
+/// The shortest time between two sweeps.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// How many jobs go at once: others wait for no more than their files and rows take.
+/// The number of jobs to delete at once. Other work on the store waits only until the files and
+/// rows of one batch are deleted.
 const BATCH: usize = 100;
 
-/// How much history is kept.
+/// The limits on the history that is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Keep {
-    /// How long after its end.
+    /// The age after the end of a job.
     age: Option<Duration>,
-    /// How many jobs that have ended.
+    /// The number of ended jobs.
     jobs: Option<u64>,
     environment: Duration,
 }
@@ -56,7 +56,7 @@ pub struct Keep {
 impl Keep {
     pub fn of(settings: &Settings) -> Keep {
         let age = settings.keep_days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
-        // What memory still has may be queued again without a look into the database.
+        // Jobs in memory can be requeued without reading the database.
         Keep {
             age,
             jobs: settings.keep_jobs,
@@ -65,7 +65,7 @@ impl Keep {
     }
 }
 
-/// Why history is not deleted, or not all of it.
+/// Why history was not deleted, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     #[error(transparent)]
@@ -74,16 +74,16 @@ pub enum HistoryError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     File(#[from] io::Error),
-    /// A directory of the root that cannot be trusted.
+    /// A directory of the root cannot be trusted.
     #[error("{0}")]
     Root(String),
-    /// A disk that does not answer.
+    /// The disk does not respond.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// The daemon stops.
+    /// The daemon is stopping.
     #[error(transparent)]
     Actor(#[from] MailboxError),
-    #[error("{deleted} jobs were deleted, and not everything: {first}{}", and_more(*.others))]
+    #[error("not everything could be deleted (jobs deleted: {deleted}): {first}{}", and_more(*.others))]
     Incomplete { deleted: u64, first: Box<HistoryError>, others: usize },
 }
 
@@ -91,27 +91,27 @@ fn and_more(others: usize) -> String {
     if others > 0 { format!(" (and {others} more)") } else { String::new() }
 }
 
-/// Those who remove: the actors of a running daemon, or the database itself where none runs.
+/// Deletes data: the actors of a running daemon, or the database itself if none is running.
 trait Remover {
-    /// The files of the database that they have open.
+    /// Returns the files of the database that it has open.
     fn files(&self) -> OpenFiles;
-    /// Those of these jobs that nobody has in memory.
+    /// Returns the given jobs that are not in memory.
     async fn spare(&self, ids: Vec<JobId>) -> Result<Vec<JobId>, HistoryError>;
     async fn remove(&self, ids: Vec<JobId>) -> Result<usize, HistoryError>;
     async fn drop_environments(&self, ids: Vec<JobId>) -> Result<(), HistoryError>;
-    /// Whether there may be more to shrink.
+    /// Returns whether there may be more to shrink.
     async fn shrink(&self) -> Result<bool, HistoryError>;
-    /// Overwrites what was deleted where the log of the database still has it.
+    /// Overwrites deleted data that is still in the write-ahead log.
     async fn overwrite_deleted(&self) -> Result<bool, HistoryError>;
 }
 
-/// Of a running daemon.
+/// Deletes through a running daemon.
 pub struct Actors {
     pub scheduler: Addr<SchedulerActor>,
     pub store: Addr<StoreActor>,
     pub files: OpenFiles,
-    /// Read by those who ask the database about the past and act on the answer: meanwhile nothing
-    /// is removed.
+    /// Read-locked by requests that read past jobs and act on the result. Nothing is deleted
+    /// meanwhile.
     pub in_use: Arc<RwLock<()>>,
 }
 
@@ -167,16 +167,16 @@ impl Remover for RefCell<Store> {
     }
 }
 
-/// What deletes history of one root.
+/// Deletes history of one root.
 struct Cleaner<H> {
     paths: Paths,
     remover: H,
     in_use: Arc<RwLock<()>>,
-    /// Something was deleted that files beside the database may still have.
+    /// Deleted data may still be in files beside the database.
     has_deleted: Cell<bool>,
 }
 
-/// Runs on a thread where it may wait for a disk.
+/// Runs blocking work on another thread.
 async fn off_thread<T, E>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, HistoryError>
@@ -189,8 +189,8 @@ where
 }
 
 impl<H: Remover> Cleaner<H> {
-    /// Asks the database, and no other that has come into its place: the answer decides what is
-    /// deleted.
+    /// Queries the database, but never another file that has replaced it: deletions depend on the
+    /// answer.
     async fn read<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Reader) -> Result<T, StoreError> + Send + 'static,
@@ -204,20 +204,19 @@ impl<H: Remover> Cleaner<H> {
         off_thread(ask).await
     }
 
-    /// Opens a directory below the root, on a thread where it may wait for a disk.
+    /// Opens a directory below the root on another thread, which may block on a disk.
     async fn open(&self, dir: PathBuf) -> Result<Option<Arc<Dir>>, HistoryError> {
         let paths = self.paths.clone();
         off_thread(move || root_dirs::open(&paths, &dir).map(|dir| dir.map(Arc::new))).await
     }
 
-    /// Deletes the copies of work trees that no job runs in, and returns the bytes that this frees.
-    /// With `without`, it deletes nothing and returns what could be deleted if these jobs did not
-    /// exist.
+    /// Deletes the work tree copies that no job uses, and returns the number of bytes freed. With
+    /// `without`, deletes nothing and returns what could be freed if these jobs did not exist.
     async fn clean_copies(&self, without: Option<&BTreeSet<JobId>>) -> Result<u64, HistoryError> {
         let path = self.paths.snapshots_dir();
         let Some(dir) = self.open(path.clone()).await? else { return Ok(0) };
-        // A submission that names a copy is durable before the names are read, or finds out that
-        // the copy is gone.
+        // A submission that names a copy is either durable before the names are read, or finds the
+        // copy missing.
         let _alone = self.in_use.write().await;
         let named = self.read(|reader| reader.snapshots()).await?;
         match without {
@@ -236,10 +235,9 @@ impl<H: Remover> Cleaner<H> {
         }
     }
 
-    /// Deletes a copy of a work tree unless a job names it.
+    /// Deletes a work tree copy unless a job names it.
     async fn remove_unnamed(&self, copy: String) -> Result<(), HistoryError> {
-        // As with all copies: a submission that names it is durable by now, or finds out that it is
-        // gone.
+        // As in `clean_copies`, a submission that names it is durable by now, or finds it missing.
         let _alone = self.in_use.write().await;
         if self.read(|reader| reader.snapshots()).await?.contains_key(&copy) {
             return Ok(());
@@ -248,8 +246,8 @@ impl<H: Remover> Cleaner<H> {
         off_thread(move || snapshots::remove(&dir, &copy)).await
     }
 
-    /// Deletes ended jobs, or says what that would free. A job whose directory cannot be deleted
-    /// stays, and the others go.
+    /// Deletes ended jobs, or computes what that would free. Skips jobs whose directory cannot be
+    /// deleted.
     async fn remove(&self, what: Clean) -> Result<Cleaned, HistoryError> {
         let Clean { before, except, dry_run } = what;
         let except: BTreeSet<JobId> = except.into_iter().collect();
@@ -264,7 +262,7 @@ impl<H: Remover> Cleaner<H> {
             let mut spare = self.remover.spare(batch.iter().map(|(id, _)| *id).collect()).await?;
             cleaned.recent.extend(batch.iter().map(|(id, _)| *id).filter(|id| !spare.contains(id)));
             let (of_these, dir, path) = (spare.clone(), dir.clone(), path.clone());
-            // The directory before the record: one without a record would be taken for a job that
+            // The directory before the record: a directory without a record looks like a job that
             // the database lost.
             let freed = off_thread(move || -> io::Result<Vec<io::Result<u64>>> {
                 let Some(dir) = dir else { return Ok(of_these.iter().map(|_| Ok(0)).collect()) };
@@ -313,14 +311,14 @@ impl<H: Remover> Cleaner<H> {
         }
     }
 
-    /// Deletes what files beside the database still have of what was deleted from it.
+    /// Purges deleted data from files beside the database.
     async fn finish(&self) -> Result<(), HistoryError> {
         if !self.has_deleted.get() {
             return Ok(());
         }
         if !self.remover.overwrite_deleted().await? {
             log::info!(
-                "{} is overwritten as soon as nobody reads the database",
+                "{} will be overwritten once the database has no readers",
                 self.paths.db_log().display()
             );
         }
@@ -330,7 +328,7 @@ impl<H: Remover> Cleaner<H> {
         Ok(())
     }
 
-    /// Deletes ended jobs and every copy of their data, or says what that would free.
+    /// Deletes ended jobs and every copy of their data, or computes what that would free.
     async fn clean(&self, what: Clean) -> Result<Cleaned, HistoryError> {
         let removed = self.remove(what).await;
         let finished = self.finish().await;
@@ -339,8 +337,8 @@ impl<H: Remover> Cleaner<H> {
         Ok(cleaned)
     }
 
-    /// Drops the environments of what ended before `before`, and the launch scripts that hold them
-    /// too.
+    /// Deletes the environments of jobs that ended before `before`, and the launch scripts that
+    /// contain them.
     async fn drop_environments(&self, before: Timestamp) -> Result<(), HistoryError> {
         let old = self.read(move |reader| reader.environments_before(before)).await?;
         let path = self.paths.jobs_dir();
@@ -364,9 +362,9 @@ impl<H: Remover> Cleaner<H> {
         Ok(())
     }
 
-    /// Removes what is older than is kept. When the next thing is due. `environments`: when those
-    /// are to be looked at, which takes a look at each job that has one; at once where that is not
-    /// known.
+    /// Deletes everything that is too old. Returns when the next deletion is due. `environments` is
+    /// the time at which environments are due. The caller keeps it, because a check reads every job
+    /// that has one. `None` checks them now.
     async fn sweep(
         &self,
         keep: Keep,
@@ -379,7 +377,7 @@ impl<H: Remover> Cleaner<H> {
         }
         let by_age = keep.age.map(|age| minus(now, age));
         let by_number = match keep.jobs {
-            // The first beyond the number goes, too.
+            // The first one beyond the limit is deleted, too.
             Some(jobs) => self
                 .read(move |reader| reader.end_beyond(jobs))
                 .await?
@@ -390,13 +388,13 @@ impl<H: Remover> Cleaner<H> {
             let cleaned = self.remove(Clean { before, except: Vec::new(), dry_run: false }).await?;
             if cleaned.jobs > 0 {
                 log::info!(
-                    "{} old jobs were removed; their directories held {} bytes",
+                    "old jobs deleted: {}; bytes in their directories: {}",
                     cleaned.jobs,
                     cleaned.bytes
                 );
             }
         }
-        // What clients have left that died.
+        // Left by clients that died.
         self.clean_copies(None).await?;
         self.finish().await?;
         let environment = match known {
@@ -404,7 +402,7 @@ impl<H: Remover> Cleaner<H> {
             None => {
                 let first = self.read(|reader| reader.first_end_with_environment()).await?;
                 let due = first.map(|end| end.plus(keep.environment));
-                // What ends from now on is due no sooner than this.
+                // Jobs that end from now on are due no sooner than this.
                 *environments = Some(due.unwrap_or(now.plus(keep.environment)));
                 due
             }
@@ -423,7 +421,7 @@ fn minus(at: Timestamp, age: Duration) -> Timestamp {
     Timestamp(at.0.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX)))
 }
 
-/// Removes history while the daemon runs, and when it is told to.
+/// Deletes history while the daemon is running, periodically and on request.
 pub struct History(Cleaner<Actors>);
 
 impl History {
@@ -432,24 +430,24 @@ impl History {
         History(Cleaner { paths, remover: actors, in_use, has_deleted: Cell::default() })
     }
 
-    /// Removes ended jobs, or says what that would free.
+    /// Deletes ended jobs, or computes what that would free.
     ///
     /// # Errors
-    /// The database or a directory cannot be read or written. What was removed until then is gone.
+    /// Fails if the database or a directory cannot be read or written. Earlier deletions stay.
     pub async fn clean(&self, what: Clean) -> Result<Cleaned, HistoryError> {
         self.0.clean(what).await
     }
 
-    /// The client that made a copy of a work tree has gone: deletes the copy unless a job names it.
-    /// `lock` holds it until then.
+    /// Deletes a work tree copy whose client has disconnected, unless a job names it. `lock`
+    /// protects it until then.
     pub async fn release_copy(&self, name: String, lock: OwnedFd) {
         if let Err(why) = self.0.remove_unnamed(name.clone()).await {
-            log::warn!("the copy {name} of a work tree could not be deleted: {why}");
+            log::warn!("could not delete the copy {name} of a work tree: {why}");
         }
         drop(lock);
     }
 
-    /// Copies the database where that is due. When it is due next.
+    /// Renews the backup of the database if it is due. Returns when it is due next.
     async fn keep_copy(&self, started: SystemTime) -> Result<Option<Timestamp>, HistoryError> {
         let (paths, files) = (self.0.paths.clone(), self.0.remover.files());
         off_thread(move || -> Result<_, StoreError> {
@@ -463,7 +461,7 @@ impl History {
         .await
     }
 
-    /// Removes what is older than is kept, and copies the database, whenever something is due.
+    /// Deletes old data and renews the backup whenever something is due.
     pub async fn keep_within(self: Rc<Self>, keep: Keep, growth: Arc<Growth>) {
         let started = SystemTime::now();
         let mut environments = None;
@@ -471,11 +469,11 @@ impl History {
             growth.begin();
             let removal =
                 self.0.sweep(keep, clock::now(), &mut environments).await.unwrap_or_else(|e| {
-                    log::error!("old jobs could not be removed: {e}");
+                    log::error!("could not delete old jobs: {e}");
                     Some(clock::now())
                 });
             let copy = self.keep_copy(started).await.unwrap_or_else(|e| {
-                log::error!("the database could not be copied: {e}");
+                log::error!("could not back up the database: {e}");
                 Some(clock::now())
             });
             let due = [removal, copy].into_iter().flatten().min();
@@ -488,7 +486,7 @@ impl History {
             };
             tokio::select! {
                 () = rest => {}
-                // What changes from now on is due no sooner than this.
+                // Changes from now on are due no sooner than this.
                 () = growth.changed() => {
                     let much = async {
                         match keep.jobs {
@@ -506,10 +504,11 @@ impl History {
     }
 }
 
-/// [`History::clean`] where no daemon runs. None can start meanwhile.
+/// Does the same as [`History::clean`] when no daemon is running, and keeps one from starting
+/// meanwhile.
 ///
 /// # Errors
-/// As there, or a daemon has the root after all.
+/// Fails like [`History::clean`], or if a daemon is using the root after all.
 pub fn clean_directly(paths: &Paths, what: Clean) -> Result<Cleaned, HistoryError> {
     if let Some(wrong) = root_dirs::faults(paths).into_iter().next() {
         return Err(HistoryError::Root(wrong));
@@ -548,7 +547,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn environments_go_after_a_day_and_jobs_with_their_directories_when_they_are_old() {
+    async fn environments_are_deleted_after_a_day_and_old_jobs_with_their_directories() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         let (old, young) = (JobId(1), JobId(2));
@@ -595,10 +594,10 @@ mod tests {
                 .unwrap(),
             None
         );
-        assert!(paths.job_dir(young).exists(), "for ever");
+        assert!(paths.job_dir(young).exists(), "kept forever");
     }
 
-    /// The files below a directory that have this text, by name.
+    /// Returns the files below a directory that contain this text.
     fn holders(dir: &Path, text: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
@@ -616,7 +615,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn a_secret_that_a_sweep_or_a_cleaning_deletes_is_in_no_file_any_more() {
+    async fn deleted_secret_is_left_in_no_file() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         for (id, end) in [(1, 1000), (2, 2000)] {
@@ -633,7 +632,7 @@ mod tests {
                 &mut store,
                 vec![insert_with(&ended_job(id, End::Failed, 0, end), b"script", env.as_bytes())],
             );
-            // As of a daemon that was killed, so that the log is not copied.
+            // As after a daemon was killed, so that the log is not checkpointed.
             let _ = std::mem::ManuallyDrop::new(store);
         }
         let remover = RefCell::new(Store::open(&paths.db()).unwrap());
@@ -647,7 +646,7 @@ mod tests {
         };
         let held = |id| holders(root.path(), &format!("very-secret-{id}")).len();
         assert!(held(1) >= 5 && held(2) >= 4, "{} {}", held(1), held(2));
-        // A reader of the state before keeps the log from being emptied: the next commit does it.
+        // A reader of the old state keeps the log from being emptied, so the next commit does it.
         let reader = Place::read_of(&paths.db());
         cleaner.sweep(keep(None), Timestamp::from_secs(1500 + 86_400), &mut None).await.unwrap();
         assert_eq!(
@@ -656,21 +655,21 @@ mod tests {
                 .filter(|path| **path != paths.db_log())
                 .count(),
             1,
-            "job 2's"
+            "the one of job 2"
         );
         drop(reader);
         put(&mut cleaner.remover.borrow_mut(), vec![insert(&ended_job(3, End::Failed, 0, 90_000))]);
         cleaner.remover.borrow_mut().empty_long_log();
         fs::remove_file(paths.job_dir(JobId(2)).join("runner.sh")).unwrap();
         assert_eq!(holders(root.path(), "very-secret-1"), Vec::<PathBuf>::new());
-        assert!(held(2) >= 2, "it is not old enough: {}", held(2));
+        assert!(held(2) >= 2, "not old enough yet: {}", held(2));
         cleaner.clean(all_before(Timestamp::from_secs(3000), false)).await.unwrap();
         assert_eq!(holders(root.path(), "very-secret-2"), Vec::<PathBuf>::new());
         assert!(paths.db_backup().exists() && !upkeep::unfinished(&paths.db_backup()).exists());
     }
 
     #[actix_rt::test]
-    async fn what_cannot_be_deleted_is_an_error_and_the_others_go() {
+    async fn failed_deletion_is_reported_and_the_others_continue() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         let scratch = root.path().join("scratch");
@@ -696,7 +695,7 @@ mod tests {
         assert_eq!(
             why.to_string(),
             format!(
-                "2 jobs were deleted, and not everything: {}: it is a link, and only what it leads to would be deleted: \
+                "not everything could be deleted (jobs deleted: 2): {}: it is a link, and its target is not deleted: \
                  remove the link",
                 link.display()
             )
@@ -707,7 +706,7 @@ mod tests {
         );
         fs::remove_file(&link).unwrap();
         assert_eq!(cleaner.clean(all_before(late, false)).await.unwrap().jobs, 1);
-        // A link in the place of the directories.
+        // Replace the directories with links.
         fs::remove_dir(paths.jobs_dir()).unwrap();
         for dir in [paths.jobs_dir(), paths.snapshots_dir()] {
             std::os::unix::fs::symlink(&scratch, &dir).unwrap();

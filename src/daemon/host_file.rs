@@ -1,8 +1,8 @@
-//! The file of what the host used over time: a line for each span, the oldest first.
+//! The file with the host's resource usage over time: one line per span, oldest first.
 //!
-//! Lines are added. Where there are many of them the file is written anew, as coarse as its age is
-//! told apart. A line that a crash cut off is left out; what the system has not yet written goes
-//! with it, which is a minute or so.
+//! Spans are appended. Once there are many, the file is rewritten with a lower resolution for older
+//! spans. A line that a crash truncated is skipped. A crash also loses data that the system has not
+//! written to disk, about a minute of it.
 
 use crate::model::Timestamp;
 use crate::model::host_use::{HostSpan, MOST_SPANS, thinned};
@@ -10,13 +10,13 @@ use crate::sys::files::{self, MOST_RECORD};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// With so many lines it is written anew.
+/// The number of lines at which the file is rewritten.
 const MOST_LINES: usize = 2 * MOST_SPANS;
 
 #[derive(Debug, Clone)]
 pub struct HostFile {
     path: PathBuf,
-    /// `None`: nothing is known of what is in the file.
+    /// The number of lines, or `None` if the contents are unknown.
     lines: Option<usize>,
 }
 
@@ -25,12 +25,12 @@ impl HostFile {
         HostFile { path, lines: None }
     }
 
-    /// Adds a span.
+    /// Appends a span.
     ///
     /// # Errors
-    /// The file cannot be read or written. What was in it is still there.
+    /// Fails if the file cannot be read or written. Existing spans are kept.
     pub fn add(&mut self, span: &HostSpan, now: Timestamp) -> io::Result<()> {
-        // What a failure leaves is looked at the next time.
+        // After a failure, the next call reads the file again.
         let known = self.lines.take();
         let (mut lines, is_whole) = match known {
             Some(lines) => (lines, true),
@@ -70,10 +70,10 @@ fn text(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All spans of the file. A line that is none is left out.
+/// Reads all spans of the file. Skips invalid lines.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// Fails if the file exists but cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<HostSpan>> {
     let text = text(path)?;
     Ok(text
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_read_again_also_after_a_line_that_was_cut_off() {
+    fn spans_are_read_back_despite_a_truncated_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host_use.jsonl");
         assert_eq!(read(&path).unwrap(), []);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_stays_short_and_keeps_all_time_that_is_not_too_old() {
+    fn file_stays_short_and_keeps_all_recent_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host_use.jsonl");
         let days = 5 * 8640;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_an_error_that_a_later_try_mends() {
+    fn write_succeeds_after_an_earlier_failure() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lib/host_use.jsonl");
         let mut file = HostFile::new(path.clone());

@@ -1,5 +1,5 @@
-//! Keeps what the host uses over time: looks every ten seconds while a job runs, and not at all
-//! while none does.
+//! Records the host's resource usage over time. Takes a sample every ten seconds while a job is
+//! running, and none otherwise.
 
 use crate::actors::activity::Activity;
 use crate::daemon::host_file::{self, HostFile};
@@ -19,16 +19,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Between two looks.
+/// The time between two samples.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// A pause between two jobs that is shorter is none.
+/// Shorter pauses between two jobs are ignored.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Two readings of the GPUs are no further apart while jobs have some.
+/// The longest time between two GPU readings while jobs use GPUs.
 const READINGS_APART: Duration = Duration::from_secs(15);
 
-/// Why it is not known what the host used.
+/// Why the usage of the host is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum HostUseError {
     #[error(transparent)]
@@ -39,10 +39,10 @@ pub enum HostUseError {
 
 pub struct HostWatch {
     path: PathBuf,
-    /// While jobs run: the last look, and the readings of the GPUs since.
+    /// While jobs are running: the last sample, and the GPU readings since then.
     open: RefCell<Option<Open>>,
-    /// Whether the log knows that nothing can be kept.
-    is_told: Cell<bool>,
+    /// A failure to record has been logged.
+    is_logged: Cell<bool>,
 }
 
 struct Open {
@@ -50,7 +50,7 @@ struct Open {
     gpus: Readings,
 }
 
-/// What was read of the GPUs since the last look, and what before if that is not long ago.
+/// The GPU readings since the last sample, and the last one before it if it is recent.
 #[derive(Debug, Clone, Default)]
 struct Readings {
     since: Vec<Vec<GpuReading>>,
@@ -63,7 +63,7 @@ impl Readings {
         self.last = Some((now, read));
     }
 
-    /// How each GPU was used in so many milliseconds.
+    /// Returns the usage of each GPU in a span of `ms` milliseconds.
     fn spans(&self, ms: u64, now: Instant) -> BTreeMap<u32, GpuSpan> {
         let before =
             self.last.iter().filter(|(at, _)| now.saturating_duration_since(*at) <= READINGS_APART);
@@ -95,10 +95,10 @@ impl Readings {
 
 impl HostWatch {
     pub fn new(paths: &Paths) -> HostWatch {
-        HostWatch { path: paths.host_use(), open: RefCell::default(), is_told: Cell::default() }
+        HostWatch { path: paths.host_use(), open: RefCell::default(), is_logged: Cell::default() }
     }
 
-    /// Looks while a job runs, until the scheduler is gone.
+    /// Samples while jobs are running, until the scheduler stops.
     pub async fn follow(self: Rc<Self>, mut activity: watch::Receiver<Activity>) {
         let mut file = HostFile::new(self.path.clone());
         while activity.wait_for(|known| known.runs).await.is_ok() {
@@ -107,7 +107,7 @@ impl HostWatch {
         }
     }
 
-    /// From the start of a job until none runs.
+    /// Records from the start of a job until none is running.
     async fn keep(&self, activity: &mut watch::Receiver<Activity>, mut file: HostFile) -> HostFile {
         let mut reading = activity.borrow().reading;
         if let Some(look) = self.look().await {
@@ -140,32 +140,30 @@ impl HostWatch {
         }
     }
 
-    /// Looks, off this thread.
+    /// Takes a sample on another thread.
     async fn look(&self) -> Option<Look> {
-        let seen = aside::run("reading what the host uses", aside::PATIENCE, host_use::look).await;
-        seen.ok().and_then(|seen| self.told(seen))
+        let seen =
+            aside::run("sampling the usage of the host", aside::PATIENCE, host_use::look).await;
+        seen.ok().and_then(|seen| self.log_failure(seen))
     }
 
-    /// The log tells of a trouble once, until it is over.
-    fn told<T>(&self, result: io::Result<T>) -> Option<T> {
+    /// Logs a failure, but only once until an operation succeeds again.
+    fn log_failure<T>(&self, result: io::Result<T>) -> Option<T> {
         match result {
             Ok(done) => {
-                self.is_told.set(false);
+                self.is_logged.set(false);
                 Some(done)
             }
             Err(e) => {
-                if !self.is_told.replace(true) {
-                    log::warn!(
-                        "what the host uses over time is not kept: {}: {e}",
-                        self.path.display()
-                    );
+                if !self.is_logged.replace(true) {
+                    log::warn!("cannot record the usage of the host: {}: {e}", self.path.display());
                 }
                 None
             }
         }
     }
 
-    /// Adds what was used since the last look.
+    /// Records the usage since the last sample.
     async fn add(&self, mut file: HostFile) -> HostFile {
         let Some(look) = self.look().await else { return file };
         let now = clock::now();
@@ -174,17 +172,17 @@ impl HostWatch {
             let added = file.add(&span, now);
             (file, added)
         };
-        match aside::run("writing what the host uses", aside::PATIENCE, write).await {
+        match aside::run("writing the usage of the host", aside::PATIENCE, write).await {
             Ok((file, added)) => {
-                self.told(added);
+                self.log_failure(added);
                 file
             }
-            // The disk does not answer.
+            // The disk does not respond.
             Err(_) => HostFile::new(self.path.clone()),
         }
     }
 
-    /// What was used from the last look up to this one, from which the next span begins.
+    /// Returns the span from the last sample to this one, which starts the next span.
     fn next_span(&self, look: Look, now: Timestamp) -> Option<HostSpan> {
         let mut open = self.open.borrow_mut();
         let Some(known) = &mut *open else {
@@ -197,13 +195,13 @@ impl HostWatch {
         Some(span)
     }
 
-    /// What the host used from some moment on, up to now.
+    /// Returns the host's usage from a point in time until now.
     ///
     /// # Errors
-    /// What was kept cannot be read.
+    /// Fails if the recorded usage cannot be read.
     pub async fn since(&self, from: Timestamp) -> Result<Vec<HostSpan>, HostUseError> {
         let path = self.path.clone();
-        let what = "reading what the host used";
+        let what = "reading the usage of the host";
         let read = aside::run(what, aside::PATIENCE, move || host_file::read(&path)).await?;
         let mut spans =
             read.map_err(|error| HostUseError::Read { path: self.path.clone(), error })?;

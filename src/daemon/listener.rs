@@ -1,4 +1,4 @@
-//! The socket: one daemon for each root, and one session for each connection.
+//! The socket: one daemon per root, and one session per connection.
 
 use crate::daemon::detached;
 use crate::daemon::session::{self, Hub};
@@ -18,15 +18,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 
-/// How long an earlier daemon may take to be gone: one that was killed holds its lock until the
-/// kernel has closed its files, and a process that it was starting holds it until that has begun.
+/// The longest wait for an earlier daemon. A killed one holds its lock until the kernel has closed
+/// its files, and a process that it was starting holds it until that process has begun.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// More clients than this are turned away, however many descriptors there are.
+/// The most clients to accept, regardless of the descriptors available.
 const MAX_CLIENTS: usize = 16_384;
 
-/// Holds `run/slotd.lock` as long as the daemon lives, and the directory of the data, which nobody
-/// deletes as one deletes sockets and logs: two daemons would run each job twice.
+/// Holds `run/slotd.lock` while the daemon lives, and also the data directory, which people delete
+/// less casually than sockets and logs: with two daemons, each job would run twice.
 #[derive(Debug)]
 pub struct InstanceLock {
     file: File,
@@ -34,23 +34,25 @@ pub struct InstanceLock {
 }
 
 impl InstanceLock {
-    /// Gives the root to the next daemon, even if the kernel keeps the files of this process open.
+    /// Releases the root to the next daemon, even if the kernel keeps the files of this process
+    /// open.
     pub fn release(self) {
-        // The next one takes them in the other order.
+        // The next daemon takes them in the other order.
         for file in [self.data, self.file] {
             if let Err(e) = file.unlock() {
-                log::warn!("the root is released with the end of this process: {e}");
+                log::warn!("the root stays locked until this process exits: {e}");
             }
         }
     }
 }
 
-/// Makes the directories of the root and takes the lock of its only daemon.
+/// Creates the directories of the root and takes the lock of its only daemon.
 ///
 /// # Errors
-/// `TimedOut` where another daemon has it; `AlreadyExists` where one has the data whose lock was
-/// deleted; a directory that is another user's, that others can
-/// write, or a link in its place; anything the file system says, with the path.
+/// Fails with `TimedOut` if another daemon holds the lock, and with `AlreadyExists` if one holds
+/// the data directory although its lock file was deleted. Also fails if a directory belongs to
+/// another user, can be written by others or is a link, and on file system errors, which name the
+/// path.
 pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     let named =
         |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
@@ -75,26 +77,26 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     Ok(InstanceLock { file, data })
 }
 
-/// What to do about a daemon that goes on without the files of the run directory.
+/// Returns the error and remedy for a daemon whose files in the run directory were deleted.
 fn outlived(paths: &Paths) -> String {
     let who = detached::pid_of(paths).map_or_else(String::new, |pid| format!(" (process {pid})"));
     format!(
-        "a daemon{who} serves {}, and its files in {} were deleted: \
-         `slotd daemon restart` ends it and starts another one; running jobs go on",
+        "a daemon{who} is using {}, but its files in {} were deleted: \
+         `slotd daemon restart` replaces it; running jobs continue",
         paths.root().display(),
         paths.run_dir().display()
     )
 }
 
-/// The socket of this root where a service manager listens there and has handed it over
-/// (sd_listen_fds(3)): clients that came before the daemon, or between two of them, wait in it. To
-/// be called before other processes are started, once.
+/// Returns the socket of this root if a service manager listens on it and has passed it on
+/// (sd_listen_fds(3)). Clients wait in it while no daemon is running. Must be called once, before
+/// other processes are started.
 pub fn handed_over(paths: &Paths) -> Option<net::UnixListener> {
     let handed = sd_notify::listen_fds().ok()?;
     let own = |fd: i32| {
-        // SAFETY: the manager has made it for this process, and nothing else here owns it.
+        // SAFETY: the manager created it for this process, and nothing else here owns it.
         let listener = unsafe { net::UnixListener::from_raw_fd(fd) };
-        // Any other is closed.
+        // Any other socket is closed.
         let is_own =
             listener.local_addr().is_ok_and(|addr| addr.as_pathname() == Some(&paths.socket()));
         is_own.then_some(listener)
@@ -102,8 +104,8 @@ pub fn handed_over(paths: &Paths) -> Option<net::UnixListener> {
     handed.filter_map(own).last()
 }
 
-/// Tells those who wait in a socket why nobody serves them. Left there, they would start this
-/// daemon again and again.
+/// Refuses all clients that wait in a socket, with the reason. If they were left there, the service
+/// manager would start this daemon again and again.
 pub fn turn_all_away(listener: &net::UnixListener, why: &str) {
     if listener.set_nonblocking(true).is_ok() {
         while let Ok((client, _)) = listener.accept() {
@@ -112,11 +114,12 @@ pub fn turn_all_away(listener: &net::UnixListener, why: &str) {
     }
 }
 
-/// The socket that was handed over, or a new one. A stale one is replaced: the lock says that
-/// nobody listens there. Clients can connect from then on, and wait until they are served.
+/// Returns the socket that was passed on, or binds a new one. Replaces a stale one: the lock
+/// guarantees that no daemon listens on it. From now on clients can connect, and wait until they
+/// are served.
 ///
 /// # Errors
-/// The socket cannot be made, with its path.
+/// Fails if the socket cannot be created. The error names its path.
 pub fn bind(paths: &Paths, handed: Option<net::UnixListener>) -> io::Result<net::UnixListener> {
     if let Some(listener) = handed {
         return Ok(listener);
@@ -132,23 +135,23 @@ pub fn bind(paths: &Paths, handed: Option<net::UnixListener>) -> io::Result<net:
     Ok(listener)
 }
 
-/// The same for the event loop.
+/// Registers the socket with the event loop.
 ///
 /// # Errors
-/// It cannot be watched.
+/// Fails if it cannot be registered.
 pub fn listen(socket: net::UnixListener) -> io::Result<UnixListener> {
     socket.set_nonblocking(true)?;
     UnixListener::from_std(socket)
 }
 
-/// How many clients may be connected: half of the descriptors, so that launches have what they
-/// need.
+/// Returns the most clients that may be connected: half of the descriptors, so that enough are left
+/// for launches.
 fn max_clients() -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     usize::try_from(limit / 2).unwrap_or(usize::MAX).clamp(1, MAX_CLIENTS)
 }
 
-/// Accepts for ever.
+/// Accepts clients forever.
 pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
     let max = max_clients();
     let mut spare = Spare::new();
@@ -159,7 +162,8 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
             }
             Ok((socket, _)) => {
                 spare.refill();
-                // Counted here: of a crowd all are accepted before the first is served.
+                // Counted here, because many clients may be accepted before the first one is
+                // served.
                 hub.connections.update(|n| n + 1);
                 let hub = Rc::clone(&hub);
                 actix::spawn(async move {
@@ -167,7 +171,7 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
                     hub.connections.update(|n| n.saturating_sub(1));
                 });
             }
-            // Out of descriptors: those who are connected go on, and each that leaves makes room.
+            // Out of descriptors: connected clients continue, and each that disconnects frees one.
             Err(e) => {
                 if !spare.turn_away_next(&listener, &e).await {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -177,27 +181,27 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
     }
 }
 
-/// Accepting again at once after a failure would spin: the kernel keeps reporting the same waiting
-/// client.
+/// The pause after a failure to accept. An immediate retry would spin, since the kernel keeps
+/// reporting the same waiting client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many descriptors are kept for clients that are turned away.
+/// The number of descriptors reserved for refusing clients.
 const SPARES: usize = 4;
 
-/// Tells a client why it is not served, as far as it can be told without waiting for it.
+/// Sends a client the reason why it is not served, without waiting for it.
 fn turn_away(socket: &impl AsRawFd, why: Refusal) {
     if let Ok(bytes) = Frame::encode(&Answer::Refused(why), &[]) {
-        // Written to a new socket, which has room.
+        // The socket is new, so its buffer has space.
         let _ = socket::send_some(socket, &bytes, &[], &mut 0);
     }
 }
 
-/// Descriptors of which one is given up for a moment, where no other is left, to tell a client so.
-/// In that moment another thread may take it, for a file of the database say, and keep it: so there
-/// are a few.
+/// Reserved descriptors. If no other is left, one is closed briefly to accept and refuse a client.
+/// Another thread may take it in that moment, for example for a file of the database, and keep it,
+/// so a few are reserved.
 struct Spare {
     files: Vec<File>,
-    /// The log knows that clients are turned away.
+    /// The log already mentions that clients are turned away.
     is_logged: bool,
 }
 
@@ -208,7 +212,7 @@ impl Spare {
         spare
     }
 
-    /// As far as there are descriptors.
+    /// Reserves as many as are available.
     fn fill(&mut self) {
         while self.files.len() < SPARES {
             let Ok(file) = File::open("/dev/null") else { return };
@@ -216,7 +220,7 @@ impl Spare {
         }
     }
 
-    /// To be called when a client was accepted: there are descriptors again.
+    /// Must be called after a client was accepted: descriptors are available again.
     fn refill(&mut self) {
         self.fill();
         if std::mem::take(&mut self.is_logged) {
@@ -224,8 +228,7 @@ impl Spare {
         }
     }
 
-    /// Takes the client that could not be accepted, tells it why, and lets it go. False where that
-    /// cannot be done now.
+    /// Accepts a client and refuses it with the reason. Returns false if that is not possible now.
     async fn turn_away_next(&mut self, listener: &UnixListener, error: &io::Error) -> bool {
         let Some(spare) = self.files.pop() else {
             self.note(error);
@@ -233,7 +236,7 @@ impl Spare {
             return false;
         };
         drop(spare);
-        // The kernel looks for a descriptor before it looks for a client: there need not be one.
+        // The kernel allocates a descriptor before it looks for a client, so there may be none.
         let next = tokio::select! {
             biased;
             accepted = listener.accept() => Some(accepted),
@@ -258,12 +261,10 @@ impl Spare {
         is_done
     }
 
-    /// Says once that clients are turned away.
+    /// Logs once that clients are turned away.
     fn note(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_logged, true) {
-            log::error!(
-                "a client could not be accepted, and is turned away as are those after it: {error}"
-            );
+            log::error!("cannot accept a client; it and later ones are turned away: {error}");
         }
     }
 }
@@ -276,7 +277,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     #[actix_rt::test]
-    async fn one_client_too_many_hears_why() {
+    async fn surplus_client_gets_the_reason() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         turn_away(&ours, Refusal::TooManyClients(3));
         drop(ours);

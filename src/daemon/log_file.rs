@@ -1,5 +1,5 @@
-//! The file that a daemon without a service manager logs to, and its size: it must not fill the
-//! disk that the database is on.
+//! The log file of a daemon without a service manager. Its size is bounded, so that it does not
+//! fill the disk that holds the database.
 
 use crate::sys::files;
 use std::ffi::OsString;
@@ -9,20 +9,20 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The log begins anew at this size; one older part is kept beside it.
+/// The size at which the log is rotated. One older part is kept.
 pub const LOG_BYTES: u64 = 10_000_000;
 
-/// Opens the log to append to it.
+/// Opens the log for appending.
 ///
 /// # Errors
-/// It cannot be opened.
+/// Fails if it cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = files::own(File::options().create(true).append(true), path)?;
     keep_small(&file, path, LOG_BYTES);
     Ok(file)
 }
 
-/// Standard error, which is this file.
+/// Standard error, if it is this file.
 pub struct OwnLog {
     file: File,
     path: PathBuf,
@@ -30,7 +30,8 @@ pub struct OwnLog {
 }
 
 impl OwnLog {
-    /// `None` where standard error is something else: whoever set that up looks after its size.
+    /// Returns `None` if standard error is something else: its size is then the caller's
+    /// responsibility.
     pub fn of_stderr(path: &Path) -> Option<OwnLog> {
         let file = File::from(io::stderr().as_fd().try_clone_to_owned().ok()?);
         let (own, named) = (file.metadata().ok()?, fs::metadata(path).ok()?);
@@ -50,19 +51,19 @@ impl Write for OwnLog {
     }
 }
 
-/// Moves what is in the file beside it, once that is more than `limit`. The file stays the same
-/// one, since others write to it too: the launcher, and whatever else inherited it. Where there is
-/// no room for the older part it is lost: the disk is more important than the log.
+/// Moves the contents into a second file once they exceed `limit`. The file itself stays, since
+/// others write to it too: the launcher and everything else that inherited it. If there is no space
+/// for the older part, it is lost: the disk matters more than the log.
 fn keep_small(file: &File, path: &Path, limit: u64) {
     if file.metadata().is_ok_and(|log| log.len() > limit) {
         let mut older = OsString::from(path);
         older.push(".old");
-        // Not what a link there points to.
+        // Do not write through a link at that path.
         let _ = fs::remove_file(&older);
         if fs::copy(path, &older).is_err() {
             let _ = fs::remove_file(&older);
         }
-        // Whatever is written next must not leave a hole where the older part was.
+        // Later writes must not leave a hole in place of the older part.
         // SAFETY: the descriptor is open, and these commands take and return flags.
         unsafe {
             let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
@@ -77,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_begins_anew_at_its_limit_with_one_older_part() {
+    fn log_is_rotated_at_its_limit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("slotd.log");
-        // As a shell's `>` leaves it: not opened to append.
+        // Like a shell's `>`: not opened for appending.
         let file = File::create(&path).unwrap();
         let mut other = file.try_clone().unwrap();
         let mut log = OwnLog { file, path: path.clone(), limit: 100 };
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_for_the_older_part_the_log_stays_small_nevertheless() {
+    fn log_stays_small_even_if_the_older_part_cannot_be_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("slotd.log");
         fs::create_dir(dir.path().join("slotd.log.old")).unwrap();

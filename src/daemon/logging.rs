@@ -1,7 +1,7 @@
-//! The daemon's log, on standard error: a time, a level and a text a line.
+//! The daemon's log on standard error: each line has a time, a level and a text.
 //!
-//! systemd's journal keeps time and level by itself: a line for it has no time, and its level as
-//! sd-daemon(3) says.
+//! systemd's journal records time and level itself. Lines for it have no time, and their level is a
+//! prefix as in sd-daemon(3).
 
 use crate::daemon::log_file::OwnLog;
 use crate::daemon::repeats::{Repeats, Treatment};
@@ -16,10 +16,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// From now on what is logged at `level` or worse is written, and nothing comes of it where that
-/// fails: a disk without room for the log ends no daemon. `journal` is the value of
-/// `JOURNAL_STREAM`: the journal's stream as `device:inode`, where a manager connected the service
-/// to it. `own` is kept small where it is what standard error goes to.
+/// Starts logging at `level`. Write errors are ignored: a full disk must not end the daemon.
+/// `journal` is the value of `JOURNAL_STREAM`: the journal's stream as `device:inode`, if a manager
+/// connected the service to it. `own` is the log file whose size is limited if standard error goes
+/// there.
 pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
     let mut builder = env_logger::Builder::new();
     builder.filter_level(level.to_level_filter());
@@ -35,7 +35,7 @@ pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
     let repeats = Mutex::new(Repeats::default());
     builder.format(move |out, record| {
         let text = record.args().to_string();
-        // Whoever holds it does nothing that fails.
+        // The lock is never held across code that can panic.
         let mut repeats = repeats.lock().unwrap_or_else(PoisonError::into_inner);
         write_line(
             out,
@@ -61,11 +61,11 @@ fn write_line(
     match treatment {
         Treatment::Write { before: 0 } => layout(out, level, text),
         Treatment::Write { before } => {
-            layout(out, Level::Info, &format!("the line before came {before} times more"))?;
+            layout(out, Level::Info, &format!("repeats of the previous line: {before}"))?;
             layout(out, level, text)
         }
         Treatment::Remind { left_out } => {
-            layout(out, level, &format!("{text} ({left_out} times more since the last)"))
+            layout(out, level, &format!("{text} (repeats since the last one: {left_out})"))
         }
         Treatment::LeaveOut => Ok(()),
     }
@@ -88,7 +88,7 @@ fn for_journal(out: &mut dyn Write, level: Level, text: &str) -> io::Result<()> 
     writeln!(out, "<{priority}>{text}")
 }
 
-/// RFC 3339 with the offset of the local time, to the millisecond.
+/// Writes the time as RFC 3339 with the local offset, to the millisecond.
 fn dated(
     out: &mut dyn Write,
     level: Level,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_local_time_with_its_offset_and_none_in_the_journal() {
+    fn line_has_the_local_time_except_in_the_journal() {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let now = Timestamp::from_millisecond(1_783_000_000_012).unwrap();
         let dated = written(|out| dated(out, Level::Warn, "the disk is full", now, &zone));
@@ -124,14 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told_before_the_next_line() {
+    fn skipped_repeats_are_reported_before_the_next_line() {
         let layout: Layout = Box::new(for_journal);
         let line = |treatment| written(|out| write_line(out, &layout, Level::Warn, "b", treatment));
         assert_eq!(
             line(Treatment::Write { before: 3 }),
-            "<6>the line before came 3 times more\n<4>b\n"
+            "<6>repeats of the previous line: 3\n<4>b\n"
         );
-        assert_eq!(line(Treatment::Remind { left_out: 9 }), "<4>b (9 times more since the last)\n");
+        assert_eq!(
+            line(Treatment::Remind { left_out: 9 }),
+            "<4>b (repeats since the last one: 9)\n"
+        );
         assert_eq!(line(Treatment::LeaveOut), "");
     }
 }

@@ -1,5 +1,4 @@
-//! Looks what the machine has of CPUs and memory: when somebody asks for it, and when the kernel
-//! tells of a change.
+//! Probes the CPUs and the memory of the machine, on request and when the kernel reports a change.
 
 use crate::actors::SchedulerActor;
 use crate::actors::messages::NoteMachine;
@@ -12,12 +11,12 @@ use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;
 
-/// Why it is not known what the machine has.
+/// Why the state of the machine is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    #[error("what this machine has of CPUs and memory cannot be read: {0}")]
+    #[error("cannot read the CPUs and the memory of this machine: {0}")]
     Read(#[from] io::Error),
     #[error(transparent)]
     Scheduler(#[from] MailboxError),
@@ -25,7 +24,7 @@ pub enum MachineError {
 
 pub struct MachineWatch {
     scheduler: Addr<SchedulerActor>,
-    /// Held by who looks, so that what was seen last is told last.
+    /// Held during a probe, so that results are reported in order.
     looks: Mutex<()>,
 }
 
@@ -34,10 +33,10 @@ impl MachineWatch {
         MachineWatch { scheduler, looks: Mutex::default() }
     }
 
-    /// Looks, and has it noted. The host as it is known from now on.
+    /// Probes the machine and reports the result to the scheduler. Returns the updated host.
     ///
     /// # Errors
-    /// Nothing was noted.
+    /// Fails if nothing was reported.
     pub async fn look(&self) -> Result<Box<Host>, MachineError> {
         let _one_by_one = self.looks.lock().await;
         let seen = aside::run(
@@ -48,27 +47,27 @@ impl MachineWatch {
         Ok(self.scheduler.send(NoteMachine(seen.await??)).await?)
     }
 
-    /// The same for nobody in particular: the log tells what is wrong.
+    /// Does the same without a caller, and logs errors.
     pub async fn look_again(self: Rc<Self>) {
         if let Err(why) = self.look().await {
             log::warn!("{why}");
         }
     }
 
-    /// Looks again each time that the kernel tells of a change.
+    /// Probes again each time the kernel reports a change.
     pub async fn follow(self: Rc<Self>) {
         let mut uevents = match Uevents::open() {
             Ok(uevents) => uevents,
             Err(e) => {
                 log::info!(
-                    "CPUs that go off line are noticed at scontrol reconfigure: the kernel tells of none: {e}"
+                    "CPUs that go offline are noticed only at scontrol reconfigure: no events from the kernel: {e}"
                 );
                 return;
             }
         };
         loop {
             if let Err(e) = uevents.machine_changed().await {
-                log::warn!("the kernel tells no more of CPUs that come and go: {e}");
+                log::warn!("the kernel no longer reports CPUs that come and go: {e}");
                 return;
             }
             Rc::clone(&self).look_again().await;

@@ -1,4 +1,4 @@
-//! The daemon: wiring and life cycle. It decides nothing and prints nothing but its log.
+//! The daemon: wiring and life cycle. It makes no decisions, and prints only its log.
 
 mod alarm;
 mod answers;
@@ -31,11 +31,11 @@ mod wire;
 mod wiring;
 mod work_trees;
 
-pub use core_config::{CGROUP_KEY, SENDMAIL_KEY, VERSION_KEY};
+pub use core_config::{CGROUP_KEY, SENDMAIL_KEY, VERSION_KEY, check_settings};
+pub use error::DaemonError;
 pub use history::clean_directly;
 pub use listener::InstanceLock;
+pub use recovery::kept_backup;
 pub use run::run;
-pub use settings::{
-    Environment, TABLE as SETTINGS, check as check_settings, unknown as unknown_settings,
-};
+pub use settings::{Environment, Holds, Setting, TABLE as SETTINGS, unknown as unknown_settings};
 pub use sources::Sources;

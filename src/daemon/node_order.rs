@@ -1,5 +1,5 @@
-//! What the owner of the host told of its node (`scontrol update NodeName=…`), kept over restarts
-//! of the daemon.
+//! The owner's state of the node (`scontrol update NodeName=…`), kept across restarts of the
+//! daemon.
 
 use crate::model::node::Drains;
 use crate::sys::files::{self, MOST_SETTINGS};
@@ -12,8 +12,8 @@ fn path(paths: &Paths) -> PathBuf {
     paths.lib_dir().join("node_state.json")
 }
 
-/// What is out of use. A file that cannot be read is told in the log: a node that drains for nobody
-/// knows what would keep everybody waiting.
+/// Reads the parts that are out of use. An unreadable file is only logged: a node drained for an
+/// unknown reason would keep all jobs waiting.
 pub fn read(paths: &Paths) -> Drains {
     let path = path(paths);
     let read = match files::read(&path, MOST_SETTINGS) {
@@ -22,13 +22,15 @@ pub fn read(paths: &Paths) -> Drains {
         Err(e) => Err(e.to_string()),
     };
     read.unwrap_or_else(|why| {
-        log::warn!("{} is left aside, and the node takes jobs: {why}", path.display());
+        log::warn!("ignoring {}, so the node accepts jobs: {why}", path.display());
         Drains::default()
     })
 }
 
+/// Stores the parts that are out of use.
+///
 /// # Errors
-/// The disk.
+/// Fails if the disk cannot be written.
 pub fn write(paths: &Paths, drains: &Drains) -> io::Result<()> {
     let path = path(paths);
     if drains.is_empty() {

@@ -1,5 +1,5 @@
-//! The machine went down while an earlier daemon had jobs: they end, as was written down or as
-//! NODE_FAIL, before this daemon serves anybody.
+//! Jobs that were running when the machine went down. They end as recorded, or with NODE_FAIL,
+//! before this daemon serves its first client.
 
 use crate::actors::launch_plan::fill_paths;
 use crate::exec::earlier_boot;
@@ -10,7 +10,8 @@ use crate::sys::clock;
 use crate::sys::paths::Paths;
 use std::path::Path;
 
-/// When an earlier daemon last made something durable. To be asked before the database is opened.
+/// Returns when an earlier daemon last made something durable. Must be called before the database
+/// is opened.
 pub fn last_commit(paths: &Paths) -> Option<Timestamp> {
     let database = paths.db();
     let log = database.with_extension("db-wal");
@@ -20,9 +21,8 @@ pub fn last_commit(paths: &Paths) -> Option<Timestamp> {
     )
 }
 
-/// Ends what ran under an earlier boot. What comes of it is to be committed before anything else is
-/// decided.
-pub fn bury(
+/// Ends the jobs of an earlier boot. The result must be committed before any other decision.
+pub fn end_interrupted(
     core: &mut Core,
     paths: &Paths,
     last_commit: Option<Timestamp>,
@@ -30,20 +30,13 @@ pub fn bury(
 ) -> Outbox {
     let mut cx = Cx::at(now);
     for id in core.records().ran_before(clock::booted()) {
-        bury_one(core, id, paths, last_commit, &mut cx);
+        end_one(core, id, paths, last_commit, &mut cx);
     }
     cx.out
 }
 
-/// The end of a job that ran when the machine went down. `last_commit`: when its daemon last showed
-/// signs of life.
-fn bury_one(
-    core: &mut Core,
-    id: JobId,
-    paths: &Paths,
-    last_commit: Option<Timestamp>,
-    cx: &mut Cx,
-) {
+/// Ends one job. `last_commit` is the time of the last sign of life from its daemon.
+fn end_one(core: &mut Core, id: JobId, paths: &Paths, last_commit: Option<Timestamp>, cx: &mut Cx) {
     let Some(job) = core.job(id) else { return };
     let (dir, run) = (paths.job_dir(id), job.run.restarts);
     let own = job.own_step_id().and_then(|_| earlier_boot::record(&dir, StepId::Batch, run));
@@ -52,15 +45,14 @@ fn bury_one(
         .filter_map(|step| Some((step.id, earlier_boot::record(&dir, step.id, run)?)))
         .collect();
     let last_sign = last_sign(job, &core.config().host.name, &dir, last_commit);
-    let how = if own.is_some() { "its end was written down" } else { "how it ended is not known" };
-    log::warn!("job {id} ran when the machine went down: {how}");
+    let how = if own.is_some() { "its end was recorded" } else { "how it ended is unknown" };
+    log::warn!("job {id} was running when the machine went down: {how}");
     earlier_boot::clean(&dir);
     core.node_failed(Interrupted { job: id, own, steps, last_sign }, cx);
 }
 
-/// When the job is last known to have run, which was before the machine booted: something was
-/// written to its directory or its output, its daemon committed something, a step of it began or
-/// ended.
+/// Returns when the job is last known to have run before the machine booted. Signs are writes to
+/// its directory or its output, a commit of its daemon, and starts and ends of its steps.
 fn last_sign(job: &Job, host: &str, dir: &Path, last_commit: Option<Timestamp>) -> Timestamp {
     let mut view = JobView { job: job.without_steps(), ..JobView::default() };
     fill_paths(&mut view, host);

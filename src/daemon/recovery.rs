@@ -1,4 +1,4 @@
-//! The queue as an earlier daemon left it.
+//! Recovers the queue that an earlier daemon left.
 
 use crate::actors::reader::ended_facts;
 use crate::actors::scheduler::clients_to_expect;
@@ -12,41 +12,43 @@ use crate::model::job::ClientProcess;
 use crate::model::notice::Notice;
 use crate::model::{Job, JobId, JobState, Timestamp};
 use crate::sched::{self, Core, FoundJob, Outbox};
-use crate::store::{Reader, Store};
+use crate::store::{Reader, Store, upkeep};
 use crate::sys::paths::Paths;
 use crate::sys::{clock, user};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
-/// The core with the queue of the database, and what is still going on.
+/// The core with the queue from the database, and everything that is still running.
 pub struct Recovered {
     pub core: Core,
-    /// Jobs whose processes may live.
+    /// Jobs whose processes may be alive.
     pub adopted: Vec<Job>,
-    /// Clients that wait for their allocations.
+    /// Clients that hold allocations.
     pub clients: Vec<(JobId, ClientProcess)>,
     pub daemon_start: Timestamp,
-    /// What comes of a reboot, to be committed before anything else is decided.
+    /// The result of a reboot, to be committed before any other decision.
     pub opening: Outbox,
-    /// What people were not told.
+    /// Notifications that were not sent.
     pub untold: Vec<(u64, Notice)>,
 }
 
-/// By how many earlier jobs it is told how long those without a time limit take.
+/// The number of earlier jobs from which run times are predicted for jobs without a time limit.
 const REMEMBERED: usize = 1000;
 
-/// How many records that were found are committed at once.
+/// The number of found records to commit at once.
 const BATCH: usize = 1000;
 
-/// The number that the next job gets: neither the database nor a job directory has it.
+/// Returns the ID of the next job, which neither the database nor a job directory contains.
 fn next_number(of_store: JobId, numbers: &[JobId]) -> JobId {
     let of_directories = numbers.iter().max().map_or(0, |last| last.0) + 1;
     JobId(of_store.0.max(of_directories))
 }
 
-/// Looks for jobs that were launched and that the database does not know, or knows as waiting: it
-/// was lost, or an older copy was put in its place. True where there were some; they are in the
-/// database now.
+/// Adds launched jobs that the database lacks or has as pending, which means that it was lost or
+/// replaced by an older copy. Returns true if there were any; they are in the database now.
 fn take_in_found(
     store: &mut Store,
     paths: &Paths,
@@ -71,12 +73,12 @@ fn take_in_found(
     }
     let count = changes.iter().filter(|change| matches!(change, Change::Insert { .. })).count();
     log::warn!(
-        "{count} jobs have a job directory and are not in the database {}: they are taken in from there. Is it an old copy?",
+        "the database {} lacks jobs that have a job directory, recovering {count} of them from there. Is it an old copy?",
         paths.db().display()
     );
     for batch in changes.chunks(BATCH) {
         for result in store.commit(&[batch.to_vec()]) {
-            result.map_err(failed("taking in jobs that the database does not know"))?;
+            result.map_err(failed("cannot recover jobs that the database lacks"))?;
         }
     }
     Ok(true)
@@ -88,17 +90,19 @@ fn look(paths: &Paths, id: JobId) -> FoundJob {
     FoundJob { id, job, steps, script: job_dirs::script(&dir) }
 }
 
-/// The jobs of the database and of the job directories.
+/// The jobs from the database and the job directories.
 pub struct Queue {
     jobs: Vec<Job>,
-    /// Those that have a directory.
+    /// The IDs of jobs that have a directory.
     numbers: Vec<JobId>,
+    /// The first ID that no job in the backup of a lost database has.
+    first_free: JobId,
     daemon_start: Timestamp,
 }
 
 impl Queue {
-    /// The GPUs by the numbers that running jobs have them under, and then those that the daemon
-    /// before has kept. Jobs of a daemon that wrote no names get them from there.
+    /// Returns the GPUs of running jobs with their IDs there, followed by those that the previous
+    /// daemon stored. Allocations from a daemon that stored no UUIDs are completed from the latter.
     pub fn known_gpus(&mut self, kept: Vec<Gpu>) -> Vec<Gpu> {
         let boot = clock::boot_id();
         let mut known: BTreeMap<u32, Gpu> = BTreeMap::new();
@@ -126,10 +130,11 @@ impl Queue {
     }
 }
 
-/// Reads the jobs that are to be known, `shown` after their ends.
+/// Reads the jobs that belong in memory: unfinished ones, and those that ended within the last
+/// `shown`.
 ///
 /// # Errors
-/// The database cannot be read, or holds what makes no sense.
+/// Fails if the database cannot be read or contains invalid data.
 pub fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Queue, DaemonError> {
     let daemon_start = clock::now();
     let shown_us = i64::try_from(shown.as_micros()).unwrap_or(i64::MAX);
@@ -137,16 +142,80 @@ pub fn load(store: &mut Store, paths: &Paths, shown: Duration) -> Result<Queue, 
     let mut jobs = store.load_live(since).map_err(unusable(paths))?;
     let numbers = job_dirs::numbers(&paths.jobs_dir())
         .map_err(failed(paths.jobs_dir().display().to_string()))?;
+    let is_new = store.next_job_id().map_err(unusable(paths))? == JobId(1);
+    let first_free = if is_new { free_after_backup(paths) } else { JobId(1) };
     if take_in_found(store, paths, &jobs, &numbers, daemon_start)? {
         jobs = store.load_live(since).map_err(unusable(paths))?;
     }
-    Ok(Queue { jobs, numbers, daemon_start })
+    Ok(Queue { jobs, numbers, first_free, daemon_start })
 }
 
-/// Builds the core of them.
+/// Returns the first ID after all jobs in the daemon's own backup, for a new database. If there is
+/// a backup, the database was lost.
+fn free_after_backup(paths: &Paths) -> JobId {
+    let backup = paths.db_backup();
+    if !backup.symlink_metadata().is_ok_and(|found| found.is_file()) {
+        return JobId(1);
+    }
+    let next = upkeep::next_job_id(&backup);
+    let kept = match &next {
+        Ok(next) if *next > JobId(1) => keep_backup(paths).unwrap_or_else(|error| {
+            log::error!("{} will be replaced by the next backup: {error}", backup.display());
+            backup.clone()
+        }),
+        _ => backup.clone(),
+    };
+    let shown = kept.display();
+    match &next {
+        Ok(JobId(1)) => {}
+        Ok(JobId(next)) => log::warn!(
+            "{} is new, but its backup {shown} has jobs up to {}: new jobs get the IDs after it; \
+             stop the daemon and run `slotd db restore {shown}` to get those jobs back",
+            paths.db().display(),
+            next - 1
+        ),
+        Err(error) => log::warn!("job IDs may repeat: the backup {shown} cannot be read: {error}"),
+    }
+    next.unwrap_or(JobId(1))
+}
+
+/// Gives the backup of a lost database a second name, since the next backup takes its place.
+/// Returns that name.
 ///
 /// # Errors
-/// The database cannot be read, or holds what makes no sense.
+/// Fails if the file cannot be linked.
+fn keep_backup(paths: &Paths) -> io::Result<PathBuf> {
+    let backup = paths.db_backup();
+    let mut names = names_of_kept(paths);
+    let name = names.find(|name| is_same_file(name, &backup) || name.symlink_metadata().is_err());
+    let name = name.unwrap_or_else(|| backup.clone());
+    match fs::hard_link(&backup, &name) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(name),
+    }
+}
+
+/// Returns the second name of the backup of a lost database, or its only name if it was not kept.
+pub fn kept_backup(paths: &Paths) -> PathBuf {
+    let backup = paths.db_backup();
+    let known = names_of_kept(paths).take_while(|name| name.symlink_metadata().is_ok());
+    known.filter(|name| is_same_file(name, &backup)).last().unwrap_or(backup)
+}
+
+fn names_of_kept(paths: &Paths) -> impl Iterator<Item = PathBuf> {
+    let db = paths.db();
+    (1..).map(move |n| db.with_extension(format!("db.replaced{n}")))
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| path.symlink_metadata().map(|found| (found.dev(), found.ino())).ok();
+    id(one).is_some_and(|found| id(other) == Some(found))
+}
+
+/// Builds the core from the queue.
+///
+/// # Errors
+/// Fails if the database cannot be read or contains invalid data.
 pub fn recover(
     config: sched::Config,
     queue: Queue,
@@ -154,8 +223,9 @@ pub fn recover(
     paths: &Paths,
     last_commit: Option<Timestamp>,
 ) -> Result<Recovered, DaemonError> {
-    let Queue { jobs, numbers, daemon_start } = queue;
-    let next_id = next_number(store.next_job_id().map_err(unusable(paths))?, &numbers);
+    let Queue { jobs, numbers, first_free, daemon_start } = queue;
+    let of_store = store.next_job_id().map_err(unusable(paths))?;
+    let next_id = next_number(of_store.max(first_free), &numbers);
     let targets = sched::dependency_targets(
         jobs.iter()
             .filter(|job| job.run.state == JobState::Pending)
@@ -169,7 +239,7 @@ pub fn recover(
     core.set_clock(clock::base());
     core.set_drains(node_order::read(paths), daemon_start);
     core.outages_are_known();
-    let opening = reboot::bury(&mut core, paths, last_commit, daemon_start);
+    let opening = reboot::end_interrupted(&mut core, paths, last_commit, daemon_start);
     let adopted: Vec<Job> = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
     let clients = clients_to_expect(core.jobs());
     let untold = store.untold().map_err(unusable(paths))?;

@@ -1,12 +1,12 @@
-//! Lines of the log that come again and again.
+//! Repeated lines of the log.
 
 use log::Level;
 use std::time::{Duration, Instant};
 
-/// A line that keeps coming is written again so often.
+/// The interval at which a repeating line is written again.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// The last line, and how often it has come since it was written.
+/// The last line and the number of its repeats since it was written.
 #[derive(Debug, Default)]
 pub struct Repeats {
     last: Option<(Level, String)>,
@@ -14,14 +14,14 @@ pub struct Repeats {
     left_out: u64,
 }
 
-/// What becomes of a line. The numbers are lines that were left out.
+/// How to treat a line. The numbers count skipped lines.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// It is written; the one before it came so many times more.
+    /// Write it. The previous line was skipped this many times.
     Write {
         before: u64,
     },
-    /// It is the same again, and is written with how often it came meanwhile.
+    /// It repeats: write it with the number of skipped repeats.
     Remind {
         left_out: u64,
     },
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_comes_again_is_counted_and_told_once_a_minute() {
+    fn repeated_line_is_counted_and_written_once_a_minute() {
         let (mut repeats, start) = (Repeats::default(), Instant::now());
         let mut line =
             |text, secs| repeats.line(Level::Warn, text, start + Duration::from_secs(secs));
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(
             repeats.line(Level::Error, "a", start),
             Treatment::Write { before: 0 },
-            "it is worse now"
+            "the level has changed"
         );
     }
 }

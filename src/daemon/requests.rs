@@ -1,4 +1,4 @@
-//! How many requests of which kind and of which user the sessions answered, and how long that took.
+//! Counts answered requests and their durations, by kind and by user.
 
 use crate::model::diagnostics::{RequestTally, Tally, UserTally};
 use crate::sys::user;
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Counts for all sessions.
+/// The counters of all sessions.
 #[derive(Debug, Default)]
 pub struct Requests {
     counts: RefCell<Counts>,
@@ -19,14 +19,14 @@ struct Counts {
 }
 
 impl Requests {
-    /// A request with this name and number was answered.
+    /// Counts an answered request by its name and number.
     pub fn count(&self, (name, id): (&'static str, u32), uid: u32, took: Duration) {
         let mut counts = self.counts.borrow_mut();
         counts.kinds.entry((id, name)).or_default().add(took);
         counts.users.entry(uid).or_default().add(took);
     }
 
-    /// By number.
+    /// Returns the counts by kind, in order of their numbers.
     pub fn kinds(&self) -> Vec<RequestTally> {
         let one = |(&(id, name), &tally): (&(u32, &'static str), &Tally)| {
             let name = name.to_owned();
@@ -35,7 +35,7 @@ impl Requests {
         self.counts.borrow().kinds.iter().map(one).collect()
     }
 
-    /// By number.
+    /// Returns the counts by user, in order of their IDs.
     pub fn users(&self) -> Vec<UserTally> {
         let one =
             |(&uid, &tally): (&u32, &Tally)| UserTally { name: user::user_name(uid), uid, tally };
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_counted_by_kind_and_by_user_until_the_reset() {
+    fn requests_are_counted_by_kind_and_user_until_a_reset() {
         let requests = Requests::default();
         let took = Duration::from_micros(5);
         for (kind, uid) in [(("B", 2), 1), (("A", 1), 1), (("B", 2), 0)] {

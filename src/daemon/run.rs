@@ -1,13 +1,13 @@
-//! From the settings to a serving daemon, and down again.
+//! Runs the daemon: reads its settings, serves clients, and shuts down.
 //!
-//! Start: lock the root, open the database, wait for launches of an earlier daemon to settle, open
-//! the socket, find the GPUs, recover the queue, start the actors, adopt what runs, and only then
-//! answer clients. Jobs and their watchers outlive the daemon, so that going down is nothing but to
-//! stop.
+//! Startup: lock the root, open the database, wait for launches of an earlier daemon to finish,
+//! open the socket, detect the GPUs, recover the queue, start the actors, adopt running jobs, and
+//! only then answer clients. Jobs and their watchers outlive the daemon, so that stopping it needs
+//! no further steps.
 
 use crate::actors::messages::ProbeGpus;
 use crate::actors::{GpuInventoryActor, Readers};
-use crate::daemon::core_config::core_config;
+use crate::daemon::core_config::{self, core_config};
 use crate::daemon::detached;
 use crate::daemon::error::{DaemonError, failed, unusable};
 use crate::daemon::machine_watch::MachineWatch;
@@ -22,11 +22,11 @@ use crate::exec::cgroup::CgroupBase;
 use crate::exec::launch_mark::LaunchMark;
 use crate::exec::{Launcher, adopt};
 use crate::model::Timestamp;
-use crate::model::partition::{Host, Machine};
+use crate::model::partition::Host;
 use crate::store::{Reader, Store};
 use crate::sys::gpus::Places;
 use crate::sys::paths::Paths;
-use crate::sys::{aside, machine, memory};
+use crate::sys::{aside, memory};
 use actix::prelude::*;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -43,11 +43,11 @@ use tokio::time::timeout;
 /// Runs the daemon of `root` until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What kept it from starting.
+/// Fails if the daemon cannot start.
 pub fn run(root: PathBuf, sources: Result<Sources, SourcesError>) -> Result<(), DaemonError> {
     memory::return_large();
     let handed = listener::handed_over(&Paths::new(&root));
-    // What a failing start leaves: its clients must hear why.
+    // If the start fails, waiting clients must get the reason.
     let waiting = handed.as_ref().and_then(|listener| listener.try_clone().ok());
     let ended = start(root, sources, handed);
     if let (Err(error), Some(listener)) = (&ended, waiting) {
@@ -71,26 +71,27 @@ fn start(
         &paths.log(),
     );
     for name in settings::unknown(env.keys()) {
-        log::warn!("{name} is no setting of slotd and has no effect");
+        log::warn!("{name} is not a slotd setting and has no effect");
     }
     let paths = Paths::new(settings.root.clone());
     detached::check_outside(&paths)?;
     let lock = listener::take_root(&paths).map_err(|e| match e.kind() {
         std::io::ErrorKind::TimedOut => DaemonError::AlreadyRunning(settings.root.clone()),
-        _ => DaemonError::Start("the runtime root cannot be used".to_owned(), e.to_string()),
+        _ => DaemonError::Start("cannot use the runtime root".to_owned(), e.to_string()),
     })?;
     let database = paths.db();
     let last_commit = reboot::last_commit(&paths);
     if let Err(why) = database::backup_before_migration(&paths) {
-        log::warn!("the database could not be copied before its shape is changed: {why}");
+        log::warn!("could not back up the database before migrating it: {why}");
     }
     let store = Store::open(&database).map_err(unusable(&paths))?;
     store.fill_log();
     let readers: Result<Vec<_>, _> = (0..Readers::COUNT).map(|_| Reader::open(&database)).collect();
     let readers = readers.map_err(unusable(&paths))?;
-    // Started before this process grows: the launcher forks cheaply because it is small.
-    adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;
-    let runtime = runtime().map_err(failed("the runtime"))?;
+    // Started before this process grows: a small launcher forks quickly.
+    adopt::await_launches(paths.root())
+        .map_err(failed("cannot wait for the launcher of an earlier daemon"))?;
+    let runtime = runtime().map_err(failed("cannot create the runtime"))?;
     let ended = System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
         let hub = serve(Opened { settings, sources, store, readers, last_commit }, &paths, handed)
@@ -99,8 +100,8 @@ fn start(
             shutdown::end_jobs(&hub.scheduler, kill_wait).await;
         }
         shutdown::close_store(&hub.scheduler, &hub.store).await;
-        aside::hung().iter().for_each(|hung| log::warn!("{hung}: it is left behind"));
-        log::info!("slotd goes down; running jobs go on");
+        aside::hung().iter().for_each(|hung| log::warn!("{hung}; exiting anyway"));
+        log::info!("slotd is stopping; running jobs continue");
         Ok(())
     });
     // A thread that hangs in the kernel keeps the files of the process open.
@@ -108,21 +109,20 @@ fn start(
     ended
 }
 
-/// How long a program that tells of the GPUs may take: with a driver that has to wake up it needs a
-/// few seconds.
+/// The timeout of programs that query the GPUs. A driver that has to wake up needs a few seconds.
 const GPU_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long the start of the daemon waits for it. After that the daemon serves, and jobs that need
-/// a GPU wait.
+/// The longest wait for the GPUs at startup. After that the daemon serves clients, and jobs that
+/// need a GPU wait.
 const GPU_GRACE: Duration = Duration::from_secs(2);
 
-/// The runtime of the actors. What blocks is done by [`aside`].
+/// Creates the runtime of the actors. Blocking work runs in [`aside`].
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     aside::start()?;
     tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()
 }
 
-/// What the start has found and opened, for those who serve.
+/// Everything that the start has opened.
 struct Opened {
     settings: Settings,
     sources: Sources,
@@ -131,20 +131,19 @@ struct Opened {
     last_commit: Option<Timestamp>,
 }
 
-/// Serves until it is told to stop. The actors go on as long as what it returns lives.
+/// Serves until a signal stops it. The actors live as long as the returned hub.
 async fn serve(
     opened: Opened,
     paths: &Paths,
     handed: Option<UnixListener>,
 ) -> Result<Rc<Hub>, DaemonError> {
     let is_handed = handed.is_some();
-    // First of all: clients wait in the socket until the queue is known, and are not told that
-    // nobody is there.
-    let socket = listener::bind(paths, handed).map_err(failed("the socket"))?;
+    // Bind first: clients can connect and wait until the queue is recovered, instead of failing.
+    let socket = listener::bind(paths, handed).map_err(failed("cannot open the socket"))?;
     let waiting = socket.try_clone();
     let served = serve_at(socket, opened, paths).await;
-    // Those who connect from now on are told at once that nobody is there. In a socket that was
-    // handed over they wait for the next daemon.
+    // New clients then fail immediately. On a socket that was passed on, they wait for the next
+    // daemon.
     if !is_handed {
         let _ = std::fs::remove_file(paths.socket());
     }
@@ -160,18 +159,19 @@ async fn serve_at(
     paths: &Paths,
 ) -> Result<Rc<Hub>, DaemonError> {
     let Opened { settings, sources, mut store, readers, last_commit } = opened;
-    let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
+    let launcher = Launcher::start(paths.root()).map_err(failed("cannot start the launcher"))?;
     raise_descriptor_limit();
-    // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full
-    // disk, and no death.
-    let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("signals"))?;
+    // With a handler, a write beyond a file size limit (setrlimit(2)) fails like one to a full
+    // disk, instead of killing the daemon.
+    let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("cannot handle signals"))?;
     let mut queue = recovery::load(&mut store, paths, settings.min_job_age)?;
     let (inventory, host) = detect(&settings, paths, &mut queue).await?;
-    let mut recovered =
-        recovery::recover(core_config(&settings, host)?, queue, &mut store, paths, last_commit)?;
+    let (config, remarks) = core_config(&settings, host)?;
+    remarks.iter().for_each(|remark| log::warn!("{remark}"));
+    let mut recovered = recovery::recover(config, queue, &mut store, paths, last_commit)?;
     let mark = LaunchMark::open(paths.root());
     if let Some(at_death) = mark.before() {
-        log::error!("the daemon before this one died while it launched job {}", at_death.step);
+        log::error!("the previous daemon died while it launched job {}", at_death.step);
         recovered.core.node_mut().launch_was_under_way(at_death);
     }
     let cgroups = cgroup_base(&settings, &mut recovered);
@@ -190,16 +190,16 @@ async fn serve_at(
     };
     let hub = Rc::new(wiring::start(parts));
     actix::spawn(listener::serve(
-        listener::listen(socket).map_err(failed("the socket"))?,
+        listener::listen(socket).map_err(failed("cannot use the socket"))?,
         Rc::clone(&hub),
     ));
-    tell_manager(NotifyState::Ready);
-    until_told(inventory, &hub.machine).await?;
-    tell_manager(NotifyState::Stopping);
+    notify_manager(NotifyState::Ready);
+    until_stopped(inventory, &hub.machine).await?;
+    notify_manager(NotifyState::Stopping);
     Ok(hub)
 }
 
-/// What this host has. A driver that does not answer soon is left to answer later.
+/// Detects the resources of the host. A driver that does not respond soon may answer later.
 async fn detect(
     settings: &Settings,
     paths: &Paths,
@@ -207,7 +207,7 @@ async fn detect(
 ) -> Result<(Addr<GpuInventoryActor>, Host), DaemonError> {
     let places =
         Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
-    // Those that are only counted have no names.
+    // GPUs that are only counted have no UUIDs.
     let kept = if places.count.is_none() { queue.known_gpus(places.kept()) } else { Vec::new() };
     let inventory = GpuInventoryActor::new(places, kept.clone()).start();
     let detection = timeout(GPU_GRACE, inventory.send(ProbeGpus)).await;
@@ -217,21 +217,15 @@ async fn detect(
     }
     let gpus = detection.unwrap_or(Ok(Vec::new())).unwrap_or_default();
     let lost_gpus = if detects_gpus { kept } else { Vec::new() };
-    let Machine { topology, mem_mb } =
-        machine::probe().map_err(failed("the CPUs and the memory of this machine"))?;
-    Ok((
-        inventory,
-        Host { gpus, lost_gpus, detects_gpus, topology, machine_mem_mb: mem_mb, ..Host::default() },
-    ))
+    Ok((inventory, Host { gpus, lost_gpus, detects_gpus, ..core_config::machine()? }))
 }
 
-/// The base of the jobs' cgroups, made ready. One that cannot be used keeps the node from taking
-/// jobs.
+/// Prepares the base of the jobs' cgroups. If it cannot be used, the node accepts no jobs.
 fn cgroup_base(settings: &Settings, recovered: &mut Recovered) -> Option<Arc<CgroupBase>> {
     let place = settings.cgroup_base.as_ref()?;
     let base = Arc::new(CgroupBase::new(place.clone(), settings.cgroup_rules()));
     if let Err(e) = base.probe() {
-        log::error!("SLOTD_CGROUP_BASE cannot be used, and no job is taken until it can: {e}");
+        log::error!("SLOTD_CGROUP_BASE cannot be used, and no jobs are accepted until it can: {e}");
         recovered.core.node_mut().set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);
     } else if let Ok(root) = base.root() {
         log::info!("the cgroups of jobs are in {}", root.display());
@@ -245,7 +239,7 @@ fn cgroup_base(settings: &Settings, recovered: &mut Recovered) -> Option<Arc<Cgr
 fn log_start(paths: &Paths, recovered: &Recovered) {
     let host = &recovered.core.config().host;
     log::info!(
-        "slotd {} serves {}: {} CPUs, {} MB, {} GPUs; {} jobs run",
+        "slotd {} started in {}: CPUs {}, memory {} MB, GPUs {}, running jobs {}",
         env!("CARGO_PKG_VERSION"),
         paths.root().display(),
         host.cpu_ids.len(),
@@ -255,34 +249,35 @@ fn log_start(paths: &Paths, recovered: &Recovered) {
     );
 }
 
-/// Tells the service manager, where `NOTIFY_SOCKET` names one: who waits for a start finds a daemon
-/// that answers.
-pub(super) fn tell_manager(state: NotifyState) {
+/// Notifies the service manager that `NOTIFY_SOCKET` names, so that a start returns only once the
+/// daemon answers.
+pub(super) fn notify_manager(state: NotifyState) {
     if let Err(e) = sd_notify::notify(std::slice::from_ref(&state)) {
-        // Who waited for the start may be gone by the end.
+        // At the end, the manager may no longer be listening.
         let level =
             if matches!(state, NotifyState::Ready) { log::Level::Warn } else { log::Level::Debug };
-        log::log!(level, "NOTIFY_SOCKET: the service manager could not be told {state}: {e}");
+        log::log!(level, "NOTIFY_SOCKET: could not notify the service manager of {state}: {e}");
     }
 }
 
-/// Each client and each running step holds a descriptor: a thousand waiting ones must not keep
-/// others out. The launcher has the old limit already, and gives it to the jobs.
+/// Raises the limit on open files. Each client and each running step needs one, and a thousand
+/// waiting clients must not keep others out. The launcher already has the old limit, and passes it
+/// on to jobs.
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
     });
     if let Err(e) = raised {
-        log::warn!("the limit on open files is left as it is: {e}");
+        log::warn!("cannot raise the limit on open files: {e}");
     }
 }
 
-/// Waits for SIGTERM or SIGINT; SIGHUP looks again what the machine has.
-async fn until_told(
+/// Waits for SIGTERM or SIGINT. SIGHUP probes the machine again.
+async fn until_stopped(
     inventory: Addr<GpuInventoryActor>,
     machine: &Rc<MachineWatch>,
 ) -> Result<(), DaemonError> {
-    let listen = |kind| signal(kind).map_err(failed("signals"));
+    let listen = |kind| signal(kind).map_err(failed("cannot handle signals"));
     let (mut term, mut int, mut hup) = (
         listen(SignalKind::terminate())?,
         listen(SignalKind::interrupt())?,

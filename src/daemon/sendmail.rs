@@ -1,13 +1,14 @@
-//! Which program sends mail.
+//! Finds the program that sends email.
 
 use crate::daemon::settings::{Sendmail, Settings};
 use crate::sys::program;
 use std::path::PathBuf;
 
-/// Where it is besides the directories of `PATH`.
+/// Its usual directories, searched in addition to `PATH`.
 const DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/lib", "/sbin"];
 
-/// The one that the settings name, else the host's own. `None`: no mail is sent.
+/// Returns the program from the settings, or else the host's own. `None` means that no email is
+/// sent.
 pub fn find(settings: &Settings) -> Option<PathBuf> {
     match &settings.sendmail {
         Sendmail::Off => None,

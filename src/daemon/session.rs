@@ -1,7 +1,7 @@
-//! A client's connection: requests in, answers and news out.
+//! The connection of a client: requests in, answers and events out.
 //!
-//! A session decides nothing: it forwards each request as a message and writes what comes back. A
-//! malformed request or a vanished client ends the session and nothing else.
+//! A session makes no decisions: it forwards each request as a message and writes the answer. A
+//! malformed request or a lost client ends only its own session.
 
 use crate::actors::feed::Feed;
 use crate::actors::messages::*;
@@ -43,51 +43,51 @@ mod site;
 mod source;
 mod submit;
 
-/// What sessions talk to.
+/// The context that all sessions share.
 pub struct Hub {
     pub scheduler: Addr<SchedulerActor>,
     pub store: Addr<StoreActor>,
     pub inventory: Addr<GpuInventoryActor>,
     pub readers: Readers,
     pub paths: Paths,
-    /// `scontrol show config`.
+    /// The output of `scontrol show config`.
     pub config: RefCell<Vec<(String, String)>>,
     pub settings: Arc<Settings>,
     pub sources: Arc<Sources>,
     pub clock: fn() -> Timestamp,
-    /// Names the steps' requests while they wait.
+    /// Identifies requests for steps while they wait.
     pub next_ticket: Cell<u64>,
-    /// Clients that are connected.
+    /// The number of connected clients.
     pub connections: Cell<u64>,
     pub answers: Answers,
     pub requests: Requests,
     pub history: Rc<History>,
     pub work_trees: Rc<WorkTrees>,
-    /// Held by those who ask the database about the past and act on the answer.
+    /// Read-locked by requests that read past jobs from the database and act on the result.
     pub past_in_use: Arc<RwLock<()>>,
     pub machine: Rc<MachineWatch>,
     pub host: Rc<HostWatch>,
-    /// Held by those who change what of the node is out of use.
+    /// Held while the parts of the node that are out of use are changed.
     pub node_orders: Mutex<()>,
 }
 
-/// What a client holds: to be released when it is gone.
+/// Everything a client holds, which is released when it disconnects.
 #[derive(Default)]
 struct Held {
     allocation: Option<(JobId, ClientProcess)>,
     tickets: Vec<u64>,
     /// The job whose steps it manages.
     managed: Option<(JobId, ClientProcess)>,
-    /// What has changed, for a client that has asked for it once.
+    /// The changes, if the client has ever requested them.
     feed: Option<Feed>,
-    /// It is asked for now.
+    /// The client is waiting for changes.
     watches: bool,
-    /// Copies of work trees that it makes, by name, each with the descriptor that holds it.
+    /// Work tree copies that the client is making, by name, each with the descriptor that locks it.
     copies: Vec<(String, OwnedFd)>,
 }
 
 impl Held {
-    /// What has changed, once somebody wants to know and something has.
+    /// Waits for changes, if the client is waiting for them.
     async fn changed(&self) -> Changed {
         match &self.feed {
             Some(feed) if self.watches => feed.next().await,
@@ -105,20 +105,20 @@ struct Session {
     held: Held,
 }
 
-/// `None`: the answer comes as news. An error: the daemon is shutting down.
+/// `None` if the answer comes as an event. An error means that the daemon is shutting down.
 type Replied = Result<Option<Reply>, actix::MailboxError>;
 
-/// How long a connection may say nothing at first: commands ask at once.
+/// The longest silence of a new connection. Commands send a request at once.
 const FIRST_WORD: Duration = Duration::from_secs(10);
 
-/// How long it may say nothing after an answer, while nothing waits for news there.
+/// The longest silence of a connection after an answer, if it waits for no events.
 const BETWEEN_REQUESTS: Duration = Duration::from_secs(60);
 
-/// Serves one connection until its end.
+/// Serves one connection until it ends.
 pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     let uid = match socket.peer_cred() {
         Ok(peer) => peer.uid(),
-        Err(e) => return log::warn!("a client without credentials was turned away: {e}"),
+        Err(e) => return log::warn!("rejected a client without credentials: {e}"),
     };
     let own = nix::unistd::getuid().as_raw();
     let socket = Rc::new(socket);
@@ -151,8 +151,8 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     loop {
         let is_held = session.is_held();
         let written = tokio::select! {
-            // Answers go out before news that came later than the request: both wait in order of
-            // their making.
+            // Send an answer before events that followed the request: both wait in the order in
+            // which they were made.
             biased;
             Some(news) = incoming_news.recv() => {
                 session.note(&news);
@@ -187,7 +187,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     session.release();
 }
 
-/// The next frame; `None` where none comes in this time.
+/// Returns the next frame, or `None` if none arrives within `idle`.
 async fn next_within<T>(frames: &mut mpsc::Receiver<T>, idle: Option<Duration>) -> Option<T> {
     match idle {
         None => frames.recv().await,
@@ -204,14 +204,14 @@ fn plain(answer: Answer) -> Option<Reply> {
 }
 
 impl Session {
-    /// Whether something runs, or waits, that this client is told of.
+    /// Whether the client may stay silent: it waits for events, or holds an allocation or a copy.
     fn is_held(&self) -> bool {
         let held = &self.held;
         let waits = held.watches || !held.tickets.is_empty() || self.news.strong_count() > 1;
         waits || held.allocation.is_some() || !held.copies.is_empty()
     }
 
-    /// `None`: the answer comes as news.
+    /// Answers a request. `None` if the answer comes as an event.
     async fn answer(&mut self, frame: Frame, fds: Vec<OwnedFd>) -> Option<Reply> {
         let request: Request = match frame.message() {
             Ok(request) => request,
@@ -314,7 +314,7 @@ impl Session {
         Ok(plain(Answer::Diagnostics(Box::new(answer))))
     }
 
-    /// Until a job has ended.
+    /// Waits for the end of a job.
     async fn wait_end(&self, job: JobId) -> Replied {
         let view = self.hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await?;
         Ok(match view.map(Box::new) {
@@ -370,7 +370,7 @@ impl Session {
         })
     }
 
-    /// The script or the environment of a batch job.
+    /// Returns the script or the environment of a batch job.
     async fn batch_text(&self, job: JobId, part: fn(LaunchTexts) -> Vec<u8>) -> Replied {
         Ok(match self.hub.readers.facts().send(BatchTexts(job)).await? {
             Ok(Some(texts)) => Some((Answer::Script, part(texts))),
@@ -379,7 +379,7 @@ impl Session {
         })
     }
 
-    /// What the database has of these jobs.
+    /// Returns the records of these jobs from the database.
     async fn past(
         &self,
         named: Vec<JobRef>,
@@ -396,13 +396,13 @@ impl Session {
             .map_err(|e| Refusal::Database(e.0)))
     }
 
-    /// What the database knows of jobs that a dependency names.
+    /// Returns facts from the database about the jobs that a dependency names.
     async fn facts_of(&self, ids: Vec<JobId>) -> Result<Vec<EndedJob>, actix::MailboxError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         Ok(self.hub.readers.facts().send(EndedFacts(ids)).await?.unwrap_or_else(|e| {
-            log::error!("the database could not tell of dependencies: {}", e.0);
+            log::error!("cannot read dependencies from the database: {}", e.0);
             Vec::new()
         }))
     }
@@ -414,7 +414,7 @@ impl Session {
         fds: Vec<OwnedFd>,
     ) -> Replied {
         if fds.len() < launch.descriptors() {
-            // The kernel drops those that there is no room for.
+            // The kernel drops descriptors if this process has none free.
             return Ok(refused(Refusal::NoDescriptors(limits::descriptors().unwrap_or_default())));
         }
         let ticket = self.hub.next_ticket.get();
@@ -429,7 +429,7 @@ impl Session {
         })
     }
 
-    /// What the news mean for what this client holds.
+    /// Updates the held resources after an event.
     fn note(&mut self, news: &Answer) {
         match news {
             Answer::Ended { .. } => self.held.allocation = None,
@@ -461,13 +461,13 @@ mod tests {
     use super::*;
 
     #[actix_rt::test]
-    async fn a_silent_client_is_let_go_unless_something_waits_for_it() {
+    async fn silent_client_is_disconnected_unless_it_waits_for_something() {
         tokio::time::pause();
-        let (say, mut frames) = mpsc::channel::<u8>(1);
+        let (sender, mut frames) = mpsc::channel::<u8>(1);
         assert_eq!(next_within(&mut frames, Some(FIRST_WORD)).await, None);
         let held = timeout(BETWEEN_REQUESTS * 100, next_within(&mut frames, None)).await;
-        assert!(held.is_err(), "it may be silent for ever");
-        say.send(7).await.unwrap();
+        assert!(held.is_err(), "it may be silent forever");
+        sender.send(7).await.unwrap();
         assert_eq!(next_within(&mut frames, Some(FIRST_WORD)).await, Some(7));
     }
 }

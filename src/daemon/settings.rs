@@ -1,4 +1,4 @@
-//! The daemon's settings. This is the only reader of `SLOTD_*` in the daemon.
+//! The daemon's settings. Nothing else in the daemon reads `SLOTD_*`.
 
 use crate::daemon::site::SiteFile;
 use crate::exec::cgroup::{MaxProcesses, Place, Rules};
@@ -14,35 +14,35 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// As many CPUs and megabytes as anybody may count.
+/// The most CPUs and megabytes that a setting accepts.
 pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
-/// What the manual and the daemon need to know of a setting beside its value.
+/// The variable of a setting, its text in the manual, and when a new value takes effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub variable: &'static str,
     pub holds: Holds,
-    /// What the manual says.
+    /// Its text in the manual.
     pub manual: &'static str,
 }
 
-/// When a new value holds.
+/// When a new value takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// As soon as the configuration is read again.
+    /// When the configuration is reloaded.
     Live,
-    /// When the next daemon starts.
+    /// When the daemon restarts.
     Start,
 }
 
-/// The table of settings makes [`Settings`], the list of variables, and the reader of both.
+/// Turns the table of settings into [`Settings`], the list of variables, and the reader of both.
 macro_rules! settings {
     ($(
         $(#[$doc:meta])*
         $field:ident: $type:ty = $variable:expr, $holds:ident, $read:expr, $manual:expr;
     )*) => {
-        /// How the daemon of one root works.
+        /// The settings of the daemon of one root.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Settings {
             pub root: PathBuf,
@@ -56,10 +56,10 @@ macro_rules! settings {
         ];
 
         impl Settings {
-            /// Reads the environment. An empty variable counts as not set.
+            /// Reads the environment. An empty variable counts as unset.
             ///
             /// # Errors
-            /// A value that is no number in its range, no list of names, or no known word.
+            /// Fails if a value is not a number in its range, a list of names, or a known word.
             pub fn read(root: PathBuf, env: &Environment) -> Result<Settings, SettingError> {
                 $(
                     let read: fn(&Variable<'_>) -> Result<$type, SettingError> = $read;
@@ -70,7 +70,7 @@ macro_rules! settings {
                 Ok(settings)
             }
 
-            /// The same with those that hold at once ([`Holds::Live`]) as they are there.
+            /// Returns these settings, with the live ones ([`Holds::Live`]) taken from `now`.
             #[must_use]
             pub fn with_live(&self, now: Settings) -> Settings {
                 Settings {
@@ -85,145 +85,145 @@ macro_rules! settings {
     };
 }
 
-const ADDRESS: &str = "an address that begins with http:// or https://";
+const ADDRESS: &str = "a URL that begins with http:// or https://";
 const ROOT: &str =
     "The runtime root; commands and daemon must agree on it. Default: ~/.local/share/slotd.";
 
 settings! {
-    /// What the owner says of the host and its partitions. The variables go before it.
-    site_file: Option<SiteFile> = "SLOTD_CONFIG", Live, |v| Ok(SiteFile::of(v.env)),
+    /// The owner's configuration of the host and its partitions. Variables take precedence over it.
+    site_file: Option<SiteFile> = "SLOTD_CONFIG", Live, |v| v.site_file(),
         "The file with the partitions and their policies. Default: ~/.config/slotd/slotd.toml, \
-         where there is one.";
-    /// `None`: those of the file, else one named cpu.
+         if it exists.";
+    /// `None`: those in the file, or else one named cpu.
     cpu_partitions: Option<Vec<String>> = "SLOTD_CPU_PARTITIONS", Live, |v| v.names(),
-        "Names of the CPU partitions, separated by commas; the first is the default partition. \
-         Default: cpu.";
-    /// `None`: those of the file, else one named gpu.
+        "Names of the CPU partitions, separated by commas. The first one is the default \
+         partition. Default: cpu.";
+    /// `None`: those in the file, or else one named gpu.
     gpu_partitions: Option<Vec<String>> = "SLOTD_GPU_PARTITIONS", Live, |v| v.names(),
-        "Names of the GPU partitions, which exist only where there are GPUs. Default: gpu.";
+        "Names of the GPU partitions, which exist only if the host has GPUs. Default: gpu.";
     features: Vec<String> = "SLOTD_FEATURES", Live, |v| Ok(v.names()?.unwrap_or_default()),
         "Features for --constraint, separated by commas.";
     notify_cmd: Option<OsString> = "SLOTD_NOTIFY_CMD", Start, |v| Ok(v.raw()),
-        "A shell command for each job that has ended. It sees SLOTD_JOB_ID, SLOTD_JOB_NAME, \
-         SLOTD_JOB_STATE, SLOTD_JOB_PARTITION and SLOTD_JOB_REASON, and SLOTD_JOB_MAIL_TYPE and \
-         SLOTD_JOB_MAIL_USER where they were given; SLOTD_EVENT and SLOTD_EVENT_TEXT, and of \
-         several jobs SLOTD_EVENT_JOBS, _COMPLETED, _FAILED, _CANCELLED, SLOTD_EVENT_FIRST and \
-         SLOTD_EVENT_LAST. contrib/hooks of the repository has one for the desktop.";
-    /// Of what the command is told.
+        "Shell command to run when a job ends. Its environment contains SLOTD_JOB_ID, \
+         SLOTD_JOB_NAME, SLOTD_JOB_STATE, SLOTD_JOB_PARTITION and SLOTD_JOB_REASON; \
+         SLOTD_JOB_MAIL_TYPE and SLOTD_JOB_MAIL_USER if the job set them; SLOTD_EVENT and \
+         SLOTD_EVENT_TEXT; and, for several jobs, SLOTD_EVENT_JOBS, _COMPLETED, _FAILED and \
+         _CANCELLED, SLOTD_EVENT_FIRST and SLOTD_EVENT_LAST. contrib/hooks in the repository \
+         contains one for desktop notifications.";
+    /// The events that run the command.
     notify_events: Events = "SLOTD_NOTIFY_EVENTS", Start, |v| v.events(),
-        "Of what that command is told: some of job, array, chain, queue and never, separated by \
+        "Events that run this command: any of job, array, chain, queue and never, separated by \
          commas. Default: job.";
-    /// How long a notify hook may run.
+    /// The timeout of a notification command.
     notify_timeout: Duration = "SLOTD_NOTIFY_TIMEOUT", Start, |v| v.seconds(1, 30),
-        "Seconds after which that command, a mail or one try of a post is given up. Default: \
+        "Timeout of this command, of an email and of each attempt to post, in seconds. Default: \
          30.";
-    /// Where the same events are posted to.
+    /// The URL to which the same events are posted.
     notify_url: Option<WebAddress> = "SLOTD_NOTIFY_URL", Start,
         |v| v.value(ADDRESS, WebAddress::parse),
-        "An address (http or https) to which the same events are posted, each as a JSON object.";
+        "HTTP or HTTPS URL to which the same events are posted, each as a JSON object.";
     sendmail: Sendmail = "SLOTD_SENDMAIL", Start, |v| v.sendmail(),
-        "The program that sends the mail of --mail-type, or off. Default: the sendmail of the \
-         host, if it has one.";
+        "Program that sends the email requested with --mail-type, or off. Default: the host's \
+         sendmail, if it has one.";
     cgroup_base: Option<Place> = "SLOTD_CGROUP_BASE", Start, |v| v.cgroup_base(),
-        "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved.";
+        "Writable cgroup v2 subtree, or auto. If set, the resource limits of jobs are enforced.";
     max_processes: MaxProcesses = "SLOTD_MAX_PROCESSES", Start, |v| v.max_processes(),
-        "Processes and threads of a job at most, where there are cgroups, or unlimited. \
-         Default: half of what the host allows.";
+        "Maximum number of processes and threads of a job if cgroups are used, or unlimited. \
+         Default: half of the host's limit.";
     io_weight: Option<u32> = "SLOTD_IO_WEIGHT", Start, |v| v.number("a weight", 1..=10_000),
-        "io.weight for each CPU of a job, 1 to 10000, where there are cgroups.";
+        "io.weight per CPU of a job, 1 to 10000, if cgroups are used.";
     kills_step: bool = "SLOTD_OOM_KILL_STEP", Start, |v| v.word([("no", false), ("yes", true)]),
-        "yes or no: whether a step out of memory is killed as a whole. Default: no.";
-    /// What the kernel is told about a job's processes for the case that the host's memory is used
-    /// up (`oom_score_adj`). The default is above what systemd gives a user's service (200), so
-    /// that a job goes before its daemon.
+        "yes or no: whether a step that runs out of memory is killed as a whole. Default: no.";
+    /// The `oom_score_adj` of jobs' processes, for when the host runs out of memory. The default is
+    /// above systemd's for a user service (200), so that the kernel kills a job before its daemon.
     oom_score_adj: u32 = "SLOTD_OOM_SCORE_ADJ", Start,
         |v| Ok(v.number("a number", 0..=1000)?.unwrap_or(500)),
-        "oom_score_adj of jobs, 0 to 1000: where the host's memory runs out, the highest go \
-         first. Default: 500.";
+        "oom_score_adj of jobs, 0 to 1000. If the host runs out of memory, the kernel kills the \
+         highest first. Default: 500.";
     /// `None`: ask `nvidia-smi`.
     gpu_count: Option<u32> = "SLOTD_GPU_COUNT", Start, |v| v.number("a number of GPUs", 0..=1024),
-        "GPUs there are. Default: what nvidia-smi says, or sysfs of AMD's.";
-    /// Into how many parts each GPU is divided; 0: none.
+        "Number of GPUs. Default: detected with nvidia-smi, or with sysfs for AMD.";
+    /// The number of shards per GPU, or 0 for none.
     gpu_shards: u32 = SHARDS_SETTING, Live,
-        |v| Ok(v.number("a number of parts of a GPU", 0..=1024)?.unwrap_or(0)),
-        "Parts into which each GPU is divided for --gres=shard:N. Default: 0.";
-    /// No job gets a GPU on which processes are that no job started.
+        |v| Ok(v.number("a number of shards per GPU", 0..=1024)?.unwrap_or(0)),
+        "Number of shards per GPU, for --gres=shard:N. Default: 0.";
+    /// Allocate no GPU that is used by processes outside jobs.
     avoids_used_gpus: bool = "SLOTD_GPU_FOREIGN", Live,
         |v| v.word([("ignore", false), ("avoid", true)]),
-        "ignore or avoid: whether a job may get a GPU on which there are processes that no job \
-         started. Default: ignore.";
-    /// Jobs that have no GPU see them all the same.
+        "ignore or avoid: whether jobs can get a GPU that is used by processes outside jobs. \
+         Default: ignore.";
+    /// Jobs without a GPU see all GPUs.
     gpus_open: bool = "SLOTD_GPU_HIDE", Live, |v| v.word([("yes", false), ("no", true)]),
-        "yes or no: whether jobs without a GPU see none. Default: yes.";
-    /// `None`: what the kernel says.
+        "yes or no: whether GPUs are hidden from jobs that have none. Default: yes.";
+    /// `None`: all CPUs that the kernel allows.
     cpus: Option<Capacity> = "SLOTD_CPUS", Live, |v| v.capacity("a number of CPUs", MOST_CPUS),
-        "CPUs to give out: a number, how many are kept back (-2), or a part of what there is \
-         (150%). Default: those that the kernel allows.";
-    /// CPUs that processes use that no job started are given to no job.
+        "CPUs for jobs: a number, a number to keep back (-2), or a percentage of the total \
+         (150%). Default: all CPUs that the kernel allows.";
+    /// Allocate no CPUs that are used by processes outside jobs.
     avoids_used_cpus: bool = "SLOTD_CPU_FOREIGN", Live,
         |v| v.word([("ignore", false), ("avoid", true)]),
-        "ignore or avoid: whether CPUs that processes use that no job started are given to \
-         jobs. Default: ignore.";
-    /// `None`: `MemTotal`. Megabytes.
+        "ignore or avoid: whether jobs can get CPUs that are used by processes outside jobs. \
+         Default: ignore.";
+    /// Megabytes. `None`: `MemTotal`.
     mem_mb: Option<Capacity> = "SLOTD_MEMORY_MB", Live,
         |v| v.capacity("a number of megabytes", MOST_MB),
-        "Memory to give out, in MB, in the same forms. Default: MemTotal of the kernel.";
-    /// What `-n N` means for a batch script.
+        "Memory for jobs in MB, in the same forms. Default: MemTotal of the kernel.";
+    /// The meaning of `-n N` for a batch script.
     batch_tasks: BatchTasks = "SLOTD_BATCH_TASKS", Start,
         |v| Ok(v.value("ranks, once or auto", BatchTasks::named)?.unwrap_or_default()),
-        "ranks, once or auto: what --ntasks means for a batch script. Default: auto.";
-    /// `--requeue` has a job run once more after its own failure; otherwise only after one of the
-    /// node, as in Slurm.
+        "ranks, once or auto: the meaning of --ntasks for a batch script. Default: auto.";
+    /// With `--requeue`, also rerun a job once after its own failure, not only after a node failure
+    /// as in Slurm.
     reruns_failed: bool = "SLOTD_REQUEUE", Start, |v| v.word([("once", true), ("slurm", false)]),
-        "once or slurm: with once, --requeue runs a job once more after FAILED, TIMEOUT and \
-         OUT_OF_MEMORY. With slurm, a job that failed by itself stays ended, as in Slurm. \
+        "once or slurm: with once, --requeue reruns a job one time after FAILED, TIMEOUT or \
+         OUT_OF_MEMORY. With slurm, a job that failed on its own stays ended, as in Slurm. \
          Default: once.";
-    /// Tasks of a step at most, as Slurm's `MaxTasksPerNode`.
+    /// The most tasks of a step (Slurm `MaxTasksPerNode`).
     max_tasks: u32 = MAX_TASKS_SETTING, Live,
         |v| Ok(v.number("a number of tasks", 1..=MOST_TASKS)?.unwrap_or(512)),
-        "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512.";
-    /// How long a process may take to end after SIGTERM, as Slurm's `KillWait`.
+        "Maximum number of tasks of a job or step (Slurm's MaxTasksPerNode). Default: 512.";
+    /// The time between SIGTERM and SIGKILL (Slurm `KillWait`).
     kill_wait: Duration = "SLOTD_KILL_WAIT", Start, |v| v.seconds(0, 30),
         "Seconds between SIGTERM and SIGKILL. Default: 30.";
-    /// How long ended jobs stay visible to squeue and scontrol, as Slurm's `MinJobAge`.
+    /// The time that ended jobs stay visible to squeue and scontrol (Slurm `MinJobAge`).
     min_job_age: Duration = "SLOTD_MIN_JOB_AGE", Live, |v| v.seconds(0, 300),
-        "Seconds for which an ended job stays in the memory of the daemon; the database is \
-         asked for older ones. Default: 300.";
-    /// How long a job is kept after its end, days. `None`: for ever.
+        "Seconds that an ended job stays in the daemon's memory. Older ones are read from the \
+         database. Default: 300.";
+    /// Days to keep a job after its end. `None`: forever.
     keep_days: Option<u32> = "SLOTD_KEEP_DAYS", Start,
         |v| v.bound("a number of days", 1..=1_000_000, 365),
-        "Days for which a job is kept after its end, or unlimited. Default: 365.";
-    /// How many jobs that have ended are kept: by default less than 2 GB with their directories.
+        "Days to keep a job after its end, or unlimited. Default: 365.";
+    /// The number of ended jobs to keep. With their directories, the default takes less than 2 GB.
     /// `None`: all.
     keep_jobs: Option<u64> = "SLOTD_KEEP_JOBS", Start,
         |v| v.bound("a number of jobs", 1..=u64::from(u32::MAX), 100_000),
-        "How many jobs that have ended are kept, or unlimited. Default: 100000.";
-    /// git is asked about the work trees that jobs are submitted from.
+        "Number of ended jobs to keep, or unlimited. Default: 100000.";
+    /// Ask git about the work trees that jobs are submitted from.
     git: bool = "SLOTD_GIT", Start, |v| v.word([("on", true), ("off", false)]),
         "on or off: whether git is asked about the work trees that jobs are submitted from. \
          Default: on.";
-    /// The differences of work trees that are kept, compressed, megabytes: by default some
-    /// hundreds of large ones, or all that people make by hand. `None`: all.
+    /// Megabytes of compressed work tree diffs to keep. The default holds a few hundred large ones,
+    /// or everything that people write by hand. `None`: all.
     diffs_mb: Option<u64> = "SLOTD_DIFFS_MB", Start,
         |v| v.bound("a number of megabytes", 0..=MOST_MB, 64),
-        "Megabytes of differences of work trees that are kept, compressed, or unlimited; the \
-         oldest are deleted first. Default: 64.";
-    /// What is written to the log: this level and what is worse.
+        "Megabytes of compressed work tree diffs to keep, or unlimited. The oldest are deleted \
+         first. Default: 64.";
+    /// The lowest level that is logged.
     log: Level = "SLOTD_LOG", Start, |v| v.log(),
-        "error, warn, info, debug or trace. Default: info.";
+        "Log level: error, warn, info, debug or trace. Default: info.";
 }
 
-/// Who sends mail.
+/// The program that sends email.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Sendmail {
-    /// The host's own, if there is one.
+    /// The host's own, if it has one.
     #[default]
     Search,
     Program(PathBuf),
     Off,
 }
 
-/// A variable with a value that means nothing.
+/// A variable with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?}: expected {expected}")]
 pub struct SettingError {
@@ -238,7 +238,7 @@ impl Settings {
         Rules { max_processes, io_weight, kill_step: self.kills_step }
     }
 
-    /// Who is told of what happens to the queue.
+    /// Returns the recipients of notifications about the queue.
     pub fn audience(&self, sends_mail: bool) -> Audience {
         let events = |is_wanted: bool| if is_wanted { self.notify_events } else { Events::NONE };
         Audience {
@@ -248,7 +248,7 @@ impl Settings {
         }
     }
 
-    /// Each partition has a name of its own.
+    /// Checks that all partitions have different names.
     fn check_partitions(&self) -> Result<(), SettingError> {
         let mut seen = BTreeSet::new();
         for (variable, names) in [
@@ -259,7 +259,7 @@ impl Settings {
             for name in names {
                 if !seen.insert(name) {
                     let expected =
-                        format!("names that differ; {name} is the name of another partition too");
+                        format!("distinct names; {name} is also the name of another partition");
                     return Err(SettingError { variable, value: names.join(","), expected });
                 }
             }
@@ -268,10 +268,10 @@ impl Settings {
     }
 }
 
-/// Variables by their names.
+/// Environment variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// A variable of the environment, read with a check.
+/// One variable of the environment, with methods that validate its value.
 struct Variable<'a> {
     env: &'a Environment,
     name: &'static str,
@@ -295,7 +295,7 @@ impl Variable<'_> {
         Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
-    /// A value that `parse` takes.
+    /// Reads a value with `parse`.
     fn value<T>(
         &self,
         expected: &str,
@@ -320,7 +320,7 @@ impl Variable<'_> {
         self.value(&capacity::forms(what, most), |text| capacity::parse(text, most))
     }
 
-    /// A number that bounds something, or `unlimited`: `None`.
+    /// Reads an upper bound. `unlimited` is `None`.
     fn bound<T>(
         &self,
         what: &str,
@@ -338,7 +338,7 @@ impl Variable<'_> {
         Ok(parsed.unwrap_or(Some(default)))
     }
 
-    /// As far as any time in Slurm goes; beyond that sums of times would overflow.
+    /// The largest value is the longest time in Slurm. Beyond it, sums of times would overflow.
     fn seconds(&self, least: u32, default: u32) -> Result<Duration, SettingError> {
         let secs = self.number("a number of seconds", least..=u32::MAX)?;
         Ok(Duration::from_secs(secs.unwrap_or(default).into()))
@@ -353,7 +353,7 @@ impl Variable<'_> {
         })
     }
 
-    /// One of two words, of which the first is the default.
+    /// Reads one of two words. The first is the default.
     fn word<T: Copy>(&self, words: [(&str, T); 2]) -> Result<T, SettingError> {
         let [(default, _), (other, _)] = words;
         let named =
@@ -370,6 +370,16 @@ impl Variable<'_> {
             return Ok(Some(Place::Path(base)));
         }
         Err(self.refused(base.display().to_string(), "an absolute path, or auto"))
+    }
+
+    /// Commands and daemon have different working directories, so the path must be absolute.
+    fn site_file(&self) -> Result<Option<SiteFile>, SettingError> {
+        match self.raw().map(PathBuf::from) {
+            Some(path) if !path.is_absolute() => {
+                Err(self.refused(path.display().to_string(), "an absolute path"))
+            }
+            _ => Ok(SiteFile::of(self.env)),
+        }
     }
 
     fn max_processes(&self) -> Result<MaxProcesses, SettingError> {
@@ -398,7 +408,7 @@ impl Variable<'_> {
             let Some(event) = Event::ALL.into_iter().find(|event| event.name() == word) else {
                 let names = Event::ALL.map(Event::name).join(", ");
                 let expected =
-                    format!("some of {names}, separated by commas; {word:?} is none of them");
+                    format!("some of {names}, separated by commas; {word:?} is not one of them");
                 return Err(self.refused(value, expected));
             };
             events = events.with(event);
@@ -412,16 +422,8 @@ impl Variable<'_> {
     }
 }
 
-/// Checks an environment before a daemon is started with it.
-///
-/// # Errors
-/// As of [`Settings::read`].
-pub fn check(env: &Environment) -> Result<(), SettingError> {
-    Settings::read(PathBuf::new(), env).map(drop)
-}
-
-/// The variables that look like settings and are none, such as `SLOTD_CPU`: neither one for the
-/// commands nor what a hook is told.
+/// Returns the variables that look like settings but are not, such as `SLOTD_CPU`. Variables of the
+/// commands and of hooks are left out.
 pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
     let is_for_tests = |name: &str| cfg!(debug_assertions) && name.starts_with("SLOTD_TEST_");
     let known = |name: &str| {
@@ -447,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_and_empty_variables_give_the_defaults() {
+    fn unset_and_empty_variables_give_the_defaults() {
         let settings = read(&[]).unwrap();
         assert_eq!(
             (settings.cpu_partitions.clone(), settings.gpu_partitions.clone()),
@@ -462,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_keeps_its_quotes_and_dollars() {
+    fn hook_keeps_its_quotes_and_dollars() {
         let hook = r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#;
         let settings = read(&[("SLOTD_NOTIFY_CMD", hook)]).unwrap();
         assert_eq!(settings.notify_cmd, Some(hook.into()));
@@ -472,16 +474,16 @@ mod tests {
         assert_eq!(settings.audience(false).command.to_string(), "array,queue");
         assert!(
             read(&[("SLOTD_NOTIFY_EVENTS", "queue")]).unwrap().audience(false).is_empty(),
-            "there is nobody to tell"
+            "no command to run"
         );
     }
 
     #[test]
-    fn a_bad_value_is_named_with_its_variable_and_what_is_expected() {
+    fn error_names_the_variable_and_the_expected_value() {
         for (name, value, expected) in [
             ("SLOTD_GPU_COUNT", "many", "a number of GPUs from 0 to 1024"),
             ("SLOTD_GPU_COUNT", "4096", "a number of GPUs from 0 to 1024"),
-            ("SLOTD_GPU_SHARDS", "-1", "a number of parts of a GPU from 0 to 1024"),
+            ("SLOTD_GPU_SHARDS", "-1", "a number of shards per GPU from 0 to 1024"),
             ("SLOTD_GPU_FOREIGN", "shun", "ignore or avoid"),
             ("SLOTD_GPU_HIDE", "perhaps", "yes or no"),
             ("SLOTD_CPU_PARTITIONS", "a b", "separated by commas"),
@@ -505,8 +507,8 @@ mod tests {
                 "a number of megabytes from 0 to 1099511627776, or unlimited",
             ),
             ("SLOTD_CPUS", "0", "a number of CPUs from 1 to 65536"),
-            ("SLOTD_CPUS", "1001%", "a part of what there is (75%, at most 1000%)"),
-            ("SLOTD_MEMORY_MB", "-0", "how many are kept back (-2)"),
+            ("SLOTD_CPUS", "1001%", "a percentage of the total (75%, at most 1000%)"),
+            ("SLOTD_MEMORY_MB", "-0", "a number to keep back (-2)"),
             ("SLOTD_MEMORY_MB", "8G", "a number of megabytes"),
             ("SLOTD_CGROUP_BASE", "slotd", "an absolute path, or auto"),
             (
@@ -529,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_for_two_partitions_is_refused() {
+    fn duplicate_partition_name_is_refused() {
         let error =
             read(&[("SLOTD_CPU_PARTITIONS", "a,b"), ("SLOTD_GPU_PARTITIONS", "b")]).unwrap_err();
         assert_eq!(error.variable, "SLOTD_GPU_PARTITIONS");
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_variable_is_found() {
+    fn misspelled_variable_is_found() {
         let names =
             ["SLOTD_CPU", "SLOTD_CPUS", "PATH", "SLOTD_OUTPUT", "SLOTD_UID"].map(OsString::from);
         assert_eq!(unknown(names.iter()), ["SLOTD_CPU"]);

@@ -1,12 +1,11 @@
-//! The host goes down, or its user's manager does, and with it all jobs: they are told while there
-//! is time.
+//! Ends all jobs properly when the host or the user's service manager shuts down.
 //!
-//! The daemon gets the same SIGTERM as at `systemctl stop` and at an upgrade, after which jobs go
-//! on. So it asks the manager that stops it.
+//! The daemon gets the same SIGTERM at `systemctl stop` and during upgrades, after which jobs
+//! continue. It therefore asks the service manager which case it is.
 
 use crate::actors::messages::{CloseStore, HostGoesDown, SendCommits};
 use crate::actors::{SchedulerActor, StoreActor};
-use crate::daemon::run::tell_manager;
+use crate::daemon::run::notify_manager;
 use crate::daemon::settings::Environment;
 use actix::prelude::*;
 use sd_notify::NotifyState;
@@ -16,20 +15,20 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long a manager may take to tell what it does.
+/// The longest wait for a service manager to report its state.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most that jobs get, whatever `SLOTD_KILL_WAIT` says: systemd kills a user's manager after
-/// two minutes.
+/// The longest grace period for jobs, regardless of `SLOTD_KILL_WAIT`: systemd kills a user's
+/// manager after two minutes.
 const LONGEST_GRACE: Duration = Duration::from_secs(90);
 
-/// For what follows SIGKILL: the ends are written down.
+/// The time after SIGKILL to record the ends of the jobs.
 const RECORDING: Duration = Duration::from_secs(10);
 
-/// How long the database may take to be closed. What is not in it by then is in its log.
+/// The longest wait for the database to close. Anything not yet moved into it is in its log.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Writes everything that was decided into the database, so that its log is empty.
+/// Writes all decisions into the database, so that its log is empty.
 pub async fn close_store(scheduler: &Addr<SchedulerActor>, store: &Addr<StoreActor>) {
     let close = async {
         let _ = scheduler.send(SendCommits).await;
@@ -37,16 +36,16 @@ pub async fn close_store(scheduler: &Addr<SchedulerActor>, store: &Addr<StoreAct
     };
     if timeout(CLOSING, close).await.is_err() {
         log::warn!(
-            "the database was not closed in {} s: the next daemon reads its log",
+            "the database was not closed within {} s: the next daemon will read its log",
             CLOSING.as_secs()
         );
     }
 }
 
-/// Whether the service manager of this daemon stops as a whole.
+/// Whether the daemon's service manager is shutting down as a whole.
 pub async fn is_under_way(env: &Environment) -> bool {
     let has = |name: &str| env.contains_key(OsStr::new(name));
-    // systemd sets the first for all its services, the second for those of a user's manager.
+    // systemd sets the first variable for all services, the second for those of a user's manager.
     if !has("INVOCATION_ID") {
         return false;
     }
@@ -68,16 +67,16 @@ async fn is_stopping(manager: &[&str]) -> bool {
     }
 }
 
-/// Ends all jobs as those of a host that goes down, and waits until that is written down.
+/// Ends all jobs because the host is shutting down, and waits until that is recorded.
 pub async fn end_jobs(scheduler: &Addr<SchedulerActor>, kill_wait: Duration) {
     let longest = kill_wait.min(LONGEST_GRACE) + RECORDING;
-    log::info!("the host goes down: running jobs end");
-    tell_manager(NotifyState::ExtendTimeoutUsec(
+    log::info!("the host is shutting down: ending running jobs");
+    notify_manager(NotifyState::ExtendTimeoutUsec(
         longest.as_micros().try_into().unwrap_or(u32::MAX),
     ));
     if timeout(longest, scheduler.send(HostGoesDown)).await.is_err() {
         log::warn!(
-            "some jobs have not ended in {} s: the next daemon records their ends",
+            "some jobs have not ended within {} s: the next daemon will record their ends",
             longest.as_secs()
         );
     }

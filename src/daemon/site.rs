@@ -1,7 +1,7 @@
-//! `slotd.toml`: what the owner of the host says about its capacity, its partitions, and limits.
+//! `slotd.toml`: the owner's settings for the capacity of the host, its partitions, and limits.
 //!
-//! A file with anything wrong in it is refused as a whole, and the error names the line, the value
-//! and what would be understood.
+//! An invalid file is refused as a whole. The error names the line, the value and the expected
+//! form.
 
 use crate::model::Partition;
 use crate::model::limit::Limit;
@@ -18,7 +18,7 @@ use wildmatch::WildMatch;
 
 use super::settings::{Environment, MOST_CPUS, MOST_MB};
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Site {
     pub cpus: Option<Capacity>,
@@ -28,7 +28,7 @@ pub struct Site {
     pub lines: Lines,
 }
 
-/// Where the file says what: the line of each key, and of each partition under no key.
+/// The line of each key. Keys of the host are under an empty partition name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lines(BTreeMap<(String, String), usize>);
 
@@ -37,12 +37,12 @@ impl Lines {
         self.0.extend(line.map(|line| ((partition.to_owned(), key.to_owned()), line)));
     }
 
-    /// The line of a key of a partition.
+    /// Returns the line of a key of a partition.
     pub fn of(&self, partition: &str, key: &str) -> Option<usize> {
         self.0.get(&(partition.to_owned(), key.to_owned())).copied()
     }
 
-    /// The line of a key of the host.
+    /// Returns the line of a key of the host.
     pub fn of_host(&self, key: &str) -> Option<usize> {
         self.of("", key)
     }
@@ -58,11 +58,11 @@ pub struct SiteError {
     pub what: String,
 }
 
-/// The file that `SLOTD_CONFIG` names, else the one beside the environment file of the user.
+/// The file that `SLOTD_CONFIG` names, or else the one next to the user's environment file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteFile {
     path: PathBuf,
-    /// It need not be there.
+    /// The file may be missing.
     is_default: bool,
 }
 
@@ -87,10 +87,10 @@ impl SiteFile {
         &self.path
     }
 
-    /// Reads it. It may have changed since the last time.
+    /// Reads the current contents.
     ///
     /// # Errors
-    /// It cannot be read, is no TOML, or says what makes no sense.
+    /// Fails if the file cannot be read or is invalid.
     pub fn read(&self) -> Result<Site, SiteError> {
         match files::read_text(&self.path, MOST_SETTINGS) {
             Ok(text) => parse(&text).map_err(|(line, what)| SiteError {
@@ -149,10 +149,7 @@ fn parse(text: &str) -> Result<Site, Wrong> {
         if !names.insert(partition.name.clone()) {
             return Err((
                 at,
-                format!(
-                    "partition {} is there twice: give one of them another name",
-                    partition.name
-                ),
+                format!("duplicate partition {}: rename one of them", partition.name),
             ));
         }
         keys.iter().for_each(|(key, at)| lines.note(&partition.name, key, *at));
@@ -161,12 +158,17 @@ fn parse(text: &str) -> Result<Site, Wrong> {
     let defaults: Vec<&str> =
         partitions.iter().filter(|p: &&Partition| p.is_default).map(|p| p.name.as_str()).collect();
     if let [_, second, ..] = defaults[..] {
-        let what =
-            format!("one partition may be the default, and these are: {}", defaults.join(", "));
+        let what = format!(
+            "only one partition can be the default, but these are: {}",
+            defaults.join(", ")
+        );
         return Err((lines.of(second, "default"), what));
     }
     if let Some(entry) = file.limit.get(Limit::MOST) {
-        return Err((line(entry.span().start), format!("there may be {} limits", Limit::MOST)));
+        return Err((
+            line(entry.span().start),
+            format!("at most {} limits are allowed", Limit::MOST),
+        ));
     }
     let limits = file.limit.into_iter().map(|entry| {
         let at = line(entry.span().start);
@@ -176,7 +178,7 @@ fn parse(text: &str) -> Result<Site, Wrong> {
     Ok(Site { cpus, mem_mb, partitions, limits, lines })
 }
 
-/// A value as it would be written after `KEY=`.
+/// Returns a value as it would be written after `KEY=`.
 fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -203,30 +205,34 @@ fn read_limit(
             ("account", Value::String(text)) if !text.is_empty() => {
                 limit.account = Some(text.clone())
             }
-            ("account", _) => return Err(wrong("an account, as --account names it")),
+            ("account", _) => return Err(wrong("an account name, as for --account")),
             ("name", Value::String(text)) if !text.is_empty() => {
                 limit.name = Some(WildMatch::new(text))
             }
             ("name", _) => {
-                return Err(wrong(
-                    "a name of jobs, in which * stands for any characters and ? for one",
-                ));
+                return Err(wrong("a job name, in which * matches any characters and ? one"));
             }
-            ("jobs", _) => limit.jobs = count("how many jobs may run at once")?,
-            ("cpus", _) => limit.cpus = count("how many CPUs the running jobs may have together")?,
+            ("jobs", _) => limit.jobs = count("the number of jobs that may run at once")?,
+            ("cpus", _) => {
+                limit.cpus = count("the number of CPUs that running jobs may use together")?
+            }
             _ => {
                 return Err((
                     at,
-                    format!("{name} is no key of a limit: expected account, name, jobs or cpus"),
+                    format!("unknown key {name} in a limit: expected account, name, jobs or cpus"),
                 ));
             }
         }
     }
     if limit.account.is_none() && limit.name.is_none() {
-        return Err((at, "a limit on nobody: add account = \"...\" or name = \"...\"".to_owned()));
+        return Err((
+            at,
+            "a limit needs an account or a name: add account = \"...\" or name = \"...\""
+                .to_owned(),
+        ));
     }
     if limit.jobs.is_none() && limit.cpus.is_none() {
-        return Err((at, "a limit without an amount: add jobs = ... or cpus = ...".to_owned()));
+        return Err((at, "a limit needs an amount: add jobs = ... or cpus = ...".to_owned()));
     }
     Ok(limit)
 }
@@ -245,9 +251,9 @@ fn read_partition(
             ("name", _) => return Err(wrong("letters, digits, '_', '-' and '.'")),
             ("gpu", Value::Boolean(yes)) => partition.is_gpu = *yes,
             ("gpu", _) => {
-                return Err(wrong("true or false: whether its jobs get a GPU that ask for none"));
+                return Err(wrong("true or false: whether jobs that request no GPU get one"));
             }
-            // So many, whichever they are.
+            // A number of CPUs or GPUs, not a list.
             ("cpus", Value::Integer(_)) => {
                 set(&mut partition, "max_cpus_per_node", value.get_ref(), wrong, at)?
             }
@@ -258,7 +264,7 @@ fn read_partition(
         }
     }
     if partition.name.is_empty() {
-        return Err((at, "a partition without a name: add name = \"...\"".to_owned()));
+        return Err((at, "a partition needs a name: add name = \"...\"".to_owned()));
     }
     partition::check(&partition)
         .map_err(|what| (at, format!("partition {}: {what}", partition.name)))?;
@@ -272,10 +278,12 @@ fn set(
     wrong: impl Fn(&str) -> Wrong,
     at: Option<usize>,
 ) -> Result<(), Wrong> {
-    let text = as_text(value).ok_or_else(|| wrong("a text, a whole number, true or false"))?;
+    let text = as_text(value).ok_or_else(|| wrong("a string, a whole number, true or false"))?;
     partition::set(partition, key, &text, Written::InFile).map_err(|error| match error {
         PartitionError::Expected(forms) => wrong(forms),
-        PartitionError::UnknownKey(hint) => (at, format!("{key} is no key of a partition: {hint}")),
+        PartitionError::UnknownKey(hint) => {
+            (at, format!("unknown key {key} in a partition: {hint}"))
+        }
     })
 }
 
@@ -289,7 +297,7 @@ mod tests {
     use crate::model::partition::{OverSubscribe, PartitionState};
 
     #[test]
-    fn a_file_names_the_capacity_and_partitions() {
+    fn file_sets_the_capacity_and_partitions() {
         let site = parse(
             "cpus = -2\nmemory_mb = \"90%\"\n\n[[partition]]\nname = \"day\"\ncpus = \"0-3\"\nmax_time = \"2:00:00\"\n\
              default = true\n\n[[partition]]\nname = \"night\"\ncpus = 2\nover_subscribe = \"FORCE:2\"\nstate = \"DOWN\"\n",
@@ -312,21 +320,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_limits_accounts_and_names() {
+    fn file_limits_accounts_and_names() {
         let site =
             parse("[[limit]]\naccount = \"lab\"\njobs = 2\n[[limit]]\nname = \"fit*\"\njobs = 0\ncpus = 4\n").unwrap();
-        let told: Vec<String> = site.limits.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["Account=lab MaxJobs=2", "Name=fit* MaxJobs=0 GrpTRES=cpu=4"]);
+        let shown: Vec<String> = site.limits.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["Account=lab MaxJobs=2", "Name=fit* MaxJobs=0 GrpTRES=cpu=4"]);
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line_and_what_would_be_understood() {
+    fn error_names_the_line_and_the_expected_value() {
         let named = "[[partition]]\nname = \"a\"\n";
         for (text, line, what) in [
             (
                 "cpus = 0\n",
                 1,
-                "cpus = 0: expected a number of CPUs from 1 to 65536, how many are kept back (-2)",
+                "cpus = 0: expected a number of CPUs from 1 to 65536, a number to keep back (-2)",
             ),
             ("\ncpus = \"2000%\"\n", 2, "cpus = \"2000%\": expected"),
             (
@@ -337,7 +345,7 @@ mod tests {
             (
                 &format!("{named}max_tiem = 5\n"),
                 3,
-                "max_tiem is no key of a partition: did you mean max_time?",
+                "unknown key max_tiem in a partition: did you mean max_time?",
             ),
             (
                 &format!("{named}max_time = \"1h\"\n"),
@@ -347,36 +355,40 @@ mod tests {
             (
                 &format!("{named}cpus = [0, 1]\n"),
                 3,
-                "cpus = [0, 1]: expected a text, a whole number",
+                "cpus = [0, 1]: expected a string, a whole number",
             ),
             (&format!("{named}over_subscribe = \"FORCE:0\"\n"), 3, "expected NO, EXCLUSIVE"),
-            (&format!("{named}{named}"), 3, "partition a is there twice"),
+            (&format!("{named}{named}"), 3, "duplicate partition a"),
             ("[[partition]]\nname = \"a b\"\n", 2, "name = \"a b\": expected letters"),
-            ("[[partition]]\nstate = \"UP\"\n", 1, "a partition without a name"),
+            ("[[partition]]\nstate = \"UP\"\n", 1, "a partition needs a name"),
             (
                 &format!("\n{named}max_time = 60\ndefault_time = \"2:00:00\"\n"),
                 2,
-                "partition a: DefaultTime 7200 s is more than MaxTime 3600 s",
+                "partition a: DefaultTime 7200 s exceeds MaxTime 3600 s",
             ),
             ("[[partition]\n", 1, ""),
             (
                 "[[limit]]\naccount = \"a\"\njobs = -1\n",
                 3,
-                "jobs = -1: expected how many jobs may run at once",
+                "jobs = -1: expected the number of jobs that may run at once",
             ),
             ("[[limit]]\naccount = \"\"\njobs = 1\n", 2, "account = \"\": expected an account"),
-            ("\n[[limit]]\njobs = 1\n", 2, "a limit on nobody: add account = "),
+            ("\n[[limit]]\njobs = 1\n", 2, "a limit needs an account or a name: add account = "),
             (
                 "[[limit]]\nname = \"fit*\"\n",
                 1,
-                "a limit without an amount: add jobs = ... or cpus = ...",
+                "a limit needs an amount: add jobs = ... or cpus = ...",
             ),
             (
                 "[[limit]]\nuser = \"a\"\n",
                 2,
-                "user is no key of a limit: expected account, name, jobs or cpus",
+                "unknown key user in a limit: expected account, name, jobs or cpus",
             ),
-            (&"[[limit]]\nname = \"a\"\njobs = 1\n".repeat(65), 193, "there may be 64 limits"),
+            (
+                &"[[limit]]\nname = \"a\"\njobs = 1\n".repeat(65),
+                193,
+                "at most 64 limits are allowed",
+            ),
         ] {
             let (at, told) = parse(text).unwrap_err();
             assert_eq!(at, Some(line), "{text}: {told}");
@@ -385,12 +397,12 @@ mod tests {
         let two = "[[partition]]\nname = \"a\"\ndefault = true\n[[partition]]\nname = \"b\"\ndefault = true\n";
         assert_eq!(
             parse(two).unwrap_err(),
-            (Some(6), "one partition may be the default, and these are: a, b".to_owned())
+            (Some(6), "only one partition can be the default, but these are: a, b".to_owned())
         );
     }
 
     #[test]
-    fn only_the_file_that_is_named_has_to_be_there() {
+    fn only_an_explicit_file_must_exist() {
         let env = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
         };

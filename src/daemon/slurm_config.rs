@@ -1,9 +1,9 @@
-//! The keys of Slurm's `scontrol show config`, in Slurm's order, with values that are true of
-//! slotd: its own where it has some, and else what Slurm shows for something that is not there or
-//! not used.
+//! The keys of Slurm's `scontrol show config`, in Slurm's order. Their values are slotd's own where
+//! it has the feature, and otherwise the values that Slurm shows for a feature that does not exist
+//! or is not used.
 //!
-//! Left out is what slotd has no one value for: `BOOT_TIME`, `NEXT_JOB_ID`,
-//! `JobAcctGatherFrequency` and `MessageTimeout`.
+//! `BOOT_TIME`, `NEXT_JOB_ID`, `JobAcctGatherFrequency` and `MessageTimeout` are left out, because
+//! slotd has no single value for them.
 
 use super::core_config::or_null;
 use super::sendmail;
@@ -12,7 +12,7 @@ use crate::sched::Config;
 use crate::sys::paths::Paths;
 use crate::sys::user;
 
-/// A key, and how its value is told.
+/// A key and the source of its value.
 struct Key(&'static str, Value);
 
 enum Value {
@@ -28,11 +28,11 @@ const fn of(key: &'static str, value: fn(&Settings, &Config) -> String) -> Key {
     Key(key, Value::Of(value))
 }
 
-/// All of them.
+/// Returns all keys with their values.
 pub fn pairs(settings: &Settings, core: &Config) -> impl Iterator<Item = (&'static str, String)> {
     KEYS.iter().map(|Key(key, value)| match value {
         Value::Is(text) => (*key, (*text).to_owned()),
-        Value::Of(tell) => (*key, tell(settings, core)),
+        Value::Of(compute) => (*key, compute(settings, core)),
     })
 }
 
@@ -40,7 +40,7 @@ fn secs(secs: u64) -> String {
     format!("{secs} sec")
 }
 
-/// `lab(1001)`: all of slotd runs as the user whose jobs it runs.
+/// Returns the owner, such as `lab(1001)`: all of slotd runs as the user who owns the jobs.
 fn owner() -> String {
     let (uid, _) = user::current();
     format!("{}({uid})", user::user_name(uid))

@@ -1,9 +1,9 @@
-//! Where the daemon's variables come from: its environment, and the file that its service or
-//! `slotd daemon start` names.
+//! The sources of the daemon's variables: its environment, and the file named by its service or by
+//! `slotd daemon start`.
 //!
-//! Both of them put the variables of the file into the environment. What stands there at the start
-//! with the value that the file has is the file's, and what else stands there goes before it,
-//! whatever the file says then or later.
+//! Both the service and `slotd daemon start` put the variables of the file into the environment. A
+//! variable that has the same value there as in the file at startup counts as the file's. Any other
+//! variable in the environment takes precedence over the file, even if the file changes later.
 
 use crate::daemon::settings::{self, Environment, Holds};
 use crate::parse::env_file::{EnvFile, EnvFileError};
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with the file of the settings.
+/// Errors in the settings file.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
     #[error("{}: {error}", file.display())]
@@ -23,15 +23,17 @@ pub enum SourcesError {
 
 pub struct Sources {
     file: Option<PathBuf>,
-    /// Of the environment alone.
+    /// The variables from the environment alone.
     own: Environment,
-    /// With what the file said at the start.
+    /// All variables as of startup, including those from the file.
     at_start: Environment,
 }
 
 impl Sources {
+    /// Reads the file, and separates its variables from the others in the environment.
+    ///
     /// # Errors
-    /// As of [`Self::read`].
+    /// See [`Self::read`].
     pub fn new(env: Environment, file: Option<PathBuf>) -> Result<Sources, SourcesError> {
         let given = file.as_deref().map(read).transpose()?.unwrap_or_default();
         let own: Environment =
@@ -41,15 +43,15 @@ impl Sources {
         Ok(Sources { file, own, at_start })
     }
 
-    /// The variables at the start.
+    /// Returns the variables as of startup.
     pub fn at_start(&self) -> &Environment {
         &self.at_start
     }
 
-    /// The variables with what the file says now.
+    /// Returns the variables with the current contents of the file.
     ///
     /// # Errors
-    /// It cannot be read, or a line of it makes no sense: the text names the file.
+    /// Fails if the file cannot be read or has an invalid line. The error names the file.
     pub fn read(&self) -> Result<Environment, SourcesError> {
         let Some(file) = &self.file else { return Ok(self.at_start.clone()) };
         let mut env = read(file)?;
@@ -57,8 +59,8 @@ impl Sources {
         Ok(env)
     }
 
-    /// What is to be told of these variables: settings that hold only after a restart, and what is
-    /// no setting.
+    /// Returns remarks on these variables: settings that take effect only after a restart, and
+    /// unknown settings.
     pub fn remarks(&self, now: &Environment) -> Vec<String> {
         let Some(file) = &self.file else { return Vec::new() };
         let value = |env: &Environment, name: &str| {
@@ -67,15 +69,15 @@ impl Sources {
         let has_changed = |name: &&str| value(now, name) != value(&self.at_start, name);
         let at_start = settings::TABLE.iter().filter(|setting| setting.holds == Holds::Start);
         let late = at_start.map(|setting| setting.variable).filter(has_changed);
-        let late = late.map(|name| format!("{name} holds after the next start of the daemon"));
+        let late = late.map(|name| format!("{name} takes effect after a restart of the daemon"));
         let unknown = settings::unknown(now.keys()).into_iter();
         let unknown =
-            unknown.map(|name| format!("{name} is no setting of slotd and has no effect"));
+            unknown.map(|name| format!("{name} is not a slotd setting and has no effect"));
         late.chain(unknown).map(|what| format!("{}: {what}", file.display())).collect()
     }
 }
 
-/// The variables of a file; none where it is not there.
+/// Reads the variables of a file. A missing file has none.
 fn read(file: &Path) -> Result<Environment, SourcesError> {
     let text = match files::read_text(file, MOST_SETTINGS) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_what_the_environment_does_not() {
+    fn environment_takes_precedence_over_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("slotd.env");
         fs::write(&file, "SLOTD_CPUS=\"4\"\nSLOTD_LOG=warn\nSLOTD_KILL_WAIT=9\n").unwrap();
@@ -119,19 +121,19 @@ mod tests {
         assert_eq!(
             sources.remarks(&now),
             [
-                format!("{shown}: SLOTD_KILL_WAIT holds after the next start of the daemon"),
-                format!("{shown}: SLOTD_CPU is no setting of slotd and has no effect"),
+                format!("{shown}: SLOTD_KILL_WAIT takes effect after a restart of the daemon"),
+                format!("{shown}: SLOTD_CPU is not a slotd setting and has no effect"),
             ]
         );
         fs::write(&file, "no assignment\n").unwrap();
         let wrong = sources.read().unwrap_err().to_string();
-        assert!(wrong.starts_with(&format!("{shown}:1: no NAME=VALUE")), "{wrong}");
+        assert!(wrong.starts_with(&format!("{shown}:1: not NAME=VALUE")), "{wrong}");
         fs::remove_file(&file).unwrap();
         assert_eq!(sources.read().unwrap(), env(&[("SLOTD_LOG", "debug"), ("HOME", "/h")]));
     }
 
     #[test]
-    fn without_a_file_all_stays_as_it_was() {
+    fn without_a_file_nothing_changes() {
         let at_start = env(&[("SLOTD_CPUS", "4"), ("SLOTD_CPU", "4")]);
         let sources = Sources::new(at_start.clone(), None).unwrap();
         assert_eq!(sources.read().unwrap(), at_start);

@@ -1,4 +1,4 @@
-//! Requests from a socket of the event loop, with the descriptors that travel beside them.
+//! Reads requests from a socket of the event loop, with their file descriptors.
 
 use crate::model::refusal::MOST_TASKS;
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
@@ -8,18 +8,18 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// What is received at once, bytes.
+/// The most bytes to receive at once.
 const CHUNK: usize = 64 << 10;
 
-/// Descriptors that one request may bring: those of the greatest step.
+/// The most descriptors per request, enough for the largest step.
 const MOST_FDS: usize = 3 * MOST_TASKS as usize + 1;
 
 thread_local! {
-    /// Shared by all connections: a silent one costs no memory.
+    /// Shared by all connections, so that a silent one needs no memory.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; CHUNK]);
 }
 
-/// Reads frames and collects the descriptors that came with them.
+/// Reads frames and the descriptors that came with them.
 pub struct FrameReader<'a> {
     socket: &'a UnixStream,
     decoder: Decoder,
@@ -30,19 +30,19 @@ impl<'a> FrameReader<'a> {
         FrameReader { socket, decoder: Decoder::new(Header::REQUEST) }
     }
 
-    /// The next frame and its descriptors, at most [`MOST_FDS`]: a client that sends more loses the
-    /// rest, as one does for which this process has no descriptors left.
+    /// Returns the next frame and at most [`MOST_FDS`] descriptors. Further descriptors are lost,
+    /// as are those beyond the limit of this process.
     ///
     /// # Errors
-    /// [`FrameError::Closed`] at a clean end; a malformed header or a length past the limit
-    /// otherwise.
+    /// Fails with [`FrameError::Closed`] at a clean end, and otherwise on a malformed header or a
+    /// length beyond the limit.
     pub async fn next(&mut self) -> Result<(Frame, Vec<OwnedFd>), FrameError> {
         let mut fds = Vec::new();
         loop {
             if let Some(frame) = self.decoder.next_frame()? {
                 return Ok((frame, fds));
             }
-            // No byte of a later frame: its descriptors would come with it.
+            // Read no byte of a later frame, whose descriptors would come with it.
             let want = self.decoder.missing()?.min(CHUNK);
             let decoder = &mut self.decoder;
             let receive = || {
@@ -67,7 +67,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[actix_rt::test]
-    async fn descriptors_come_with_the_request_that_they_were_sent_with() {
+    async fn descriptors_arrive_with_their_request() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         let theirs = UnixStream::from_std(theirs).unwrap();

@@ -1,5 +1,5 @@
-//! The actors and who tells whom: one function an actor, and [`start`] in the order in which they
-//! come up.
+//! Creates and connects the actors: one function per actor, and [`start`], which calls them in
+//! order.
 //!
 //! ```text
 //! inventory ◄─► scheduler ─► store (its own thread) ─► scheduler
@@ -49,7 +49,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// What the actors are made of.
+/// The parts that the actors are built from.
 pub struct Parts {
     pub settings: Settings,
     pub sources: Sources,
@@ -58,13 +58,13 @@ pub struct Parts {
     pub mark: LaunchMark,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub store: Store,
-    /// As many as there are readers.
+    /// One for each reader.
     pub readers: Vec<Reader>,
     pub inventory: Addr<GpuInventoryActor>,
     pub recovered: Recovered,
 }
 
-/// Starts all actors, adopts what runs, and returns what the sessions talk to.
+/// Starts all actors, adopts running jobs, and returns the context of the sessions.
 pub fn start(parts: Parts) -> Hub {
     let Parts {
         settings,
@@ -82,7 +82,7 @@ pub fn start(parts: Parts) -> Hub {
     let config = core.config();
     let (shown, node, batch_tasks) =
         (core_config::shown(&settings, config), config.host.name.clone(), config.batch_tasks);
-    // Its address goes to those that it gets addresses of.
+    // The address is needed by actors whose addresses the scheduler itself needs.
     let context = Context::<SchedulerActor>::new();
     let scheduler = context.address();
     let (alarm_set, alarm_next) = watch::channel(None);
@@ -91,8 +91,8 @@ pub fn start(parts: Parts) -> Hub {
     let keep = Keep::of(&settings);
     let files = store.files().clone();
     let store = start_store(store, &scheduler, Arc::clone(&growth));
-    let work_trees = WorkTrees::new(&settings, paths.run_dir(), store.clone());
-    // Those of earlier daemons are not known any more: the time in microseconds is beyond them all.
+    let work_trees = WorkTrees::new(&settings, node.clone(), paths.run_dir(), store.clone());
+    // Numbers used by earlier daemons are unknown. The time in microseconds exceeds them all.
     let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
     let next_notice =
         untold.last().map_or(first_notice, |(number, _)| first_notice.max(number + 1));
@@ -158,7 +158,7 @@ pub fn start(parts: Parts) -> Hub {
     }
 }
 
-/// The store, on a thread of its own: a commit waits for the disk.
+/// Starts the store on its own thread, since commits wait for the disk.
 fn start_store(
     store: Store,
     scheduler: &Addr<SchedulerActor>,
@@ -173,7 +173,7 @@ fn start_store(
     StoreActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StoreActor::new(store, outputs))
 }
 
-/// The notifier, which tells first what an earlier daemon has not told.
+/// Starts the notifier, which first sends the notifications left by an earlier daemon.
 fn start_notifier(
     settings: &Settings,
     untold: Vec<(u64, Notice)>,
@@ -193,8 +193,8 @@ fn start_notifier(
     notifier.recipient()
 }
 
-/// Where the scheduler makes a runner for each job, on a thread of their own: starting a process
-/// takes a while.
+/// Returns the function that starts a runner for each job. Runners have their own thread, since
+/// starting processes takes a while.
 fn runners(setup: RunnerSetup) -> RunnerSeed {
     runners_on(Arbiter::new().handle(), setup)
 }
@@ -213,9 +213,9 @@ fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {
     }
 }
 
-/// The readers of the database, on threads of their own: a long sacct delays no commit, and no
-/// short question. `open` are their connections: a daemon that serves has them, whatever the host
-/// lacks later.
+/// Starts the readers of the database on their own threads, so that a long sacct delays no commit
+/// and no short query. `open` are their connections, opened in advance so that a running daemon has
+/// them even if the host runs out of resources.
 fn start_readers(
     open: Vec<Reader>,
     database: PathBuf,
@@ -233,7 +233,7 @@ fn start_readers(
     })
 }
 
-/// Wakes the scheduler at the instants that it asks for.
+/// Wakes the scheduler at the times it requests.
 fn start_timer(next: watch::Receiver<Option<Timestamp>>, scheduler: Addr<SchedulerActor>) {
     actix::spawn(async move {
         if let Err(e) = alarm::ring(next, || scheduler.do_send(Due)).await {
@@ -243,14 +243,15 @@ fn start_timer(next: watch::Receiver<Option<Timestamp>>, scheduler: Addr<Schedul
     });
 }
 
-/// How long the client of an adopted allocation has to come back, if it lives.
+/// The time in which the client of an adopted allocation must reconnect, if it is alive.
 const CLIENT_RETURN: Duration = Duration::from_secs(10);
 
-/// The client of an adopted allocation comes back, or dies; in the second case the allocation ends.
+/// Waits until the client of an adopted allocation reconnects or exits. If it exits, the allocation
+/// ends.
 async fn expect_client(scheduler: Addr<SchedulerActor>, job: JobId, client: ClientProcess) {
     let alive = client_watch::end_of(client);
-    // A living client comes back by itself (`Attach`), and its connection tells of its end from
-    // then on.
+    // A living client reconnects on its own (`Attach`), and from then on its connection reports its
+    // end.
     let _ = tokio::time::timeout(CLIENT_RETURN, alive).await;
     scheduler.do_send(ClientGone { job, client });
 }

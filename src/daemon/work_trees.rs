@@ -1,17 +1,17 @@
-//! Asks git about the work trees that jobs are submitted from, and has the store keep the answers.
+//! Asks git about the work trees that jobs are submitted from, and stores the answers.
 //!
-//! Nobody waits for it: a submission has been answered by then, with the commit that its client
-//! read. One question serves all submissions of a tree that came before it began, and between two
-//! of them the tree is left alone for a while. git is asked on a thread aside, behind all else that
-//! the machine has to do.
+//! Nothing waits for this: the submission has already been answered, with the commit that its
+//! client read. One query serves all submissions of a tree that arrived before it began, and after
+//! a query the tree is not queried again for a while. git runs on another thread, at low priority.
 
 use crate::actors::StoreActor;
+use crate::actors::launch_plan::output_patterns;
 use crate::actors::messages::PutSource;
 use crate::daemon::settings::Settings;
 use crate::model::source::{Source, WorkTree};
-use crate::model::{JobId, Timestamp};
+use crate::model::{JobId, JobRequest, Timestamp};
 use crate::store::diffs::{PackedDiff, Packer};
-use crate::sys::git::Asking;
+use crate::sys::git::{Asking, STALL};
 use crate::sys::{aside, clock, work_tree};
 use actix::Addr;
 use std::cell::RefCell;
@@ -20,24 +20,25 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
+use wildmatch::WildMatch;
 
-/// How long git may take: 5 s of work, where jobs use all CPUs.
+/// The timeout of git, which allows 5 s of work while jobs use all CPUs.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// git takes at most so much of the time while submissions keep coming: one part in this many.
+/// The inverse of the share of time that git may use while submissions keep coming.
 const SHARE: u32 = 10;
 
-/// Trees that git is asked about side by side, so that a slow one does not hold up all others.
-/// Threads aside are few.
+/// The most trees to query at the same time, so that a slow one does not delay all others. There
+/// are few threads for blocking work.
 const AT_ONCE: usize = 2;
 
-/// Slow trees that are remembered, at most.
+/// The most slow trees to remember.
 const MOST_SLOW: usize = 16;
 
-/// Between two questions about a tree, at most.
+/// The longest pause between two queries of a tree.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The submissions of one tree that git was not asked for yet, or is asked for now.
+/// The submissions of one tree whose query is pending or running.
 #[derive(Default)]
 struct Open {
     waiting: Vec<Submission>,
@@ -46,30 +47,40 @@ struct Open {
 
 struct Submission {
     job: JobId,
-    /// What HEAD was.
+    /// The commit of HEAD.
     commit: Option<String>,
+    /// The files that the job itself creates, as patterns.
+    outputs: Vec<String>,
 }
 
 pub struct WorkTrees {
-    /// False: nothing is looked at (`SLOTD_GIT=off`).
+    /// False with `SLOTD_GIT=off`: no tree is queried.
     pub is_on: bool,
-    /// Where git works, a directory of slotd's own.
+    /// The name of the host, which may be part of the name of an output file.
+    host: String,
+    /// A directory of slotd in which git works.
     place: PathBuf,
-    /// The bytes that the differences of all submissions may have together.
+    /// The most bytes that all stored diffs may use together.
     most_diffs: Option<u64>,
     store: Addr<StoreActor>,
     open: RefCell<HashMap<String, Open>>,
-    /// Those in which git took too long when it was asked last.
+    /// The trees whose last query timed out, or took as long as one that hangs.
     slow: RefCell<BTreeSet<String>>,
     turn: Semaphore,
     settled: Notify,
 }
 
 impl WorkTrees {
-    pub fn new(settings: &Settings, place: PathBuf, store: Addr<StoreActor>) -> WorkTrees {
+    pub fn new(
+        settings: &Settings,
+        host: String,
+        place: PathBuf,
+        store: Addr<StoreActor>,
+    ) -> WorkTrees {
         let most_diffs = settings.diffs_mb.map(|mb| mb << 20);
         WorkTrees {
             is_on: settings.git,
+            host,
             place,
             most_diffs,
             store,
@@ -80,21 +91,23 @@ impl WorkTrees {
         }
     }
 
-    /// A job that is durable was submitted from this tree.
-    pub fn note(self: &Rc<Self>, job: JobId, tree: &WorkTree) {
+    /// Records that a durable job was submitted from this tree. It may start before git runs, and
+    /// its own output is not a change of the tree that it was submitted from.
+    pub fn note(self: &Rc<Self>, job: JobId, tree: &WorkTree, request: &JobRequest) {
         if !self.is_on {
             return;
         }
+        let outputs = output_patterns(job, request, &self.host);
         let mut open = self.open.borrow_mut();
         let is_new = !open.contains_key(&tree.root);
-        let submission = Submission { job, commit: tree.commit.clone() };
+        let submission = Submission { job, commit: tree.commit.clone(), outputs };
         open.entry(tree.root.clone()).or_default().waiting.push(submission);
         if is_new {
             drop(actix::spawn(Rc::clone(self).serve(tree.root.clone())));
         }
     }
 
-    /// Waits until git has been asked about the tree of this submission.
+    /// Waits until the query for this submission is finished.
     pub async fn settled(&self, job: JobId) {
         loop {
             let next = self.settled.notified();
@@ -107,21 +120,21 @@ impl WorkTrees {
         }
     }
 
-    /// The trees in which git took too long when it was asked last.
+    /// Returns the trees whose last query timed out, or took as long as one that hangs.
     pub fn slow(&self) -> Vec<String> {
         self.slow.borrow().iter().cloned().collect()
     }
 
     fn note_pace(&self, root: &str, took: Duration) {
         let mut slow = self.slow.borrow_mut();
-        if took < PATIENCE {
+        if took < STALL {
             slow.remove(root);
         } else if slow.len() < MOST_SLOW {
             slow.insert(root.to_owned());
         }
     }
 
-    /// Serves a tree until nothing is open there.
+    /// Serves a tree until no submission waits for it.
     async fn serve(self: Rc<Self>, root: String) {
         loop {
             let took = match self.turn.acquire().await {
@@ -137,24 +150,26 @@ impl WorkTrees {
         }
     }
 
-    /// Asks for all that wait. How long git took.
+    /// Runs a query for all waiting submissions. Returns the time that git took.
     async fn ask(&self, root: &str) -> Duration {
-        let mut jobs = Vec::new();
+        let (mut jobs, mut outputs) = (Vec::new(), Vec::new());
         if let Some(open) = self.open.borrow_mut().get_mut(root) {
             open.under_way = std::mem::take(&mut open.waiting);
             jobs.extend(open.under_way.iter().map(|one| (one.commit.clone(), one.job)));
+            outputs
+                .extend(open.under_way.iter_mut().flat_map(|one| std::mem::take(&mut one.outputs)));
         }
         let began = Instant::now();
         let (top, place) = (PathBuf::from(root), self.place.clone());
         let found = aside::run(format!("git in {root}"), PATIENCE + aside::PATIENCE, move || {
-            look(&top, &place)
+            look(&top, &place, outputs)
         })
         .await;
         let took = began.elapsed();
         self.note_pace(root, took);
         let at = clock::now();
         let (source, diff) = found.unwrap_or_else(|why| (unknown(&None, why.to_string()), None));
-        // Those of each commit.
+        // Group the jobs by commit.
         jobs.sort_unstable();
         for group in jobs.chunk_by(|(one, _), (other, _)| one == other) {
             let Some((commit, _)) = group.first() else { continue };
@@ -193,22 +208,32 @@ impl WorkTrees {
             Ok(Err(why)) => why.to_string(),
             Err(why) => why.to_string(),
         };
-        log::warn!("how a work tree differed from its commit could not be stored: {why}");
+        log::warn!("could not store the state of a work tree: {why}");
     }
 }
 
-fn look(top: &Path, place: &Path) -> (Source, Option<PackedDiff>) {
+/// Returns a pattern that starts with the canonical path of the directory, if it exists.
+fn canonical(pattern: &str) -> WildMatch {
+    let path = Path::new(pattern);
+    let known = path
+        .parent()
+        .and_then(|dir| Some(std::fs::canonicalize(dir).ok()?.join(path.file_name()?)));
+    WildMatch::new(&known.as_deref().unwrap_or(path).to_string_lossy())
+}
+
+fn look(top: &Path, place: &Path, outputs: Vec<String>) -> (Source, Option<PackedDiff>) {
     let mut diff = Packer::default();
     let asked = Asking::new(place, PATIENCE).and_then(|asking| {
-        let asking = asking.behind_others();
+        let own = outputs.iter().map(|pattern| canonical(pattern)).collect();
+        let asking = asking.behind_others().without(own);
         asking.at(top).map(|git| git.source(&mut diff))
     });
     let (source, has_diff) = asked.unwrap_or_else(|why| (unknown(&None, why.to_string()), false));
-    // The differences are those of one commit, as long as HEAD stayed there.
+    // The diff is valid only if HEAD did not move during the query.
     let now = work_tree::probe(top).and_then(|tree| tree.commit);
     match now {
         Some(now) if source.commit.as_ref().is_some_and(|commit| *commit != now) => {
-            (unknown(&source.commit, "HEAD moved on meanwhile".to_owned()), None)
+            (unknown(&source.commit, "HEAD moved during the query".to_owned()), None)
         }
         _ => (source, has_diff.then_some(diff).and_then(|diff| diff.finish().ok())),
     }
@@ -218,8 +243,8 @@ fn unknown(commit: &Option<String>, why: String) -> Source {
     Source { commit: commit.clone(), branch: None, changes: Err(why) }
 }
 
-/// What is said of a submission at a commit that HEAD has left before git was asked.
+/// Returns the source of a submission if HEAD moved away from its commit before the query.
 fn moved(commit: &Option<String>, now: &Source) -> Source {
     let there = now.commit.as_deref().unwrap_or("no commit");
-    unknown(commit, format!("HEAD was at {there} before git could be asked"))
+    unknown(commit, format!("HEAD had moved to {there} before git ran"))
 }

@@ -1,4 +1,4 @@
-//! Changes of jobs that exist: those in memory, and those that ended too long ago to be there.
+//! Changes to jobs, both those in memory and those that ended too long ago.
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::*;
@@ -29,7 +29,7 @@ impl Session {
         Ok(plain(Answer::Done(outcomes)))
     }
 
-    /// A job without its environment cannot run again.
+    /// Requeues jobs. Refuses those without an environment, which cannot run again.
     async fn requeue(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
         let mut outcomes = Vec::with_capacity(jobs.len());
         for target in jobs {
@@ -51,8 +51,8 @@ impl Session {
         Ok(plain(Answer::Done(outcomes)))
     }
 
-    /// One outcome for each job, in order. A job that ended too long ago to be in memory is looked
-    /// for in the database.
+    /// Returns one outcome per job, in order. Jobs that ended too long ago to be in memory are read
+    /// from the database.
     async fn change(
         &self,
         jobs: Vec<JobRef>,
@@ -90,7 +90,8 @@ impl Session {
         Ok(Ok(outcomes))
     }
 
-    /// A job that ended too long ago to be in memory is as done as one that has just ended.
+    /// Cancels jobs. A job that ended too long ago to be in memory counts as done, like one that
+    /// has just ended.
     pub(super) async fn cancel(&self, ask: CancelAsk) -> Replied {
         let is_plain = ask.signal.is_none();
         let mut outcomes = self.hub.scheduler.send(CancelJobs(ask)).await?;

@@ -1,5 +1,5 @@
-//! Answers about many jobs, some at a time: what memory knows of them, and what the database knows
-//! of those that are no longer there.
+//! Answers about many jobs, in parts: from memory, and from the database for jobs that are no
+//! longer in memory.
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::SchedulerActor;
@@ -18,17 +18,17 @@ use crate::sys::aside;
 use actix::Addr;
 use std::sync::Arc;
 
-/// How many records the scheduler is asked for at once.
+/// The most records to request from the scheduler at once.
 const MANY_JOBS: usize = 64;
 
-/// How many jobs one part of a long answer has at most: about a megabyte.
+/// The most jobs in one part of a long answer: about a megabyte.
 const PART: usize = 512;
 
-/// The same where little is told of each: no more than both sides have in the caches of their CPUs.
+/// The same for brief records: small enough for the CPU caches on both sides.
 const BRIEF_PART: usize = 256;
 
 impl Session {
-    /// What the database knows, some at a time.
+    /// Sends records from the database, in parts.
     pub(super) async fn accounting(&self, query: JobQuery) -> Replied {
         let hub = &self.hub;
         let query = Arc::new(query);
@@ -53,8 +53,8 @@ impl Session {
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             };
             let Some(next) = parts.next() else { return Ok(plain(Answer::Jobs(list))) };
-            // While one part is written out and read by the client, the next one is read from the
-            // database.
+            // Read the next part from the database while this one is encoded and read by the
+            // client.
             let send = hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new());
             let (sent, read) = tokio::join!(send, read(next));
             if sent.is_err() {
@@ -64,12 +64,12 @@ impl Session {
         }
     }
 
-    /// What memory knows, and what the database knows of jobs that ended too long ago to be there:
-    /// by number, some at a time.
+    /// Sends jobs from memory, and from the database those that ended too long ago. They come in
+    /// order of ID, in parts.
     pub(super) async fn jobs(&self, query: JobQuery) -> Replied {
         let hub = &self.hub;
         let query = Arc::new(query);
-        // From before the first record is looked at.
+        // Registered before the first record is read.
         let mut feed = if query.one_moment { Some(self.changes().await?) } else { None };
         let (live, mut unknown) = self.find(&query).await?;
         let mut gone = Vec::new();
@@ -90,7 +90,7 @@ impl Session {
                 .unwrap_or_default()
                 .iter()
                 .partition(|id| live.binary_search(id).is_ok());
-            // A short answer is of one moment anyway.
+            // A short answer is consistent anyway.
             let is_last_of_many = parts.len() == 0 && ids.len() > here.len() + gone.len();
             let since = if is_last_of_many { feed.take() } else { None };
             let since = since.map(|changes| Since { ids: live.clone(), changes });
@@ -118,17 +118,17 @@ impl Session {
         }
     }
 
-    /// What changes from now on.
+    /// Returns a feed of the changes from now on.
     async fn changes(&self) -> Result<Feed, actix::MailboxError> {
         let feed = Feed::new();
-        // It begins with everything.
+        // Skip its initial state, in which everything has changed.
         feed.take();
         self.hub.scheduler.send(WatchChanges(feed.sender())).await?;
         Ok(feed)
     }
 
-    /// The records in memory that answer the question, by number, and the numbers that it names and
-    /// nobody knows.
+    /// Returns the matching records in memory by ID, and the IDs named in the query that do not
+    /// exist.
     async fn find(
         &self,
         query: &Arc<JobQuery>,
@@ -144,8 +144,8 @@ impl Session {
         Ok((all.ids, all.unknown))
     }
 
-    /// What to ask the database for, where memory does not know everything: the named jobs that are
-    /// not there, or those that ended in a window. `None` where memory has it all.
+    /// Returns the query for the database: the named jobs that are not in memory, or those that
+    /// ended in a window of time. `None` if memory has them all.
     async fn past_query(
         &self,
         query: &Arc<JobQuery>,
@@ -153,7 +153,7 @@ impl Session {
     ) -> Result<Option<JobQuery>, actix::MailboxError> {
         if query.jobs.is_empty() {
             let is_window = query.since.is_some() && query.wants_ended();
-            // Whole: what is found is held against the question once more.
+            // Request full records: they are matched against the query again.
             let whole = || JobQuery {
                 brief: false,
                 without_steps: false,
@@ -162,7 +162,7 @@ impl Session {
             };
             return Ok(is_window.then(whole));
         }
-        // Those that are named are few.
+        // Named jobs are few.
         let ids = live.to_vec();
         let brief = Arc::new(JobQuery { brief: true, ..JobQuery::default() });
         let jobs = self
@@ -175,7 +175,8 @@ impl Session {
         Ok(missing(query, &jobs))
     }
 
-    /// The steps that run. A job that ended too long ago to be in memory is known, and has none.
+    /// Sends the running steps. A job that ended too long ago to be in memory is known, but has
+    /// none.
     pub(super) async fn usage(&self, ask: UsageAsk) -> Replied {
         let (mut list, measured) = self.hub.scheduler.send(QueryUsage(ask)).await?;
         let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await?
@@ -189,8 +190,8 @@ impl Session {
         Ok(plain(Answer::Usage { list, processes }))
     }
 
-    /// What the steps of these jobs used over time: those that run as they are measured now, the
-    /// others as the directory of the job has it.
+    /// Sends the usage of the steps of these jobs over time: fresh measurements for running steps,
+    /// and the records in the job directory for the others.
     pub(super) async fn over_time(&self, named: Vec<JobRef>) -> Replied {
         let ask = UsageAsk { steps: named.clone(), all_steps: true };
         let (list, measured) = self.hub.scheduler.send(QueryUsage(ask)).await?;
@@ -214,17 +215,17 @@ impl Session {
         let read = move || {
             let of_job = |(id, run, own): (JobId, u32, Option<StepId>)| {
                 let mut ended = job_dirs::over_time(&paths.job_dir(id), id, Some(run));
-                // The command of a run is launched in the place of a script.
+                // The command of a run is launched as the batch step.
                 let batch = ended.iter_mut().filter(|one| one.step.step == StepId::Batch);
                 batch.for_each(|one| one.step.step = own.unwrap_or(StepId::Batch));
                 ended
             };
             of.into_iter().flat_map(of_job).collect::<Vec<_>>()
         };
-        let ended = aside::run("reading what steps used over time", aside::PATIENCE, read)
+        let ended = aside::run("reading the usage of steps over time", aside::PATIENCE, read)
             .await
             .unwrap_or_else(|why| {
-                log::error!("what steps used over time was not read: {why}");
+                log::error!("could not read the usage of steps over time: {why}");
                 Vec::new()
             });
         // A step may have ended after it was measured.
@@ -236,8 +237,8 @@ impl Session {
     }
 }
 
-/// Puts what memory knows in the place of records that are not over. A few at a time: whoever asks
-/// the scheduler for something meanwhile is served in between.
+/// Replaces unfinished records by those in memory, a few at a time, so that the scheduler can serve
+/// others in between.
 async fn refreshed(
     scheduler: &Addr<SchedulerActor>,
     mut jobs: Vec<JobView>,
@@ -252,8 +253,8 @@ async fn refreshed(
     Ok(jobs)
 }
 
-/// The jobs that are named and are not in memory, or not with all their tasks: those that ended are
-/// forgotten one by one while others of their array wait and run.
+/// Returns a query for the named jobs that are not in memory, or not with all their tasks: ended
+/// tasks leave memory one by one while other tasks of their array wait and run.
 fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
     let is_there = |named: &&JobRef| {
         let of_array = || known.iter().filter(|job| job.array_job_id() == Some(named.job));
@@ -275,7 +276,8 @@ fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
     (!missing.is_empty()).then(|| JobQuery::of(missing))
 }
 
-/// Adds what the database found. What is not over there is known better in memory.
+/// Adds jobs that the database returned. Skips unfinished ones, since the records in memory are
+/// more recent.
 fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, found: Vec<JobView>) {
     for mut job in found.into_iter().filter(|job| job.run.state.is_terminal()) {
         unknown.retain(|id| *id != job.id && Some(*id) != job.array_job_id());

@@ -1,5 +1,5 @@
-//! What the owner of the host changes while the daemon runs: the file of partitions, a partition,
-//! the node.
+//! Changes that the owner of the host makes while the daemon is running: to the configuration
+//! files, a partition, or the node.
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::{ChangeSite, CheckParts, ProbeGpus, SiteChange};
@@ -17,8 +17,8 @@ use crate::sys::{aside, user};
 use std::sync::Arc;
 
 impl Session {
-    /// Reads the settings' file and `slotd.toml` again, and looks what the machine has. What is
-    /// wrong with a file is told, and all stays as it was.
+    /// Reloads the settings file and `slotd.toml`, and probes the machine. If a file is invalid,
+    /// the error is reported and nothing changes.
     pub(super) async fn reconfigure(&self) -> Replied {
         let hub = &self.hub;
         let gpus = hub.inventory.send(ProbeGpus).await?;
@@ -33,12 +33,12 @@ impl Session {
             match read.await.map_err(DaemonError::from).and_then(|read| read) {
                 Ok(configured) => configured,
                 Err(why) => {
-                    log::error!("the configuration stays as it was: {why}");
+                    log::error!("the configuration is unchanged: {why}");
                     return Ok(refused(Refusal::Configuration(why.to_string())));
                 }
             };
         *hub.config.borrow_mut() = shown(&settings, &config);
-        log::info!("the configuration was read again");
+        log::info!("the configuration was reloaded");
         remarks.iter().for_each(|remark| log::warn!("{remark}"));
         self.change_site(SiteChange::Configured(Box::new(config)), remarks).await
     }
@@ -51,9 +51,9 @@ impl Session {
         self.change_site(SiteChange::Partition { name, settings }, Vec::new()).await
     }
 
-    /// The order is on disk before it holds.
+    /// Changes the state of the node. It is stored before it takes effect.
     pub(super) async fn update_node(&self, order: NodeOrder) -> Replied {
-        // Each order changes what the last one has left on the disk.
+        // Each change builds on the state that the previous one stored.
         let _one_by_one = self.hub.node_orders.lock().await;
         if let Err(why) = self.hub.scheduler.send(CheckParts(order.parts().clone())).await? {
             return Ok(refused(why));
@@ -71,12 +71,12 @@ impl Session {
         {
             Ok(drains) => self.change_site(SiteChange::Drains(drains), Vec::new()).await,
             Err(e) => Ok(refused(Refusal::Configuration(format!(
-                "the state of the node cannot be written: {e}"
+                "cannot write the state of the node: {e}"
             )))),
         }
     }
 
-    /// What the scheduler has to say of it comes after `remarks`.
+    /// Applies a change. The scheduler's remarks follow `remarks`.
     async fn change_site(&self, change: SiteChange, mut remarks: Vec<String>) -> Replied {
         Ok(match self.hub.scheduler.send(ChangeSite(change)).await? {
             Ok(more) => {
@@ -88,15 +88,17 @@ impl Session {
     }
 }
 
-/// What the files say now.
+/// The current contents of the files.
 struct Configured {
     settings: Settings,
     config: sched::Config,
     remarks: Vec<String>,
 }
 
+/// Reads the configuration files.
+///
 /// # Errors
-/// What is wrong, with the file and the value.
+/// Fails if a file cannot be read or is invalid. The error names the file and the value.
 fn configured(
     running: &Settings,
     sources: &Sources,
@@ -105,6 +107,7 @@ fn configured(
     let env = sources.read()?;
     let now = Settings::read(running.root.clone(), &env)?;
     let settings = running.with_live(now);
-    let config = core_config(&settings, known)?;
-    Ok(Configured { settings, config, remarks: sources.remarks(&env) })
+    let (config, unused) = core_config(&settings, known)?;
+    let remarks = sources.remarks(&env).into_iter().chain(unused).collect();
+    Ok(Configured { settings, config, remarks })
 }

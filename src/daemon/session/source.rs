@@ -1,4 +1,4 @@
-//! Where a job comes from.
+//! The source of a job.
 
 use super::{Replied, Session, refused};
 use crate::actors::messages::ReadSource;
@@ -10,7 +10,8 @@ use crate::protocol::answer::Answer;
 use crate::sys::aside;
 
 impl Session {
-    /// Waits for git, should it be asked about the job's work tree just now.
+    /// Sends the source of a job. If git is running for the job's work tree, waits until it has
+    /// finished.
     pub(super) async fn source(&self, named: JobRef, with_diff: bool) -> Replied {
         let records = match self.past(vec![named]).await? {
             Ok(records) => records,
@@ -24,18 +25,18 @@ impl Session {
                 aside::run(what, aside::PATIENCE, move || snapshots::source(&dir, &snapshot))
                     .await
                     .unwrap_or(None);
-            return Ok(told(record.request.tree.clone(), kept, with_diff));
+            return Ok(answer(record.request.tree.clone(), kept, with_diff));
         }
         let submission = record.array_job_id().unwrap_or(record.id);
         self.hub.work_trees.settled(submission).await;
         match self.hub.readers.facts().send(ReadSource { submission, with_diff }).await? {
-            Ok(kept) => Ok(told(record.request.tree.clone(), kept, with_diff)),
+            Ok(kept) => Ok(answer(record.request.tree.clone(), kept, with_diff)),
             Err(e) => Ok(refused(Refusal::Database(e.0))),
         }
     }
 }
 
-fn told(tree: Option<WorkTree>, kept: Option<Kept>, with_diff: bool) -> Option<Reply> {
+fn answer(tree: Option<WorkTree>, kept: Option<Kept>, with_diff: bool) -> Option<Reply> {
     let (taken, diff) = kept.unzip();
     let raw = diff.flatten().filter(|_| with_diff).unwrap_or_default();
     Some((Answer::Source(Box::new(JobSource { tree, taken })), raw))

@@ -1,4 +1,4 @@
-//! Submissions: of one job, and of many at once.
+//! Submissions of one job, or of many at once.
 
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::*;
@@ -16,7 +16,7 @@ use crate::sys::{aside, break_point, limits};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What the bytes of a request are refused with that are fewer than it says.
+/// Refuses a request that has fewer bytes than it announced.
 fn too_short() -> Option<Reply> {
     refused(Refusal::Malformed(
         "malformed message: the script is shorter than announced".to_owned(),
@@ -29,7 +29,8 @@ impl Session {
             return Ok(too_short());
         }
         let env = raw.split_off(submit.script_len);
-        // What it waits for, or is like, must not be removed before the job is durable.
+        // Its dependencies, its template and its work tree copy must not be deleted before the job
+        // is durable.
         let request = &submit.request;
         let _in_use = if request.dependency.is_empty()
             && submit.texts_of.is_none()
@@ -52,6 +53,7 @@ impl Session {
         let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
         self.note_tree(&mut submit.request);
         let tree = self.tree_to_ask(&submit.request);
+        let asked = tree.as_ref().map(|_| submit.request.clone());
         let client = submit.client;
         let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let submission = Submission { request: submit.request, texts, client: Some(client), ended };
@@ -74,8 +76,8 @@ impl Session {
         Ok(plain(match promised {
             Ok(Submitted { job, runs }) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
-                tree.iter().for_each(|tree| self.hub.work_trees.note(job, tree));
-                // The launch of a job that runs already makes the same file.
+                self.look_at(job, tree.as_ref().zip(asked.as_ref()));
+                // The launch of a job that is already running writes the same file.
                 if let Some(script) = script.filter(|_| !runs) {
                     self.store_script(job, script).await;
                 }
@@ -85,7 +87,7 @@ impl Session {
         }))
     }
 
-    /// The copy of a work tree that the job is to run in, where that is not there.
+    /// Returns a refusal if the job needs a work tree copy that does not exist.
     async fn missing_copy(&self, request: &JobRequest) -> Option<Refusal> {
         let snapshot = request.snapshot.as_ref()?;
         let files = snapshots::tree_of(&self.hub.paths.snapshots_dir(), snapshot);
@@ -96,7 +98,7 @@ impl Session {
         (!is_kept).then(|| Refusal::SnapshotGone(snapshot.name.clone()))
     }
 
-    /// Holds a copy that this client makes.
+    /// Protects a work tree copy that this client is making.
     pub(super) fn hold_copy(&mut self, name: String, fds: Vec<OwnedFd>) -> Option<Reply> {
         let is_sound = Snapshot { name: name.clone(), ..Snapshot::default() }.is_sound();
         match fds.into_iter().next() {
@@ -105,24 +107,31 @@ impl Session {
                 plain(Answer::Recorded)
             }
             Some(_) => refused(Refusal::SnapshotGone(name)),
-            // The kernel drops those that there is no room for.
+            // The kernel drops descriptors if this process has none free.
             None => refused(Refusal::NoDescriptors(limits::descriptors().unwrap_or_default())),
         }
     }
 
-    /// Leaves the work tree out where the owner does not want to know of it.
+    /// Removes the work tree from the request if the owner has disabled git.
     fn note_tree(&self, request: &mut JobRequest) {
         if !self.hub.work_trees.is_on && request.snapshot.is_none() {
             request.tree = None;
         }
     }
 
-    /// The work tree that git is to be asked about. A copy has its answer beside it.
+    /// Asks git about the work tree that a job was submitted from.
+    fn look_at(&self, job: JobId, asked: Option<(&WorkTree, &JobRequest)>) {
+        if let Some((tree, request)) = asked {
+            self.hub.work_trees.note(job, tree, request);
+        }
+    }
+
+    /// Returns the work tree to ask git about. For a copy, the answer is stored next to it.
     fn tree_to_ask(&self, request: &JobRequest) -> Option<WorkTree> {
         request.tree.clone().filter(|_| request.snapshot.is_none())
     }
 
-    /// What an earlier job was submitted with.
+    /// Returns the texts that an earlier job was submitted with.
     async fn texts_of(
         &self,
         earlier: JobId,
@@ -138,8 +147,7 @@ impl Session {
         })
     }
 
-    /// Puts the script of a job that is durable into the job's directory. The job runs without that
-    /// file, too.
+    /// Writes the script of a durable job into its directory. The job runs even without that file.
     async fn store_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
         let what = format!("writing the script of job {job}");
@@ -152,7 +160,7 @@ impl Session {
         }
     }
 
-    /// The same for another script of a job that waits.
+    /// Replaces the script of a pending job.
     pub(super) async fn replace_script(&self, job: JobId, script: Vec<u8>) {
         let job_dir = self.hub.paths.job_dir(job);
         let what = format!("writing the script of job {job}");
@@ -166,8 +174,8 @@ impl Session {
         }
     }
 
-    /// Each is decided by itself, all are committed together. Their scripts are in the database
-    /// alone until they start.
+    /// Submits many jobs. Each is accepted or refused separately, and all are committed together.
+    /// Until they start, their scripts are only in the database.
     pub(super) async fn submit_many(&mut self, many: SubmitMany, raw: Vec<u8>) -> Replied {
         let SubmitMany { jobs, env_len, client } = many;
         let announced = jobs.iter().fold(env_len, |sum, job| sum.saturating_add(job.script_len));
@@ -187,7 +195,8 @@ impl Session {
         let mut trees = Vec::with_capacity(jobs.len());
         for mut job in jobs {
             self.note_tree(&mut job.request);
-            trees.push(self.tree_to_ask(&job.request));
+            let tree = self.tree_to_ask(&job.request);
+            trees.push(tree.map(|tree| (tree, job.request.clone())));
             let (script, rest) = scripts.split_at(job.script_len);
             scripts = rest;
             let ended = self.facts_of(dependency_targets([&job.request.dependency])).await?;
@@ -209,8 +218,8 @@ impl Session {
                 Ok(answer) => answer.await?.map(|submitted| submitted.job),
                 Err(refused) => Err(refused),
             };
-            if let (Ok(job), Some(tree)) = (&answer, &tree) {
-                self.hub.work_trees.note(*job, tree);
+            if let Ok(job) = &answer {
+                self.look_at(*job, tree.as_ref().map(|(tree, request)| (tree, request)));
             }
             answers.push(answer);
         }
