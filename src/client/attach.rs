@@ -1,5 +1,5 @@
-//! Joining a step that runs already (sattach): as a guest of its client where the streams pass
-//! through that, otherwise as a reader of the files that the tasks write to.
+//! Attaches to a running step (`sattach`). If the streams pass through the step's client, attaches
+//! as its guest. Otherwise, reads the files that the tasks write to.
 
 use crate::client::relay::{self, Relay};
 use crate::client::share::{self, MAX_DATA, Message, next_message};
@@ -18,27 +18,26 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is shown and typed.
+/// The streams to attach to, and how to show them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Joining {
-    /// `None`: all tasks.
+    /// `None` means all tasks.
     pub input_task: Option<u32>,
     pub output_task: Option<u32>,
     pub error_task: Option<u32>,
     pub label: bool,
-    /// Keys go to the step's terminal one by one.
+    /// Send each keystroke to the step's terminal.
     pub pty: bool,
 }
 
-/// Why a step could not be joined, for the user.
+/// Why a step could not be attached to.
 #[derive(Debug)]
 pub enum JoinError {
-    /// Its output goes where nobody else can read it.
+    /// The output goes to a destination that no other process can read.
     NotShared,
-    /// `--pty`, and the step has no terminal; or this process has none.
+    /// `--pty` was given, but the step or this process has no terminal.
     NoTerminal,
-    /// The tasks write to the file that this process writes to: it would show its own output for
-    /// ever.
+    /// The tasks write to the same file as this process, which would read its own output forever.
     OwnOutput(PathBuf),
     Io(io::Error),
 }
@@ -55,7 +54,8 @@ impl From<FrameError> for JoinError {
     }
 }
 
-/// Joins a step until it is over. `pids` are its processes, for the case that nobody shares it.
+/// Attaches to a step until it ends. `pids` are the step's processes, used if its client does not
+/// share it.
 ///
 /// # Errors
 /// See [`JoinError`].
@@ -73,7 +73,7 @@ pub fn attach(
                     break message;
                 }
                 if !receive(&mut socket, &mut decoder)? {
-                    // It ended just now.
+                    // The step has just ended.
                     return Ok(());
                 }
             };
@@ -103,7 +103,7 @@ fn receive(socket: &mut impl Read, decoder: &mut Decoder) -> io::Result<bool> {
     }
 }
 
-/// What is shown of all the streams, each with its place in a line.
+/// Displays all streams and tracks the line state of each.
 struct Screen {
     joining: Joining,
     tasks: u32,
@@ -170,8 +170,8 @@ fn guest(
         if from_user {
             let mut chunk = [0; 4096];
             match read(stdin.as_fd(), &mut chunk) {
-                // The end of our input is not the end of the tasks': their own client has a say in
-                // that.
+                // The end of our input does not close the tasks' input, which their own client
+                // controls.
                 Ok(0) => is_typing = false,
                 Ok(n) => {
                     let input = Message::Input { task: joining.input_task };
@@ -181,7 +181,7 @@ fn guest(
                 Err(_) => is_typing = false,
             }
         }
-        // A host that dies takes its step along.
+        // If the host dies, so does its step.
         if from_host && !receive(socket, &mut decoder)? {
             return screen.finish();
         }
@@ -198,7 +198,7 @@ fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
     }
 }
 
-/// A file that a task writes to, read from its present end on.
+/// A file that a task writes to, read from its current end.
 struct Followed {
     task: u32,
     is_stderr: bool,
@@ -219,7 +219,7 @@ impl Followed {
     }
 }
 
-/// Shows what the tasks add to their files until the last of them has ended.
+/// Shows the output that the tasks append to their files until the last task ends.
 fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     let tasks = tasks_among(pids);
     let watch = FileWatch::new()?;
@@ -227,7 +227,7 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     let mut alive: Vec<OwnedFd> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     for (&task, &pid) in &tasks {
-        // The process first, so that its end is not missed.
+        // Open the process first, so that its end is not missed.
         let Some(process) = open_process(pid) else { continue };
         alive.push(process);
         for (fd, is_stderr) in [(1, false), (2, true)] {
@@ -237,7 +237,7 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
                 let kind = meta.file_type();
                 kind.is_file() && !kind.is_char_device()
             });
-            // A file that several streams share is shown once.
+            // Show a file only once, even if several streams write to it.
             if !is_plain || seen.contains(&target) {
                 continue;
             }
@@ -245,7 +245,7 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
                 return Err(JoinError::OwnOutput(target));
             }
             let mut file = match File::open(&link) {
-                // It was closed just now, or its process has ended.
+                // The file has just been closed, or the process has ended.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
@@ -265,12 +265,12 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
             alive.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
         fds.push(PollFd::new(watch.as_fd(), PollFlags::POLLIN));
         wait(&mut fds)?;
-        let over: Vec<bool> =
+        let ended: Vec<bool> =
             fds.iter().map(|fd| fd.revents().is_some_and(|r| !r.is_empty())).collect();
         let mut place = 0;
         alive.retain(|_| {
             place += 1;
-            !over[place - 1]
+            !ended[place - 1]
         });
         watch.clear();
         for file in &mut followed {
@@ -280,15 +280,15 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     Ok(screen.finish()?)
 }
 
-/// Whether our standard output or error goes to this file too.
+/// Returns whether this process's standard output or error is the same file.
 fn is_ours(file: &Path) -> bool {
     let Ok(theirs) = std::fs::metadata(file) else { return false };
     let ours = [nix::sys::stat::fstat(io::stdout()), nix::sys::stat::fstat(io::stderr())];
     ours.into_iter().flatten().any(|own| (own.st_dev, own.st_ino) == (theirs.dev(), theirs.ino()))
 }
 
-/// The first process of each rank: processes come parents first, and children inherit their rank's
-/// name.
+/// Returns the first process of each rank. Parents are listed first, and children inherit the rank
+/// from the environment.
 fn tasks_among(pids: &[i32]) -> BTreeMap<u32, i32> {
     let mut tasks = BTreeMap::new();
     for &pid in pids {
@@ -302,11 +302,11 @@ fn rank_of(environment: &[u8]) -> Option<u32> {
     std::str::from_utf8(proc::parse_variable(environment, "SLURM_PROCID")?).ok()?.parse().ok()
 }
 
-/// A descriptor that becomes readable when the process ends.
+/// Returns a descriptor that becomes readable when the process ends.
 fn open_process(pid: i32) -> Option<OwnedFd> {
     let fd = proc::pidfd(pid).ok()?;
-    // The number may have gone to another process before the descriptor was open: that one has no
-    // such environment.
+    // The PID may have been reused before the descriptor was opened. A new process with that PID
+    // does not have this environment.
     proc::stat(pid).is_some_and(|stat| stat.state != b'Z').then_some(fd)
 }
 
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_is_read_from_the_environment() {
+    fn the_rank_is_read_from_the_environment() {
         assert_eq!(rank_of(b"A=1\0SLURM_PROCID=12\0B=2\0"), Some(12));
         assert_eq!(rank_of(b"A=1\0XSLURM_PROCID=12\0"), None);
     }

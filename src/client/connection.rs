@@ -1,4 +1,4 @@
-//! One connection to the daemon.
+//! A connection to the daemon.
 
 use crate::client::watch::FileWatch;
 use crate::model::Refusal;
@@ -15,49 +15,55 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a command that the daemon has left without an answer waits for the next daemon.
+/// The time that a command waits for the next daemon if the current one stops before it has
+/// answered.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why the daemon could not be asked.
+/// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens at this socket.
+    /// No process listens on this socket.
     #[error(
-        "io error: {source}: no daemon answers at {}\nstart it with `slotd daemon` or `systemctl --user start \
-         slotd.service`, with the same SLOTD_ROOT as this command",
-        .socket.display()
+        "io error: {source}: no daemon answers at {}\n{}",
+        .socket.display(),
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            "this SLOTD_ROOT belongs to another user: choose one of your own"
+        } else {
+            "start it with `slotd daemon start`, or under systemd with `systemctl --user start slotd.service`, \
+             with the same SLOTD_ROOT as this command"
+        }
     )]
     NoDaemon { socket: PathBuf, source: io::Error },
-    /// The daemon is another user's, and what would run there is not for that user: it was not
-    /// sent.
+    /// The daemon belongs to another user, and the script and environment to be submitted are not
+    /// for that user. The request was not sent.
     #[error(
-        "the daemon at {} belongs to user {owner}: no script and no environment was sent to it\nuse --uid={owner} or \
+        "the daemon at {} belongs to user {owner}: no script or environment was sent to it\nuse --uid={owner} or \
          SLOTD_UID={owner} to submit to that user's queue, where the job runs as {owner}, or choose another SLOTD_ROOT",
         .socket.display()
     )]
     Withheld { socket: PathBuf, owner: String },
-    /// Somebody else listens there: nothing was sent.
+    /// The socket belongs to an untrusted user. Nothing was sent.
     #[error(
-        "{} is served by user {owner}, not by you: nothing was sent\nremove it, or choose another SLOTD_ROOT",
+        "{} is served by user {owner}, not by you: nothing was sent\nremove it or choose another SLOTD_ROOT",
         .socket.display()
     )]
     Foreign { socket: PathBuf, owner: u32 },
-    /// The connection broke, or carried something that makes no sense.
+    /// The connection broke or carried invalid data.
     #[error("{}", broken(.0))]
     Broken(#[from] FrameError),
-    /// The streams of a step's tasks cannot be made.
+    /// The streams of a step's tasks cannot be set up.
     #[error("{0}")]
     Streams(io::Error),
-    /// The daemon does not take this client back.
+    /// The daemon refused this client when it reconnected.
     #[error("{0}")]
     Refused(Refusal),
-    /// The user's signal ended the wait before anything ran.
+    /// A signal ended the wait before anything ran.
     #[error("ended by signal {0}")]
     Interrupted(i32),
 }
 
 impl ClientError {
-    /// Whether the daemon may answer later: it is away, or went away.
+    /// Returns whether the daemon is down and may answer later.
     pub fn is_away(&self) -> bool {
         matches!(
             self,
@@ -70,7 +76,7 @@ impl ClientError {
 fn broken(error: &FrameError) -> String {
     match error {
         FrameError::Closed => {
-            "the daemon closed the connection before it answered\nlook into its log, and ask again"
+            "the daemon closed the connection before it answered\ncheck its log and try again"
                 .to_owned()
         }
         other => other.to_string(),
@@ -83,15 +89,15 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// Whether this user talks to a daemon of `owner`: their own, or root's. Root may look at any queue
-/// and steer it.
+/// Returns whether `user` may talk to a daemon of `owner`: their own or root's. Root may inspect
+/// and control any queue.
 fn is_trusted(owner: u32, user: u32) -> bool {
     owner == user || owner == 0 || user == 0
 }
 
-/// Whether what starts something for a user may be sent by `sender` to a daemon of `owner`, who
-/// gets to read the script and the environment, and runs it as `owner`. Users may send theirs to
-/// root.
+/// Returns whether `sender` may submit something for a user to a daemon of `owner`. The owner can
+/// read the script and the environment, and the job runs as the owner. Users may submit to root's
+/// daemon.
 fn may_receive(owner: u32, submitted_for: u32, sender: u32) -> bool {
     owner == submitted_for || (owner == 0 && submitted_for == sender)
 }
@@ -101,33 +107,34 @@ fn may_receive(owner: u32, submitted_for: u32, sender: u32) -> bool {
 pub struct Connection {
     socket: UnixStream,
     decoder: Decoder,
-    /// What is read goes here first.
+    /// Read buffer.
     chunk: Vec<u8>,
-    /// Where the daemon listens, and the user that it runs as.
+    /// The daemon's socket, and the user that the daemon runs as.
     path: PathBuf,
     owner: u32,
-    /// Of this process.
+    /// The user of this process.
     user: u32,
 }
 
-/// An answer is late after so long, the default of Slurm's `MessageTimeout`.
+/// The time that an answer may take before a warning is printed. This is the default of Slurm's
+/// `MessageTimeout`.
 const LATE: Duration = Duration::from_secs(10);
 
-/// Whether this process has told of a late answer.
-static TOLD_LATE: AtomicBool = AtomicBool::new(false);
+/// This process has already warned about a late answer.
+static WARNED_LATE: AtomicBool = AtomicBool::new(false);
 
-/// How many bytes are read at once: most answers are short, and each page of memory that is touched
-/// costs time.
+/// The minimum and maximum number of bytes to read at once. Most answers are short, and touching
+/// memory pages takes time.
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 256 << 10;
 
 impl Connection {
-    /// Connects to the daemon of this root, which is this user's own or root's. Root connects to
-    /// any user's daemon, which gets no script and no environment from it that is not for that
-    /// user: see [`Connection::send`].
+    /// Connects to the daemon of this root, which must belong to this user or to root. Root may
+    /// connect to any user's daemon, but does not send it scripts or environments that are not for
+    /// that user (see [`Connection::send`]).
     ///
     /// # Errors
-    /// [`ClientError::NoDaemon`], [`ClientError::Foreign`].
+    /// Fails with [`ClientError::NoDaemon`] or [`ClientError::Foreign`].
     pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
         let path = paths.socket();
         let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
@@ -147,15 +154,15 @@ impl Connection {
         })
     }
 
-    /// The user that the daemon runs as.
+    /// Returns the user that the daemon runs as.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Sends a request with its raw part.
+    /// Sends a request with its raw data.
     ///
     /// # Errors
-    /// [`ClientError::Broken`], [`ClientError::Withheld`].
+    /// Fails with [`ClientError::Broken`] or [`ClientError::Withheld`].
     pub fn send(&mut self, request: &Request, raw: &[u8]) -> Result<(), ClientError> {
         self.send_with_fds(request, raw, &[])
     }
@@ -163,7 +170,7 @@ impl Connection {
     /// Sends a request together with open descriptors.
     ///
     /// # Errors
-    /// As of [`Self::send`].
+    /// Fails like [`Self::send`].
     pub fn send_with_fds(
         &mut self,
         request: &Request,
@@ -177,22 +184,23 @@ impl Connection {
             });
         }
         match socket::send_all(&self.socket, &Frame::encode(request, raw)?, fds) {
-            // The daemon may have answered why before it closed: let the next read tell.
+            // The daemon may have sent a reason before it closed the connection. The next read
+            // returns it.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// The next answer to a question, which is due. If it is late, standard error says so once, and
-    /// it is waited for.
+    /// Returns the next answer to a request. If it is late, prints a warning to standard error once
+    /// and keeps waiting.
     ///
     /// # Errors
-    /// As of [`Self::wait`].
+    /// Fails like [`Self::wait`].
     pub fn receive(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
-        if !self.is_readable_within(LATE)? && !TOLD_LATE.swap(true, Ordering::Relaxed) {
+        if !self.is_readable_within(LATE)? && !WARNED_LATE.swap(true, Ordering::Relaxed) {
             eprintln!(
                 "slotd: warning: the daemon at {} has not answered for {} s; waiting for it \
-                 (`slotd daemon status` tells whether it hangs)",
+                 (`slotd daemon status` shows whether it hangs)",
                 self.path.display(),
                 LATE.as_secs()
             );
@@ -200,23 +208,29 @@ impl Connection {
         self.wait()
     }
 
-    /// Whether something comes in this time.
+    /// Returns whether an answer has been received already, or data arrives within this time.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn is_readable_within(&self, patience: Duration) -> Result<bool, ClientError> {
+    /// Fails with [`ClientError::Broken`] if the received data is not a valid answer, or if poll(2)
+    /// fails.
+    fn is_readable_within(&self, patience: Duration) -> Result<bool, ClientError> {
+        // One read may have returned the ends of several answers, and then no more data follows.
+        if self.decoder.missing()? == 0 {
+            return Ok(true);
+        }
         let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], patience) {
-            // A signal: what is waited for is waited for by the read that follows.
+            // A signal arrived. The following read waits for the data.
             Err(nix::Error::EINTR) => Ok(true),
             ready => Ok(ready.map_err(io::Error::from)? > 0),
         }
     }
 
-    /// The next answer, waiting for it as long as it takes.
+    /// Returns the next answer and waits for it indefinitely.
     ///
     /// # Errors
-    /// [`ClientError::Broken`]; with [`FrameError::Closed`] where the daemon went away.
+    /// Fails with [`ClientError::Broken`]. Its error is [`FrameError::Closed`] if the daemon
+    /// stopped.
     pub fn wait(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
         loop {
             if let Some(frame) = self.decoder.next_frame()? {
@@ -231,16 +245,16 @@ impl Connection {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// As of [`Self::send`] and [`Self::receive`].
+    /// Fails like [`Self::send`] and [`Self::receive`].
     pub fn ask(&mut self, request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
         self.send(request, raw)?;
         self.receive()
     }
 
-    /// To be called when the socket is readable: reads once. False at its end.
+    /// Reads once from a readable socket. Returns false at its end.
     ///
     /// # Errors
-    /// What the socket says.
+    /// Fails if the socket cannot be read.
     pub fn fill(&mut self) -> Result<bool, ClientError> {
         let len = self.decoder.missing()?.clamp(LEAST_READ, MOST_READ);
         self.chunk.resize(len.max(self.chunk.len()), 0);
@@ -257,10 +271,10 @@ impl Connection {
         }
     }
 
-    /// The next answer that has come in whole, if one has.
+    /// Returns the next answer, if it has been received completely.
     ///
     /// # Errors
-    /// [`ClientError::Broken`] for bytes that are no answer.
+    /// Fails with [`ClientError::Broken`] if the data is not a valid answer.
     pub fn next_whole(&mut self) -> Result<Option<Answer>, ClientError> {
         Ok(match self.decoder.next_frame()? {
             Some(frame) => Some(frame.message()?),
@@ -275,22 +289,22 @@ impl AsFd for Connection {
     }
 }
 
-/// Becomes readable when the socket of this root's daemon is made: waiting for it to come back needs
-/// no asking again and again. Try to connect once after this call: the socket may be there already.
+/// Watches for the creation of the daemon's socket, so that a client can wait for the daemon
+/// without polling. Try to connect once after this call, since the socket may exist already.
 ///
 /// # Errors
-/// The directory of the socket cannot be watched.
+/// Fails if the directory of the socket cannot be watched.
 pub fn watch_for_daemon(paths: &Paths) -> io::Result<FileWatch> {
     let watch = FileWatch::new()?;
     watch.add_dir(&paths.run_dir())?;
     Ok(watch)
 }
 
-/// Waits until the daemon of this root is back, and connects to it. `timeout`: how long; `None` for
-/// ever.
+/// Waits until the daemon of this root is back and connects to it. Without a `timeout`, waits
+/// indefinitely.
 ///
 /// # Errors
-/// Its directory cannot be watched, or it did not come back in time.
+/// Fails if the directory cannot be watched or the daemon is not back in time.
 pub fn reopen(paths: &Paths, timeout: Option<Duration>) -> Result<Connection, ClientError> {
     let back = watch_for_daemon(paths)?;
     let begun = Instant::now();
@@ -313,12 +327,12 @@ pub fn reopen(paths: &Paths, timeout: Option<Duration>) -> Result<Connection, Cl
     }
 }
 
-/// Hands a submission to the daemon. One that goes away before it answered is waited for and asked
-/// again: the submission is known by the process that makes it, so that it counts once. `lost` is
-/// called when that happens.
+/// Submits a job. If the daemon stops before it answers, waits for the next one and submits again.
+/// The daemon identifies a submission by the submitting process, so that it counts only once.
+/// `lost` is called when the daemon stops.
 ///
 /// # Errors
-/// No daemon is there, or it did not come back in time.
+/// Fails if no daemon is running or it is not back in time.
 pub fn submit(
     paths: &Paths,
     mut submission: Submit,
@@ -332,8 +346,8 @@ pub fn submit(
             Err(error @ ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => error,
             other => return other.map(|(answer, _)| (conn, answer)),
         };
-        // More than once: a daemon that dies takes connections for a moment after it has closed
-        // this one.
+        // This may happen more than once: a dying daemon still accepts connections for a moment
+        // after it has closed this one.
         let left = match lost_at {
             Some(at) => RECONNECT_TIMEOUT.checked_sub(at.elapsed()).ok_or(error)?,
             None => {
@@ -356,21 +370,44 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn a_daemon_of_another_user_is_told_nothing() {
+    fn nothing_is_sent_to_a_daemon_of_another_user() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000) && is_trusted(1000, 0));
         assert!(!is_trusted(1001, 1000));
         assert!(may_receive(1000, 1000, 1000) && may_receive(0, 0, 0), "one's own daemon");
         assert!(may_receive(0, 1000, 1000), "root's daemon");
-        assert!(!may_receive(1000, 0, 0), "root's environment stays with root");
+        assert!(!may_receive(1000, 0, 0), "root's environment is not sent to users");
         assert!(
             may_receive(1000, 1000, 0) && !may_receive(1001, 1000, 0),
             "--uid names the owner, or another user"
         );
-        assert!(!may_receive(0, 1000, 0), "root's daemon runs nothing as somebody else");
+        assert!(!may_receive(0, 1000, 0), "root's daemon does not run jobs as other users");
     }
 
     #[test]
-    fn a_submission_outlasts_a_daemon_that_closes_more_than_one_connection() {
+    fn answers_that_arrive_together_are_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        std::fs::create_dir(paths.run_dir()).unwrap();
+        let listener = UnixListener::bind(paths.socket()).unwrap();
+        let mut conn = Connection::open(&paths).unwrap();
+        let (mut daemon, _) = listener.accept().unwrap();
+        // Longer than the least that is read at once, so that one read returns the ends of both.
+        let raw = vec![b'x'; 2 * LEAST_READ];
+        let frames = [(Answer::Done(Vec::new()), &raw[..]), (Answer::Done(Vec::new()), b"2")]
+            .map(|(a, raw)| Frame::encode(&a, raw).unwrap());
+        assert!(!conn.is_readable_within(Duration::ZERO).unwrap());
+        daemon.write_all(&frames[0][..10]).unwrap();
+        assert!(conn.fill().unwrap());
+        daemon.write_all(&frames[0][10..]).unwrap();
+        daemon.write_all(&frames[1]).unwrap();
+        conn.receive().unwrap();
+        assert!(conn.is_readable_within(Duration::ZERO).unwrap(), "the second is in the buffer");
+        assert_eq!(conn.receive().unwrap().1, b"2");
+        assert!(!conn.is_readable_within(Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn a_submission_survives_several_closed_connections() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         std::fs::create_dir(paths.run_dir()).unwrap();
@@ -415,6 +452,6 @@ mod tests {
         }
         let (answer, losses) = client.join().unwrap();
         assert!(matches!(answer, Answer::Submitted { job: JobId(7) }), "{answer:?}");
-        assert_eq!(losses, 1, "the user is told once");
+        assert_eq!(losses, 1, "the user is notified once");
     }
 }

@@ -1,4 +1,4 @@
-//! Following jobs: what the daemon tells of changes, over its restarts, and what that comes to.
+//! Follows jobs: receives change notifications across daemon restarts, and tracks progress.
 
 use crate::client::connection::{ClientError, Connection, watch_for_daemon};
 use crate::client::watch::FileWatch;
@@ -13,37 +13,41 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// What is heard.
+/// An event of a [`Follower`].
 #[derive(Debug)]
 pub enum Heard {
-    /// Where to look again: at everything first, and when another daemon is there.
+    /// The jobs to query again. At first, and after a daemon restart, these are all jobs.
     Changed(Changed),
-    /// The daemon is gone; it is waited for. What it was asked has no answer.
+    /// The daemon is down; the follower waits for it. A pending request gets no answer.
     Away,
-    /// Of [`Follower::ask`], or a part of it.
+    /// An answer to [`Follower::ask`], or a part of it.
     Answer(Box<Answer>),
 }
 
-/// Who hears of all that changes.
+/// A client that is notified of all changes.
 #[derive(Debug)]
 pub struct Follower {
     paths: Paths,
-    /// `None`: the daemon is away.
+    /// `None` while the daemon is down.
     conn: Option<Connection>,
     back: FileWatch,
-    heard: VecDeque<Heard>,
-    /// The least time between two questions what has changed, and when the last was answered.
+    events: VecDeque<Heard>,
+    /// The minimum time between two change notifications.
     pause: Duration,
-    told: Option<Instant>,
-    /// It is asked what has changed, and keeps the connection however long nothing does.
+    /// When the last change notification arrived.
+    last_change: Option<Instant>,
+    /// A `Watch` request is pending. It keeps the connection open, no matter how long nothing
+    /// changes.
     is_asked: bool,
-    /// It is asked something else too.
+    /// A request of [`Self::ask`] is pending.
     has_question: bool,
 }
 
 impl Follower {
+    /// Connects to the daemon and requests change notifications.
+    ///
     /// # Errors
-    /// The daemon cannot be asked.
+    /// Fails if the daemon cannot be reached.
     pub fn new(paths: &Paths) -> Result<Follower, ClientError> {
         let back = watch_for_daemon(paths)?;
         let mut follower =
@@ -57,36 +61,36 @@ impl Follower {
             paths: paths.clone(),
             conn: None,
             back,
-            heard: VecDeque::new(),
+            events: VecDeque::new(),
             pause: Duration::ZERO,
-            told: None,
+            last_change: None,
             is_asked: false,
             has_question: false,
         }
     }
 
-    /// One that hears of changes no more often than this, of all that were meanwhile together.
-    /// [`Self::rest`] and [`Self::go_on`] are its user's business then.
+    /// Limits how often changes are reported. Changes in between are merged. The caller must then
+    /// use [`Self::rest`] and [`Self::go_on`].
     #[must_use]
     pub fn with_pause(self, pause: Duration) -> Follower {
         Follower { pause, ..self }
     }
 
-    /// One that waits for the daemon, where there is none yet.
+    /// Like [`Self::new`], but waits for the daemon if it is not running.
     ///
     /// # Errors
-    /// The place where it would be cannot be watched.
+    /// Fails if the socket's directory cannot be watched.
     pub fn patient(paths: &Paths) -> Result<Follower, ClientError> {
         let back = watch_for_daemon(paths)?;
         let mut follower = Follower::away(paths, back);
         follower.read()?;
         if follower.conn.is_none() {
-            follower.heard.push_back(Heard::Away);
+            follower.events.push_back(Heard::Away);
         }
         Ok(follower)
     }
 
-    /// What to wait for before [`Self::read`].
+    /// Returns the descriptor to poll before [`Self::read`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.conn {
             Some(conn) => conn.as_fd(),
@@ -94,25 +98,25 @@ impl Follower {
         }
     }
 
-    /// How long it is until [`Self::go_on`] has something to do; `None`: nothing, until something
-    /// is heard.
+    /// Returns the time until [`Self::go_on`] has something to do, or `None` if it must wait for an
+    /// event.
     pub fn rest(&self) -> Option<Duration> {
-        let told = self.told.filter(|_| self.conn.is_some() && !self.is_asked)?;
-        Some(self.pause.saturating_sub(told.elapsed()))
+        let last = self.last_change.filter(|_| self.conn.is_some() && !self.is_asked)?;
+        Some(self.pause.saturating_sub(last.elapsed()))
     }
 
-    /// Asks what changes next, if it is time to.
+    /// Requests the next change notification, if it is due.
     pub fn go_on(&mut self) {
-        let is_due = self.told.is_none_or(|told| told.elapsed() >= self.pause);
+        let is_due = self.last_change.is_none_or(|last| last.elapsed() >= self.pause);
         if let Some(conn) = self.conn.as_mut().filter(|_| is_due && !self.is_asked) {
-            // Where it fails the end of the connection is read next.
+            // If sending fails, the next read returns the end of the connection.
             let _ = conn.send(&Request::Watch, &[]);
             self.is_asked = true;
         }
     }
 
-    /// Asks something else on the same connection: its answer is heard. One question at a time. One
-    /// that the daemon cannot be asked is lost with it.
+    /// Sends another request on the same connection. Its answer is returned as an event. Only one
+    /// such request may be pending. If the daemon stops, the request is lost.
     pub fn ask(&mut self, question: &Request) {
         if let Some(conn) = &mut self.conn {
             let _ = conn.send(question, &[]);
@@ -120,16 +124,17 @@ impl Follower {
         }
     }
 
-    /// To be called when [`Self::fd`] is readable, then [`Self::next`] until there is no more.
+    /// Reads from [`Self::fd`] when it is readable. Afterwards, call [`Self::next`] until it
+    /// returns `None`.
     ///
     /// # Errors
-    /// The daemon says what makes no sense.
+    /// Fails if the daemon sends invalid data.
     pub fn read(&mut self) -> Result<(), ClientError> {
         let Some(conn) = &mut self.conn else {
             self.back.clear();
-            // A socket that nobody listens at yet: the next event tells.
+            // If no daemon listens on the socket yet, the next file event triggers another attempt.
             self.conn = Connection::open(&self.paths).ok();
-            (self.told, self.is_asked, self.has_question) = (None, false, false);
+            (self.last_change, self.is_asked, self.has_question) = (None, false, false);
             self.go_on();
             return Ok(());
         };
@@ -137,8 +142,8 @@ impl Follower {
         while let Some(answer) = conn.next_whole()? {
             match answer {
                 Answer::Changed(changed) => {
-                    self.heard.push_back(Heard::Changed(changed));
-                    self.told = Some(Instant::now());
+                    self.events.push_back(Heard::Changed(changed));
+                    self.last_change = Some(Instant::now());
                     self.is_asked = false;
                 }
                 Answer::Refused(why) if !self.has_question => {
@@ -146,7 +151,7 @@ impl Follower {
                 }
                 answer if self.has_question => {
                     self.has_question = matches!(answer, Answer::SomeJobs(_));
-                    self.heard.push_back(Heard::Answer(Box::new(answer)));
+                    self.events.push_back(Heard::Answer(Box::new(answer)));
                 }
                 _ => {}
             }
@@ -156,24 +161,24 @@ impl Follower {
             return Ok(());
         }
         self.conn = None;
-        self.heard.push_back(Heard::Away);
-        // The next daemon may be there already.
+        self.events.push_back(Heard::Away);
+        // The next daemon may be running already.
         self.read()
     }
 
-    /// What has been heard and not been told yet.
+    /// Returns the next event that has been received, if any.
     pub fn next(&mut self) -> Option<Heard> {
-        self.heard.pop_front()
+        self.events.pop_front()
     }
 
-    /// The next of it, waiting for it.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// As of [`Self::read`].
+    /// Fails like [`Self::read`].
     pub fn wait(&mut self) -> Result<Heard, ClientError> {
         loop {
-            if let Some(heard) = self.next() {
-                return Ok(heard);
+            if let Some(event) = self.next() {
+                return Ok(event);
             }
             match poll(&mut [PollFd::new(self.fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
                 Ok(_) => self.read()?,
@@ -184,10 +189,10 @@ impl Follower {
     }
 }
 
-/// What there is to know of a record in order to say how far it is.
+/// The parts of a record that determine its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// How many tasks it stands for; 1 but for the rest of an array.
+    /// The number of tasks that the record represents: 1, except for the rest of an array.
     pub tasks: usize,
     pub state: JobState,
     pub exit: ExitCode,
@@ -198,20 +203,20 @@ impl Standing {
         Standing { tasks: job.weight(), state: job.run.state, exit: job.run.exit }
     }
 
-    /// What a shell shows for its end: its exit code, or 128 and the signal; 1 where it ended
-    /// otherwise than well with none.
+    /// Returns the exit code that a shell would report: the exit code, or 128 plus the signal. A
+    /// job that did not complete yields at least 1.
     pub fn as_shell(&self) -> u8 {
         let code = u8::try_from(self.exit.as_shell()).unwrap_or(1);
         if self.state.end().is_some_and(|end| end != End::Completed) { code.max(1) } else { 0 }
     }
 }
 
-/// Jobs as far as they are known, by record.
+/// The last known state of the followed jobs, by record.
 #[derive(Debug, Clone, Default)]
 pub struct Known(BTreeMap<JobId, Standing>);
 
 impl Known {
-    /// Takes note of a record as it is now; the state that it was in before.
+    /// Updates a record and returns its previous state.
     pub fn note(&mut self, id: JobId, now: Standing) -> Option<JobState> {
         self.0.insert(id, now).map(|before| before.state)
     }
@@ -228,12 +233,12 @@ impl Known {
         sum
     }
 
-    /// The worst exit code of those that are over, as a shell shows it.
+    /// Returns the highest exit code of the ended jobs, as a shell would report it.
     pub fn worst(&self) -> u8 {
         self.0.values().map(Standing::as_shell).max().unwrap_or(0)
     }
 
-    /// Whether this record is one of them.
+    /// Returns whether this record is followed.
     pub fn has(&self, id: JobId) -> bool {
         self.0.contains_key(&id)
     }
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn each_task_counts_and_the_worst_exit_code_is_kept() {
+    fn progress_counts_tasks_and_keeps_the_worst_exit_code() {
         let mut known = Known::default();
         known.note(JobId(1), standing(8, JobState::Pending, 0));
         let others = [

@@ -1,7 +1,6 @@
-//! Output files of jobs, shown from a place on and followed as they are written, truncated or
-//! replaced.
+//! Shows output files of jobs and follows them while they are written, truncated or replaced.
 //!
-//! The kernel tells of changes; nothing is looked at in between.
+//! The kernel reports changes, so nothing is polled.
 
 use crate::client::relay::Relay;
 use crate::client::tail;
@@ -15,15 +14,15 @@ use std::path::{Path, PathBuf};
 
 const CHUNK: usize = 64 << 10;
 
-/// One output file.
+/// An output file.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     relay: Relay,
     to_stderr: bool,
-    /// What lies there and was not written since this moment is of somebody else.
+    /// Ignore a file that was last written before this time: it belongs to another job.
     since: Option<Timestamp>,
-    /// Of the lines that are there at first only these are shown.
+    /// The number of existing lines to show, counted from the end.
     last: Option<u64>,
     open: Option<Open>,
 }
@@ -31,12 +30,12 @@ pub struct Log {
 #[derive(Debug)]
 struct Open {
     file: File,
-    place: (u64, u64),
+    identity: (u64, u64),
     at: u64,
 }
 
 impl Log {
-    /// `label` stands before each line.
+    /// Creates a log that prefixes each line with `label`.
     pub fn new(path: PathBuf, label: Option<String>, to_stderr: bool) -> Log {
         let unbuffered = label.is_none();
         Log {
@@ -49,14 +48,14 @@ impl Log {
         }
     }
 
-    /// Only its last lines are shown of what is there already.
+    /// Shows only the last lines of the existing content.
     #[must_use]
     pub fn last(mut self, lines: Option<u64>) -> Log {
         self.last = lines;
         self
     }
 
-    /// The job starts at this moment: what was written before is of an earlier one.
+    /// Sets when the job started. A file last written earlier belongs to another job.
     #[must_use]
     pub fn since(mut self, start: Option<Timestamp>) -> Log {
         self.since = start;
@@ -67,20 +66,22 @@ impl Log {
         &self.path
     }
 
-    /// Shows what is new.
+    /// Shows new content. A missing file is not an error.
     ///
     /// # Errors
-    /// What the file, or standard output, says. That there is no file is no error.
+    /// Fails if the file cannot be read or the output cannot be written.
     pub fn show(&mut self) -> io::Result<()> {
         loop {
             if self.open.is_none() && !self.reopen()? {
                 return Ok(());
             }
             self.copy()?;
-            // It may have been replaced by another one of its name.
-            let here = std::fs::metadata(&self.path).ok().map(|meta| place(&meta));
-            let is_same =
-                self.open.as_ref().is_some_and(|open| here.is_none_or(|here| here == open.place));
+            // The file may have been replaced by another one of the same name.
+            let here = std::fs::metadata(&self.path).ok().map(|meta| identity(&meta));
+            let is_same = self
+                .open
+                .as_ref()
+                .is_some_and(|open| here.is_none_or(|here| here == open.identity));
             if is_same {
                 return Ok(());
             }
@@ -88,26 +89,29 @@ impl Log {
         }
     }
 
-    /// False where there is nothing to read yet.
+    /// Returns false if there is nothing to read yet.
     fn reopen(&mut self) -> io::Result<bool> {
         let Some(mut file) = tail::open_output(&self.path)? else { return Ok(false) };
         let meta = file.metadata()?;
         if self.since.is_some_and(|since| is_older(&meta, since)) {
             return Ok(false);
         }
-        // It would never come to an end.
+        // Showing it would never end.
         if is_written_to(self.to_stderr, &meta) {
-            let text = format!("{}: it is also where it would be shown", self.path.display());
+            let text = format!(
+                "{}: cannot show this file, because the output goes to it",
+                self.path.display()
+            );
             return Err(io::Error::other(text));
         }
         let at = self.last.map_or(Ok(0), |lines| tail::start_of_last(&mut file, lines))?;
-        self.open = Some(Open { file, place: place(&meta), at });
+        self.open = Some(Open { file, identity: identity(&meta), at });
         Ok(true)
     }
 
     fn copy(&mut self) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        // Truncated: it is written anew.
+        // The file was truncated. Start over.
         if open.file.metadata()?.len() < open.at {
             open.at = 0;
         }
@@ -126,10 +130,10 @@ impl Log {
         }
     }
 
-    /// Shows the rest: nothing more is written.
+    /// Shows the rest once the file is complete.
     ///
     /// # Errors
-    /// As of [`Self::show`].
+    /// Fails like [`Self::show`].
     pub fn finish(mut self) -> io::Result<()> {
         self.show()?;
         if self.to_stderr {
@@ -148,13 +152,13 @@ fn push(relay: &mut Relay, to_stderr: bool, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether what is shown would be written to this file.
+/// Returns whether the output goes to this same file.
 fn is_written_to(to_stderr: bool, meta: &Metadata) -> bool {
     let own = if to_stderr { fstat(io::stderr()) } else { fstat(io::stdout()) };
-    own.is_ok_and(|own| (own.st_dev, own.st_ino) == place(meta))
+    own.is_ok_and(|own| (own.st_dev, own.st_ino) == identity(meta))
 }
 
-fn place(meta: &Metadata) -> (u64, u64) {
+fn identity(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
@@ -163,7 +167,7 @@ fn is_older(meta: &Metadata, since: Timestamp) -> bool {
     written.saturating_add(tick_us()) < since.0
 }
 
-/// How far the clock of file systems is behind the other at most, microseconds.
+/// Returns how far the clock of file systems may lag behind the real-time clock, in microseconds.
 fn tick_us() -> i64 {
     ClockId::CLOCK_REALTIME_COARSE
         .res()

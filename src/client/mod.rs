@@ -1,8 +1,8 @@
-//! The client's side of the socket: connecting, asking, waiting for news, and running tasks in the
-//! foreground.
+//! The client's side of the socket: connecting, sending requests, waiting for changes, and running
+//! tasks in the foreground.
 //!
-//! Blocking and without a runtime: a command lives for a millisecond. Nothing here parses options
-//! or prints results.
+//! Everything is blocking and needs no async runtime, since a command runs for only a millisecond.
+//! Nothing here parses options or prints results.
 
 pub mod attach;
 pub mod connection;

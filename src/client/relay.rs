@@ -1,9 +1,10 @@
-//! Forwarding of task output: by lines, so that tasks do not cut into each other's, or as it comes;
-//! with or without the task's number before each line (srun man page, `--label`, `--unbuffered`).
+//! Forwards task output, either line by line, so that tasks do not cut into each other's lines, or
+//! unbuffered. Can prefix each line with the task number (srun man page, `--label`,
+//! `--unbuffered`).
 
 use std::io::{self, Write};
 
-/// The longest line that is held back for its end.
+/// The maximum length of an incomplete line that is buffered, in bytes.
 const MAX_LINE: usize = 64 << 10;
 
 /// One stream of one task.
@@ -12,20 +13,20 @@ pub struct Relay {
     label: Option<String>,
     unbuffered: bool,
     held: Vec<u8>,
-    /// The next byte begins a line.
+    /// The next byte starts a line.
     at_line_start: bool,
 }
 
 impl Relay {
-    /// `label` is the task's number where lines are to be labelled.
+    /// Creates a relay. `label` is the task number to prefix lines with.
     pub fn new(label: Option<String>, unbuffered: bool) -> Self {
         Relay { label, unbuffered, held: Vec::new(), at_line_start: true }
     }
 
-    /// Passes on what can be.
+    /// Forwards all complete lines, or everything if unbuffered.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Fails if `out` cannot be written.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.unbuffered {
             return self.write(bytes, out);
@@ -42,7 +43,7 @@ impl Relay {
             let mut whole = std::mem::take(&mut self.held);
             whole.extend_from_slice(lines);
             self.write(&whole, out)?;
-            // Its memory is used again.
+            // Reuse the allocation.
             whole.clear();
             self.held = whole;
         }
@@ -50,11 +51,10 @@ impl Relay {
         Ok(())
     }
 
-    /// The stream is over: what is left goes out, with the newline that it lacks where lines are
-    /// labelled.
+    /// Writes the rest at the end of the stream. Labelled lines get a missing newline.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Fails if `out` cannot be written.
     pub fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         let rest = std::mem::take(&mut self.held);
         self.write(&rest, out)?;
@@ -81,7 +81,8 @@ impl Relay {
                     labelled.extend_from_slice(piece);
                     self.at_line_start = piece.ends_with(b"\n");
                 }
-                // Another task may be next: each piece is a line of its own, as srun has it.
+                // Another task may write next, so each piece becomes a line of its own, like in
+                // srun.
                 if self.unbuffered && !self.at_line_start {
                     labelled.push(b'\n');
                     self.at_line_start = true;
@@ -93,7 +94,7 @@ impl Relay {
     }
 }
 
-/// The width of labels: as wide as the largest task number, as srun pads them.
+/// Returns the label of a task, padded to the width of the largest task number, like in srun.
 pub fn label(task: u32, tasks: u32) -> String {
     let width = tasks.saturating_sub(1).to_string().len();
     format!("{task:0width$}")
@@ -118,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_held_until_they_are_whole() {
+    fn lines_are_buffered_until_they_are_complete() {
         assert_eq!(relayed(None, false, &["ab", "c\nd", "\n"]), ["", "abc\n", "d\n", ""]);
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_held_no_longer() {
+    fn a_very_long_line_is_forwarded_early() {
         let long = "x".repeat(MAX_LINE - 1);
         assert_eq!(
             relayed(None, false, &[&long, "yz", "\n"]),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn unbuffered_output_goes_on_at_once() {
+    fn unbuffered_output_is_forwarded_immediately() {
         assert_eq!(relayed(None, true, &["ab", "c\nd"]), ["ab", "c\nd", ""]);
     }
 
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_as_wide_as_the_largest() {
+    fn labels_are_padded_to_the_largest_task_number() {
         assert_eq!(label(3, 4), "3");
         assert_eq!(label(3, 11), "03");
         assert_eq!(label(0, 1), "0");

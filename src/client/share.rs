@@ -1,10 +1,10 @@
-//! A step in the foreground, shared with `sattach`: guests get a copy of what the tasks write, and
-//! may write to them.
+//! Shares a foreground step with `sattach`: guests receive a copy of the tasks' output and may send
+//! input.
 //!
-//! The step's own client is the host, since it holds the ends of the tasks' streams. It listens
-//! beside the step's record, in a directory that is its user's alone. A guest never holds the step
-//! up: one that does not read is sent away. Streams that the tasks have for themselves, a pipe or a
-//! file, do not pass through here (`attach`).
+//! The step's own client is the host, since it holds the ends of the tasks' streams. Its socket is
+//! next to the step's record, in a directory that only the user can access. Guests never delay the
+//! step: a guest that does not read is disconnected. Streams that go directly to a pipe or a file
+//! do not pass through here (see `attach`).
 
 use crate::model::StepId;
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
@@ -15,51 +15,52 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A guest that is so far behind is sent away.
+/// A guest with more unsent data than this, in bytes, is disconnected.
 const MAX_BEHIND: usize = 4 << 20;
 
-/// The longest piece of data in one message, bytes.
+/// The maximum size of the data in one message, in bytes.
 pub const MAX_DATA: usize = 64 << 10;
 
-/// What both sides take from each other.
+/// The limits of messages in both directions.
 const HEADER: Header = Header::Versioned { max_json: 1000, max_raw: MAX_DATA };
 
-/// What the step's client and one that joined tell each other. Data is the raw part of the frame.
+/// A message between the step's client and a guest. Data is the raw part of the frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// The first thing that a guest gets.
+    /// The first message to a guest.
     Hello { tasks: u32, pty: bool },
-    /// What a task wrote.
+    /// Output of a task.
     Output { task: u32, is_stderr: bool },
-    /// The step is over. The last thing that a guest gets.
+    /// The step has ended. The last message to a guest.
     Ended,
-    /// From a guest, for the standard input of one task or of all.
+    /// Input from a guest, for one task or for all.
     Input { task: Option<u32> },
 }
 
-/// For what comes from the other side.
+/// Returns a decoder for messages of the other side.
 pub fn decoder() -> Decoder {
     Decoder::new(HEADER)
 }
 
-/// The next message that is there, and its data.
+/// Returns the next complete message and its data.
 ///
 /// # Errors
-/// It is none of ours.
+/// Fails if the data is not a valid message.
 pub fn next_message(decoder: &mut Decoder) -> Result<Option<(Message, Vec<u8>)>, FrameError> {
     let Some(frame) = decoder.next_frame()? else { return Ok(None) };
     Ok(Some((frame.message()?, frame.raw)))
 }
 
-/// `<job_dir>/<step>.attach`
+/// Returns `<job_dir>/<step>.attach`.
 fn socket_path(job_dir: &Path, step: StepId) -> PathBuf {
     job_dir.join(format!("{step}.attach"))
 }
 
-/// Joins a step. The first message is [`Message::Hello`].
+/// Attaches to a step. The first message is [`Message::Hello`].
 ///
 /// # Errors
-/// Nobody shares this step: [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`].
+/// Fails with [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if the step is
+/// not shared.
 pub fn join(job_dir: &Path, step: StepId) -> io::Result<UnixStream> {
     socket::connect(&socket_path(job_dir, step))
 }
@@ -94,10 +95,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Opens a step to guests.
+    /// Opens a step for guests.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// Fails if the socket cannot be created.
     pub fn open(job_dir: &Path, step: StepId, tasks: u32, pty: bool) -> io::Result<Share> {
         let path = socket_path(job_dir, step);
         let listener = socket::bind(&path)?;
@@ -110,12 +111,12 @@ impl Share {
         self.listener.as_fd()
     }
 
-    /// Each guest's socket, and whether something waits to be written to it.
+    /// Returns each guest's socket and whether unsent data is pending.
     pub fn guests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.guests.iter().map(|guest| (guest.socket.as_fd(), !guest.outgoing.is_empty()))
     }
 
-    /// To be called when the listener is readable.
+    /// Accepts a guest when the listener is readable.
     pub fn accept(&mut self) {
         let Ok((socket, _)) = self.listener.accept() else { return };
         if socket.set_nonblocking(true).is_err() {
@@ -127,7 +128,7 @@ impl Share {
         self.guests.push(guest);
     }
 
-    /// To be called when the `i`-th guest's socket is ready. What it wrote for the tasks.
+    /// Serves the `i`-th guest when its socket is ready. Returns its input for the tasks.
     pub fn serve(&mut self, i: usize) -> Vec<(Option<u32>, Vec<u8>)> {
         let Some(guest) = self.guests.get_mut(i) else { return Vec::new() };
         guest.flush();
@@ -152,7 +153,7 @@ impl Share {
         }
     }
 
-    /// A copy for every guest.
+    /// Sends a copy of the output to every guest.
     pub fn show(&mut self, task: u32, is_stderr: bool, data: &[u8]) {
         if self.guests.is_empty() {
             return;
@@ -168,14 +169,14 @@ impl Share {
         }
     }
 
-    /// Drops those that went. Not while places of guests are in use.
+    /// Removes disconnected guests. This invalidates the indexes of guests.
     pub fn tidy(&mut self) {
         self.guests.retain(|guest| !guest.is_gone);
     }
 }
 
 impl Drop for Share {
-    /// The step is over. A guest that is behind gets what fits.
+    /// Ends the step for all guests. A guest that is behind receives as much as fits.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
         let Ok(ended) = Frame::encode(&Message::Ended, &[]) else { return };
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn invalid_messages_are_errors() {
         let too_long = Frame::encode(&Message::Input { task: None }, &[0; MAX_DATA + 1]).unwrap();
         for bytes in
             [b"nothing of slotd's".as_slice(), &too_long, &Frame::encode(&"other", b"").unwrap()]
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_get_copies_and_a_guest_s_words_come_in() {
+    fn guests_receive_output_and_send_input() {
         let dir = tempfile::tempdir().unwrap();
         let mut share = Share::open(dir.path(), StepId::Num(0), 2, false).unwrap();
         let mut guest = join(dir.path(), StepId::Num(0)).unwrap();
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_does_not_read_is_sent_away() {
+    fn a_guest_that_does_not_read_is_disconnected() {
         let dir = tempfile::tempdir().unwrap();
         let mut share = Share::open(dir.path(), StepId::Num(0), 1, false).unwrap();
         let _guest = join(dir.path(), StepId::Num(0)).unwrap();

@@ -1,4 +1,5 @@
-//! The end of a file, found from behind: a log may have gigabytes, and holes of terabytes.
+//! Finds the last lines of a file by reading backwards, since a log may contain gigabytes of data
+//! and terabytes of holes.
 
 use crate::sys::extents;
 use std::fs::{File, OpenOptions};
@@ -6,37 +7,37 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens an output file of a job for reading. `None`: nothing is there that can be read. A FIFO or a
-/// device has nothing for others, and below /dev and /proc the same path may lead each process to
-/// another file, such as its own standard output.
+/// Opens an output file of a job for reading. Returns `None` if there is no regular file. FIFOs and
+/// devices hold no data for other readers. Below /dev and /proc, the same path may refer to another
+/// file in each process, such as its own standard output.
 ///
 /// # Errors
-/// It cannot be opened.
+/// Fails if the file cannot be opened.
 pub fn open_output(path: &Path) -> io::Result<Option<File>> {
     if ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir)) && !path.starts_with("/dev/shm") {
         return Ok(None);
     }
-    // A FIFO is not even opened: its writer would find a reader who is gone at once.
+    // A FIFO is not even opened, because its writer would see a reader that disappears at once.
     if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return Ok(None);
     }
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
-        // A socket cannot be opened.
+        // Sockets cannot be opened.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => Ok(None),
         Err(e) => Err(e),
     }
 }
 
-/// What is read at once.
+/// The number of bytes to read at once.
 const CHUNK: u64 = 64 << 10;
 
-/// Where the last `lines` lines of a file begin. What stands behind the last line end counts as a
+/// Returns where the last `lines` lines of a file begin. Text after the last newline counts as a
 /// line.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Fails if the file cannot be read.
 pub fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
     let len = file.metadata()?.len();
     if lines == 0 {
@@ -58,7 +59,7 @@ pub fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
             chunk.clear();
             file.take(end - begin).read_to_end(&mut chunk)?;
             for at in memchr::memrchr_iter(b'\n', &chunk).map(|at| begin + at as u64) {
-                // The end of the last line begins no other.
+                // The newline that ends the file does not start another line.
                 if at + 1 < len {
                     ends_seen += 1;
                 }
@@ -72,10 +73,10 @@ pub fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// The last lines of a file as text, cut to this many bytes from behind.
+/// Returns the last lines of a file, limited to the last `most_bytes` bytes.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Fails if the file cannot be read.
 pub fn last_lines(file: &mut File, lines: u64, most_bytes: u64) -> io::Result<Vec<String>> {
     let start = start_of_last(file, lines)?.max(file.metadata()?.len().saturating_sub(most_bytes));
     file.seek(SeekFrom::Start(start))?;
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_found_in_a_file_larger_than_what_is_read_at_once() {
+    fn the_last_lines_are_found_across_chunks() {
         let text: String = (0..100_000).map(|i| format!("line {i}\n")).collect();
         let mut all = file(text.as_bytes());
         assert_eq!(last_lines(&mut all, 2, 1 << 20).unwrap(), ["line 99998", "line 99999"]);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_of_the_host_are_outputs() {
+    fn only_regular_files_are_opened_as_output() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("file"), "a").unwrap();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_has_no_end_yet_counts() {
+    fn an_unfinished_line_counts() {
         let mut open = file(b"a\nb\nc");
         assert_eq!(last_lines(&mut open, 1, 100).unwrap(), ["c"]);
         assert_eq!(last_lines(&mut open, 2, 100).unwrap(), ["b", "c"]);
@@ -147,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_many_lines_are_left_as_were_asked_for(text in "[a\n]{0,40}", lines in 0u64..10) {
+        fn the_requested_number_of_lines_is_returned(text in "[a\n]{0,40}", lines in 0u64..10) {
             let start = start_of_last(&mut file(text.as_bytes()), lines).unwrap() as usize;
             let all = text.lines().count() as u64;
             prop_assert_eq!(text[start..].lines().count() as u64, lines.min(all));

@@ -1,12 +1,12 @@
-//! The user's terminal: raw while a pseudo-terminal's program has it, and restored whatever
-//! happens.
+//! The user's terminal. It is in raw mode while a program uses a pseudo-terminal, and always
+//! restored afterwards.
 
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::termios::{self, SetArg, Termios};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// A terminal in raw mode. Dropping it restores what was.
+/// A terminal in raw mode. Dropping it restores the previous mode.
 #[derive(Debug)]
 pub struct Raw<'a> {
     terminal: BorrowedFd<'a>,
@@ -14,10 +14,10 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Makes `terminal` raw.
+    /// Puts `terminal` into raw mode.
     ///
     /// # Errors
-    /// It is no terminal.
+    /// Fails if it is not a terminal.
     pub fn enter(terminal: BorrowedFd<'a>) -> io::Result<Raw<'a>> {
         let before = termios::tcgetattr(terminal)?;
         let mut raw = before.clone();
@@ -33,7 +33,7 @@ impl Drop for Raw<'_> {
     }
 }
 
-/// The window size of a terminal; `None` where it has none.
+/// Returns the window size of a terminal, if it has one.
 pub fn window(terminal: BorrowedFd<'_>) -> Option<Winsize> {
     let mut size = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ fills in a winsize.
@@ -41,16 +41,16 @@ pub fn window(terminal: BorrowedFd<'_>) -> Option<Winsize> {
     (done == 0 && size.ws_row > 0).then_some(size)
 }
 
-/// Gives a terminal a window size; its foreground processes get SIGWINCH from the kernel.
+/// Sets the window size of a terminal. The kernel sends SIGWINCH to its foreground processes.
 pub fn set_window(terminal: BorrowedFd<'_>, size: Winsize) {
     // SAFETY: TIOCSWINSZ reads a winsize.
     unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
 }
 
-/// A new pseudo-terminal that looks like `model`: the same modes, the same window.
+/// Creates a pseudo-terminal with the modes and window size of `model`.
 ///
 /// # Errors
-/// The kernel has none left.
+/// Fails if the kernel has no pseudo-terminals left.
 pub fn like(model: BorrowedFd<'_>) -> io::Result<OpenptyResult> {
     let modes = termios::tcgetattr(model).ok();
     let pty = openpty(window(model).as_ref(), modes.as_ref())?;

@@ -1,4 +1,4 @@
-//! Waiting for changes of files: the kernel reports them, and nothing is looked at in between.
+//! Waits for file changes that the kernel reports, without polling.
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs::File;
@@ -11,14 +11,16 @@ use std::path::Path;
 pub struct FileWatch(Inotify);
 
 impl FileWatch {
+    /// Creates an empty watch.
+    ///
     /// # Errors
-    /// The user has as many of them as the kernel allows.
+    /// Fails if the user has reached the kernel's limit of inotify instances.
     pub fn new() -> io::Result<FileWatch> {
         Ok(FileWatch(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
     }
 
-    /// Watches the file with this name. If there is none, or another one takes its place, the
-    /// nearest directory above it that exists tells: call this again after each change.
+    /// Watches the file with this name. If the file does not exist or is replaced, the nearest
+    /// existing parent directory reports it. Call this again after each change.
     pub fn add(&self, path: &Path) {
         let of_file = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_ATTRIB
@@ -28,10 +30,10 @@ impl FileWatch {
         let _ = path.ancestors().skip(1).find(|dir| self.add_dir(dir).is_ok());
     }
 
-    /// Watches for files that appear in this directory, and for changes of their modes.
+    /// Watches for files that appear in this directory and for changes of their modes.
     ///
     /// # Errors
-    /// There is no such directory, or it may not be read.
+    /// Fails if the directory does not exist or cannot be read.
     pub fn add_dir(&self, dir: &Path) -> io::Result<()> {
         let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         let flags = appears | AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR;
@@ -39,17 +41,17 @@ impl FileWatch {
         Ok(())
     }
 
-    /// Watches what is written to an open file, whatever its name is now.
+    /// Watches for writes to an open file, whatever its current name.
     ///
     /// # Errors
-    /// The user has as many watches as the kernel allows.
+    /// Fails if the user has reached the kernel's limit of inotify watches.
     pub fn add_open(&self, file: &File) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         self.0.add_watch(own.as_str(), AddWatchFlags::IN_MODIFY)?;
         Ok(())
     }
 
-    /// Call this when the descriptor is readable.
+    /// Consumes pending events. Call this when the descriptor is readable.
     pub fn clear(&self) {
         while self.0.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
@@ -76,17 +78,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_watched_from_before_it_exists_over_its_replacement() {
+    fn a_file_is_watched_before_it_exists_and_after_it_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("later/out");
         let watch = FileWatch::new().unwrap();
         watch.add(&path);
         assert!(!has_changed(&watch));
         fs::create_dir(dir.path().join("later")).unwrap();
-        assert!(has_changed(&watch), "its directory was made");
+        assert!(has_changed(&watch), "its directory was created");
         watch.add(&path);
         fs::write(&path, "1").unwrap();
-        assert!(has_changed(&watch), "it was made");
+        assert!(has_changed(&watch), "it was created");
         watch.add(&path);
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"2").unwrap();
         assert!(has_changed(&watch), "it was written to");
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_is_watched_whatever_its_name_is() {
+    fn an_open_file_is_watched_after_its_deletion() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         let mut file = File::create(&path).unwrap();

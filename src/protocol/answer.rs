@@ -1,4 +1,4 @@
-//! What the daemon says: answers to requests, and news on a connection that waits.
+//! Messages from the daemon: answers to requests, and notifications on connections that wait.
 
 use crate::model::changed::Changed;
 use crate::model::diagnostics::Diagnostics;
@@ -21,7 +21,7 @@ pub enum Answer {
     Submitted {
         job: JobId,
     },
-    /// In the order of the jobs that were handed in.
+    /// In the order of the submitted jobs.
     SubmittedMany(Vec<Result<JobId, Refusal>>),
     /// `--test-only`.
     WouldStart {
@@ -31,48 +31,48 @@ pub enum Answer {
         partition: String,
     },
     Jobs(JobList),
-    /// A part of a long answer: more of these follow, and `Jobs` is the last.
+    /// A part of a long answer. More of these follow; `Jobs` is the last.
     SomeJobs(JobList),
     Node(Box<NodeView>),
     Config(Vec<(String, String)>),
-    /// The partitions, the node or the configuration are as was asked for, with what is to be told
-    /// of it.
+    /// The partitions, the node or the configuration were changed as requested. Contains notes
+    /// about the change.
     SiteChanged(Vec<String>),
-    /// One outcome for each job that was named, in order.
+    /// One outcome per requested job, in order.
     Done(Vec<Outcome>),
     /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.
     Script,
     Diagnostics(Box<Diagnostics>),
     Cleaned(Cleaned),
-    /// Jobs with those of their steps that were asked for and run, each with its use up to now.
+    /// Jobs with those of the requested steps that are running, and their resource use so far.
     Usage {
         list: JobList,
-        /// The processes of each step.
+        /// The PIDs of each step's processes.
         processes: Vec<(StepKey, Vec<i32>)>,
     },
-    /// By job, and by the start of the step. A step that was over before it was first looked at is
-    /// not among them.
+    /// Ordered by job and by the start of the step. Steps that ended before their first sample are
+    /// missing.
     OverTime(Vec<StepSeries>),
-    /// By time. Where no job ran there is none.
+    /// Ordered by time. There are no spans for times when no job ran.
     HostOverTime {
         now: Timestamp,
         spans: Vec<HostSpan>,
     },
     Source(Box<JobSource>),
-    /// The process manages the job's steps.
+    /// The process now manages the job's steps.
     Managed(Box<ManagedJob>),
     Recorded,
-    /// The request is not carried out.
+    /// The request was not carried out.
     Refused(Refusal),
 
-    // News.
-    /// The allocation is in the queue: the first look at it did not start it.
+    // Notifications.
+    /// The allocation is queued: it could not start immediately.
     Waits,
-    /// The allocation runs.
+    /// The allocation is running.
     Granted {
         view: Box<JobView>,
     },
-    /// The job is over.
+    /// The job has ended.
     Ended {
         view: Box<JobView>,
     },
@@ -83,7 +83,7 @@ pub enum Answer {
         step: StepId,
         pids: Vec<u32>,
     },
-    /// The step was told to end, and is killed if it has not ended by then.
+    /// The step was asked to end. It is killed if it is still running after this time.
     StepStopping {
         wait_secs: u64,
     },
@@ -91,74 +91,77 @@ pub enum Answer {
         task: u32,
         exit: ExitCode,
     },
-    /// The daemon died before it started anything of the step: the launch is to be asked for again.
+    /// The daemon died before it started any process of the step. The client must request the
+    /// launch again.
     StepLost,
-    /// The step is over.
+    /// The step has ended.
     StepEnded(Box<ExitRecord>),
-    /// For the manager of the job: what it has of it has changed, or when the job ends, and why.
+    /// For the job's step manager: its share of the job or the end time of the job has changed, and
+    /// why.
     ManagerChanged {
         part: Box<ManagersPart>,
         why: PartChange,
     },
-    /// For the manager of the job: these of the job's CPUs and GPUs are out of use now, and no
-    /// others. No step is to use them.
+    /// For the job's step manager: exactly these CPUs and GPUs of the job are out of use now. No
+    /// step may use them.
     PartsOut {
         parts: NodeParts,
         why: String,
     },
-    /// For the manager of the job: send a signal to this step or to all; without a signal it is to
-    /// be ended.
+    /// For the job's step manager: send a signal to this step or to all steps. Without a signal,
+    /// end them.
     SignalStep {
         step: Option<u32>,
         signal: Option<i32>,
-        /// The daemon does not know whether this step runs: the manager tells, by `StepSignalled`.
+        /// Set if the daemon does not know whether this step is running. The manager replies with
+        /// `StepSignalled`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ticket: Option<u64>,
     },
-    /// For the manager of the job: tell what this step uses, by `StepMeasured`.
+    /// For the job's step manager: report the step's resource use with `StepMeasured`.
     MeasureStep {
         ticket: u64,
         step: u32,
     },
 }
 
-/// What the manager of a job's steps has to know.
+/// Everything that the manager of a job's steps needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ManagedJob {
     pub view: JobView,
     pub host: Host,
-    /// What it has of the job.
+    /// The manager's share of the job.
     pub part: ManagersPart,
-    /// Those of the job's CPUs and GPUs that are out of use.
+    /// CPUs and GPUs of the job that are out of use.
     #[serde(default)]
     pub out: NodeParts,
-    /// The first number that its steps may have, and how many.
+    /// The first number for its steps, and how many numbers it gets.
     pub numbers: (u32, u32),
-    /// Between SIGTERM and SIGKILL (Slurm's `KillWait`), milliseconds.
+    /// The time between SIGTERM and SIGKILL (Slurm's `KillWait`), in milliseconds.
     pub grace_ms: u64,
 }
 
-/// The jobs that `slotd clean` has deleted, or would delete.
+/// The jobs that `slotd clean` deleted or would delete.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cleaned {
-    /// Jobs that ended before this instant.
+    /// The cutoff: only jobs that ended before this instant.
     pub before: Timestamp,
     pub jobs: u64,
     /// When the first and the last of them ended.
     pub ends: Option<(Timestamp, Timestamp)>,
-    /// Of their directories.
+    /// The total size of their directories.
     pub bytes: u64,
-    /// Left, since they are in memory: squeue still shows them.
+    /// Jobs kept because they are still in memory, where squeue shows them.
     pub recent: Vec<JobId>,
-    /// Left, since a pending job depends on them, or an array of theirs has tasks that have not
-    /// ended.
+    /// Jobs kept because a pending job depends on them, or because their array has tasks that have
+    /// not ended.
     pub needed: Vec<JobId>,
 }
 
-/// What became of one job of a list.
+/// The outcome for one job of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub target: JobRef,
-    /// The records that were touched.
+    /// The affected records.
     pub result: Result<Vec<JobId>, Refusal>,
 }

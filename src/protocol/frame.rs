@@ -1,11 +1,12 @@
-//! Framing: the one codec of slotd's sockets. Pure: bytes in, frames out; `sys::socket` moves them.
+//! The framing of all slotd sockets. Pure: bytes in, frames out; `sys::socket` does the I/O.
 //!
 //! ```text
 //! "SLTD" | version u16 | 0 u16 | length of the JSON u32 | length of the bytes u32 | JSON | bytes     (little endian)
 //! ```
-//! The raw part carries what need not be text: scripts and environments. Between a daemon and the
-//! watchers of its steps, which outlive the version that started them, the header is the length
-//! alone ([`Header::Bare`]): nothing there may depend on a version, and these bytes never change.
+//! The raw part carries data that need not be text: scripts and environments. Between a daemon and
+//! the watchers of its steps, the header is only the length ([`Header::Bare`]). Watchers outlive
+//! the version that started them, so nothing there may depend on a version, and these bytes never
+//! change.
 
 use crate::protocol::VERSION;
 use serde::Serialize;
@@ -15,29 +16,29 @@ use std::io;
 /// Length of the header in bytes.
 pub const HEADER: usize = 16;
 
-/// The longest JSON part in bytes: the whole queue of a hundred thousand jobs fits.
+/// The longest JSON part in bytes. A queue of a hundred thousand jobs fits.
 pub const MAX_JSON: usize = 256 << 20;
 
 /// The longest raw part in bytes: a script and an environment.
 pub const MAX_RAW: usize = 64 << 20;
 
-/// The longest JSON part that the daemon takes from a client, in bytes.
+/// The longest JSON part that the daemon accepts from a client, in bytes.
 const MAX_REQUEST_JSON: usize = 16 << 20;
 
-/// The longest raw part that the daemon takes from a client, in bytes: more than a job may bring,
-/// so that it is refused in words.
+/// The longest raw part that the daemon accepts from a client, in bytes. It is larger than a job's
+/// limit, so that an oversized job is refused with an explanation.
 const MAX_REQUEST_RAW: usize = 16 << 20;
 
 const MAGIC: [u8; 4] = *b"SLTD";
 
-/// One message.
+/// A message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {
     pub json: Vec<u8>,
     pub raw: Vec<u8>,
 }
 
-/// Why no frame could be had.
+/// A failure to read or write a frame.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The other side closed the connection between two frames.
@@ -45,7 +46,7 @@ pub enum FrameError {
     Closed,
     #[error("io error: {0}")]
     Io(#[from] io::Error),
-    /// Not our protocol at all.
+    /// The other side does not speak slotd's protocol.
     #[error("the other side does not speak slotd's protocol")]
     NotOurs,
     /// The other side speaks this version.
@@ -53,10 +54,10 @@ pub enum FrameError {
         "protocol version {0} on the other side, {VERSION} here: restart the daemon after an upgrade"
     )]
     Version(u16),
-    /// Longer than allowed: what, length, limit.
+    /// A part is too long: its name, length and limit.
     #[error("{0} of {1} bytes is longer than the {2} allowed")]
     TooLong(&'static str, usize, usize),
-    /// The JSON part says something this version does not know.
+    /// The JSON part does not match a message of this version.
     #[error("malformed message: {0}")]
     Content(serde_json::Error),
 }
@@ -74,20 +75,20 @@ fn check(what: &'static str, len: usize, max: usize) -> Result<usize, FrameError
     if len > max { Err(FrameError::TooLong(what, len, max)) } else { Ok(len) }
 }
 
-/// What stands before the parts of a frame, and how long they may be.
+/// The header of a frame, which determines the maximum lengths of its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// With the version of the protocol, and both parts.
+    /// The protocol version and the lengths of both parts.
     Versioned { max_json: usize, max_raw: usize },
-    /// The length of the JSON part (u32, little endian) alone, at most [`MAX_JSON`].
+    /// Only the length of the JSON part (u32, little endian), at most [`MAX_JSON`].
     Bare,
 }
 
 impl Header {
-    /// Of requests, as the daemon takes them.
+    /// The header of requests to the daemon.
     pub const REQUEST: Header =
         Header::Versioned { max_json: MAX_REQUEST_JSON, max_raw: MAX_REQUEST_RAW };
-    /// Of answers.
+    /// The header of answers.
     pub const ANSWER: Header = Header::Versioned { max_json: MAX_JSON, max_raw: MAX_RAW };
 
     fn size(self) -> usize {
@@ -97,7 +98,7 @@ impl Header {
         }
     }
 
-    /// The lengths of the JSON and of the raw part. `header` has [`Self::size`] bytes.
+    /// Parses the lengths of the JSON and the raw part. `header` must have [`Self::size`] bytes.
     fn lengths(self, header: &[u8]) -> Result<(usize, usize), FrameError> {
         let number = |at: usize| {
             header[at..at + 4].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte))
@@ -120,22 +121,22 @@ impl Header {
 }
 
 impl Frame {
-    /// The bytes of a frame with `message` as its JSON part.
+    /// Encodes a frame with `message` as its JSON part.
     ///
     /// # Errors
-    /// [`FrameError::Content`] where `message` cannot be JSON, [`FrameError::TooLong`] past the
-    /// limits.
+    /// Fails with [`FrameError::Content`] if `message` cannot be serialized, and with
+    /// [`FrameError::TooLong`] if a part exceeds its limit.
     pub fn encode<T: Serialize>(message: &T, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
         let mut out = vec![0; HEADER];
         serde_json::to_writer(&mut out, message).map_err(FrameError::Content)?;
         Self::complete(out, raw)
     }
 
-    /// The same of a short frame; `None` where it would have more than `most` bytes. No more than
-    /// these are written then.
+    /// Encodes a frame of at most `most` bytes. Returns `None`, without encoding the rest, if it
+    /// would be longer.
     ///
     /// # Errors
-    /// As of [`Self::encode`].
+    /// Like [`Self::encode`].
     pub fn encode_within<T: Serialize>(
         most: usize,
         message: &T,
@@ -150,7 +151,7 @@ impl Frame {
         }
     }
 
-    /// Writes the header before the message, and the raw part after it.
+    /// Fills in the header before the message and appends the raw part.
     fn complete(mut out: Vec<u8>, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
         let json = check("a message", out.len() - HEADER, MAX_JSON)?;
         check("a script with its environment", raw.len(), MAX_RAW)?;
@@ -165,7 +166,7 @@ impl Frame {
     /// Appends a frame with a bare header to `out`.
     ///
     /// # Errors
-    /// [`FrameError::TooLong`] past [`MAX_JSON`].
+    /// Fails with [`FrameError::TooLong`] if `json` is longer than [`MAX_JSON`].
     pub fn push_bare(out: &mut Vec<u8>, json: &[u8]) -> Result<(), FrameError> {
         let len = check("a message", json.len(), MAX_JSON)?;
         out.extend_from_slice(&(len as u32).to_le_bytes());
@@ -173,16 +174,16 @@ impl Frame {
         Ok(())
     }
 
-    /// The message in the JSON part.
+    /// Parses the message in the JSON part.
     ///
     /// # Errors
-    /// [`FrameError::Content`].
+    /// Fails with [`FrameError::Content`] if the JSON is not such a message.
     pub fn message<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.json).map_err(FrameError::Content)
     }
 }
 
-/// Takes no more bytes than `most`.
+/// A writer that accepts at most `most` bytes.
 struct Limited {
     bytes: Vec<u8>,
     most: usize,
@@ -202,13 +203,13 @@ impl io::Write for Limited {
     }
 }
 
-/// Collects the bytes of a connection and hands out whole frames. It holds no more than what came
-/// in, whatever a header promises.
+/// Collects the bytes of a connection and returns whole frames. It never allocates more than it has
+/// received, whatever a header announces.
 #[derive(Debug)]
 pub struct Decoder {
     header: Header,
     bytes: Vec<u8>,
-    /// Bytes at the front that were handed out.
+    /// Bytes at the front that were already returned.
     read: usize,
 }
 
@@ -217,17 +218,17 @@ impl Decoder {
         Decoder { header, bytes: Vec::new(), read: 0 }
     }
 
-    /// Takes in what was received.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.read));
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame, if all of it is there.
+    /// Returns the next frame, if it is complete.
     ///
     /// # Errors
-    /// A header that is not ours, of another version, or that announces more than is allowed. The
-    /// connection is of no use after that.
+    /// Fails if the header is not ours, has another version, or announces more than the limit. The
+    /// connection is unusable afterwards.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.bytes[self.read..];
         let size = self.header.size();
@@ -238,17 +239,19 @@ impl Decoder {
         let frame = Frame { json: json_part.to_vec(), raw: raw_part.to_vec() };
         self.read += size + json + raw;
         if self.read == self.bytes.len() {
-            // A long frame does not keep its memory for the rest of the connection.
+            // Frees the memory of a long frame instead of keeping it for the rest of the
+            // connection.
             (self.bytes, self.read) = (Vec::new(), 0);
         }
         Ok(Some(frame))
     }
 
-    /// How many bytes the frame that comes next lacks, as far as its header tells. Who receives no
-    /// more than these gets only the descriptors that belong to this frame.
+    /// Returns the number of bytes that the next frame still lacks, as far as its header is known.
+    /// A reader that receives no more than this gets only the descriptors that belong to this
+    /// frame.
     ///
     /// # Errors
-    /// As of [`Self::next_frame`].
+    /// Like [`Self::next_frame`].
     pub fn missing(&self) -> Result<usize, FrameError> {
         let rest = &self.bytes[self.read..];
         let size = self.header.size();
@@ -262,7 +265,7 @@ impl Decoder {
         Ok(whole.saturating_sub(rest.len()))
     }
 
-    /// What the end of the connection means now: it is clean between two frames.
+    /// Returns the error for the connection ending now: [`FrameError::Closed`] between two frames.
     pub fn end(&self) -> FrameError {
         if self.read == self.bytes.len() {
             FrameError::Closed
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_read_back_as_they_were_written_however_the_bytes_arrive() {
+    fn frames_round_trip_however_the_bytes_arrive() {
         let mut bytes = Frame::encode(&vec!["a", "b"], b"raw\0bytes").unwrap();
         bytes.extend(Frame::encode(&vec!["c"], b"").unwrap());
         for piece in [1, 7, bytes.len()] {
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_would_be_too_long_is_not_written_out() {
+    fn a_frame_over_the_limit_is_not_encoded() {
         let whole = Frame::encode(&"abc", b"de").unwrap();
         assert_eq!(Frame::encode_within(whole.len(), &"abc", b"de").unwrap(), Some(whole.clone()));
         assert_eq!(Frame::encode_within(whole.len() - 1, &"abc", b"de").unwrap(), None);
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_frame_is_no_clean_end() {
+    fn half_a_frame_is_not_a_clean_end() {
         let bytes = Frame::encode(&1, b"x").unwrap();
         for len in 1..bytes.len() {
             let mut decoder = decoder(Header::ANSWER, &bytes[..len]);
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_ends_with_the_frame() {
+    fn missing_bytes_never_reach_past_the_frame() {
         let bytes = Frame::encode(&"abc", b"de").unwrap();
         let mut decoder = Decoder::new(Header::ANSWER);
         assert_eq!(decoder.missing().unwrap(), HEADER);
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn an_unknown_version_is_reported() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[4] = 77;
         assert!(matches!(

@@ -1,11 +1,12 @@
-//! What travels over the daemon's socket: frames, and the requests, answers and news in them.
+//! The protocol of the daemon's socket: frames, and the requests, answers and notifications in
+//! them.
 //!
-//! One protocol version: a client and a daemon of different versions say so instead of guessing. It
-//! does no I/O.
+//! There is one protocol version. A client and a daemon with different versions report the mismatch
+//! instead of guessing. This module does no I/O.
 
 pub mod answer;
 pub mod frame;
 pub mod request;
 
-/// The version of the protocol. Raised whenever a request or an answer changes its meaning.
+/// The protocol version. Raised whenever the meaning of a request or an answer changes.
 pub const VERSION: u16 = 6;

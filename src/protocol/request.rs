@@ -1,4 +1,4 @@
-//! What clients ask.
+//! Requests from clients.
 
 use crate::model::job::{Client, ClientProcess};
 use crate::model::node::NodeOrder;
@@ -10,140 +10,143 @@ use crate::model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timesta
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// One request. The raw part of its frame is empty but for [`Request::Submit`],
+/// A request. The raw part of its frame is empty except for [`Request::Submit`],
 /// [`Request::SubmitMany`] and [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// Is the daemon there? Answered by `Pong`.
+    /// Check whether the daemon is running. Answered by `Pong`.
     Ping,
-    /// A job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0`
+    /// Submit a job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0`
     /// entries).
     Submit(Box<Submit>),
-    /// Many batch jobs. Raw part: the environment that they share (`env_len` bytes), then their
-    /// scripts in the same order.
+    /// Submit many batch jobs. Raw part: the environment that they share (`env_len` bytes), then
+    /// their scripts in the same order.
     SubmitMany(SubmitMany),
-    /// Jobs that wait, run or have lately ended; of those that are named, and of a window, older
-    /// ones too.
+    /// Query pending, running and recently ended jobs. A query by job or by time window includes
+    /// older ones too.
     Jobs(JobQuery),
-    /// Records of the database.
+    /// Query the accounting records in the database.
     Accounting(JobQuery),
     Node,
     Config,
     /// Read the configuration again.
     Reconfigure,
-    /// Keys and values as `parse::partition` reads them.
+    /// Update a partition. `parse::partition` parses the keys and values.
     UpdatePartition {
         name: String,
         settings: Vec<(String, String)>,
     },
     UpdateNode(NodeOrder),
-    /// Hold, release, update and the like, on each job in turn.
+    /// Hold, release, update and so on, for each job in turn.
     Control {
         jobs: Vec<JobRef>,
         action: ControlAction,
     },
     Cancel(CancelAsk),
-    /// Tells of the end of a job: answered by `Ended` once it is over, at once if it is.
+    /// Wait for a job to end. Answered by `Ended`, immediately if it already has.
     WaitEnd(JobId),
-    /// Tells what has changed since the last of these on this connection, once something has:
-    /// answered by one `Changed`. The first is answered at once, with everything: whoever takes a
-    /// picture of the queue after it misses nothing. What changes while nobody asks is told
-    /// together later. It ends with the connection.
+    /// Wait for changes since the last `Watch` on this connection. Answered by one `Changed`. The
+    /// first is answered immediately and says that everything changed, so that a client that then
+    /// reads the queue misses nothing. Changes between two requests are merged. The watch ends with
+    /// the connection.
     Watch,
-    /// A client comes back to its allocation after a restart of the daemon.
+    /// Reattach a client to its allocation after a restart of the daemon.
     Attach {
         job: JobId,
         client: ClientProcess,
-        /// The step whose end the client waits for, if it had started.
+        /// The step that the client waits for, if it had started.
         step: Option<StepId>,
-        /// The allocation is this client's own, and ends with it.
+        /// The allocation belongs to this client and ends with it.
         holds: bool,
     },
-    /// A launch inside an allocation. Raw part: the environment. Descriptors travel with the frame.
+    /// Launch a step inside an allocation. Raw part: the environment. Descriptors are sent with the
+    /// frame.
     LaunchStep(Box<StepLaunch>),
-    /// The command of salloc or srun is over, and with it the allocation.
+    /// End an allocation: the command of salloc or srun has exited.
     Release {
         job: JobId,
         exit: crate::model::ExitCode,
     },
-    /// The process manages the job's steps from now on (`sjobmgr`), or wants more numbers for them.
-    /// Answered by `Managed`; news of the job follow.
+    /// Make the process the manager of the job's steps (`sjobmgr`), or reserve more step numbers
+    /// for it. Answered by `Managed`; notifications about the job follow.
     ManageSteps {
         job: JobId,
         client: ClientProcess,
-        /// The step that it is a process of.
+        /// The step that the process belongs to.
         within: Option<StepId>,
-        /// How many numbers it wants.
+        /// The number of step numbers to reserve.
         numbers: u32,
     },
-    /// What became of steps of the manager of a job, in this run of the job, each as it is now.
-    /// Answered by `Recorded` when it is durable.
+    /// Record steps of the job's manager in this run of the job, each in its current state.
+    /// Answered by `Recorded` once they are durable.
     RecordSteps {
         job: JobId,
         run: u32,
         steps: Vec<Step>,
     },
-    /// The manager of a job gives back what none of its steps uses. It has no answer;
-    /// `ManagerChanged` tells what the manager has after it.
+    /// Give back resources that none of the manager's steps uses. There is no answer; a
+    /// `ManagerChanged` contains the remaining ones.
     GiveBack {
         job: JobId,
         client: ClientProcess,
         given_back: GivenBack,
     },
-    /// The manager ends: the first of the numbers that it did not use, and how many. Answered by
-    /// `Recorded`.
+    /// Stop managing steps. Contains the first unused step number and how many are unused. Answered
+    /// by `Recorded`.
     LeaveSteps {
         job: JobId,
         client: ClientProcess,
         unused: (u32, u32),
     },
-    /// The answer to `MeasureStep`. It has none.
+    /// The reply to `MeasureStep`. There is no answer.
     StepMeasured {
         ticket: u64,
         usage: Usage,
         pids: Vec<i32>,
     },
-    /// The answer to `SignalStep` with a ticket: whether this step runs. It has none.
+    /// The reply to a `SignalStep` with a ticket: whether this step is running. There is no answer.
     StepSignalled {
         ticket: u64,
         runs: bool,
     },
     BatchScript(JobId),
-    /// The environment that a batch job was submitted with. Answered by `Script`.
+    /// Fetch the environment that a batch job was submitted with. Answered by `Script`.
     BatchEnv(JobId),
-    /// What running steps use at this moment (sstat). Answered by `Usage`.
+    /// Sample the resource use of running steps (sstat). Answered by `Usage`.
     Usage(UsageAsk),
-    /// What the steps of these jobs used over time, in their last run. Answered by `OverTime`.
+    /// Fetch the resource use of these jobs' steps over time, for the last run. Answered by
+    /// `OverTime`.
     OverTime(Vec<JobRef>),
-    /// What the host used from this instant on, while jobs ran. Answered by `HostOverTime`.
+    /// Fetch the host's resource use since this instant, while jobs ran. Answered by
+    /// `HostOverTime`.
     HostOverTime(Timestamp),
-    /// Where a job comes from. Answered by `Source`.
+    /// Fetch the source of a job. Answered by `Source`.
     Source {
         job: JobRef,
-        /// The raw part of the answer is how the work tree differed from its commit.
+        /// Send the work tree's diff in the raw part of the answer.
         with_diff: bool,
     },
-    /// The client makes a copy of a work tree for a job (`sbatch --snapshot`). The descriptor that
-    /// locks its directory travels with the frame. Answered by `Recorded`. When the connection
-    /// ends, the daemon deletes the copy unless a job names it.
+    /// Hold a copy of a work tree that the client makes for a job (`sbatch --snapshot`). The
+    /// descriptor that locks the copy's directory is sent with the frame. Answered by `Recorded`.
+    /// When the connection ends, the daemon deletes the copy unless a job uses it.
     HoldCopy {
         name: String,
     },
-    /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
+    /// Delete the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
     Clean(Clean),
-    /// What the daemon has done (sdiag).
+    /// Fetch the daemon's counters (sdiag).
     Diagnostics {
-        /// Set the counters to zero afterwards.
+        /// Reset the counters afterwards.
         reset: bool,
     },
 }
 
 impl Request {
-    /// Whether `may` holds for each user for whom this starts a script or a command, with an
-    /// environment. Requests that carry none pass.
+    /// Returns whether `may` accepts every user whose script or command this request starts.
+    /// Requests that start none pass.
     pub fn submits_only_for(&self, may: impl Fn(u32) -> bool) -> bool {
         match self {
-            // Script and environment are the daemon's own.
+            // The script and the environment come from the daemon.
             Request::Submit(submit) => submit.texts_of.is_some() || may(submit.request.uid),
             Request::SubmitMany(many) => many.jobs.iter().all(|job| may(job.request.uid)),
             Request::LaunchStep(launch) => may(launch.uid),
@@ -151,8 +154,8 @@ impl Request {
         }
     }
 
-    /// The name and the number by which sdiag counts requests. Slurm's where it has a message for
-    /// it; numbers from 9000 on are slotd's own.
+    /// Returns the name and the number under which sdiag counts the request. They are Slurm's if
+    /// Slurm has such a message; numbers from 9000 up are slotd's own.
     pub fn message_type(&self) -> (&'static str, u32) {
         match self {
             Request::Ping => ("REQUEST_PING", 1008),
@@ -207,24 +210,23 @@ impl Request {
 pub struct Submit {
     pub request: JobRequest,
     pub script_len: usize,
-    /// Script and environment are those that this job was submitted with, and the raw part is empty
-    /// (`slotd retry`).
+    /// Use the script and the environment of this job; the raw part is empty (`slotd retry`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub texts_of: Option<JobId>,
-    /// Stay connected and tell of the end (`sbatch -W`).
+    /// Keep the connection open and report the job's end (`sbatch -W`).
     pub wait: bool,
     /// Decide, but submit nothing (`--test-only`).
     pub test_only: bool,
-    /// The process that submits. If it will hold the allocation its connection gets the
-    /// allocation's news.
+    /// The process that submits the job. If it holds the allocation, its connection receives the
+    /// allocation's notifications.
     pub client: Client,
-    /// It has been asked before, and the answer got lost with the daemon: if that was carried out,
-    /// nothing is done but to answer.
+    /// The client is repeating the request because the daemon died before it answered. If the first
+    /// request was carried out, only the answer is repeated.
     #[serde(default)]
     pub again: bool,
 }
 
-/// Jobs of one process, each of which is taken or refused by itself.
+/// Jobs submitted by one process. Each is accepted or refused separately.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SubmitMany {
     pub jobs: Vec<OneOfMany>,
@@ -248,68 +250,69 @@ pub enum ControlAction {
     Resume,
     /// `scontrol top`.
     Top,
-    /// A line in the job's standard error (`scontrol notify`).
+    /// Write a line to the job's standard error (`scontrol notify`).
     Notify(String),
-    /// `KEY=VALUE` pairs, as `parse::update` understood them.
+    /// `KEY=VALUE` pairs as parsed by `parse::update`.
     Update(Vec<crate::model::update::Update>),
 }
 
-/// Which ended jobs `slotd clean` removes.
+/// The ended jobs that `slotd clean` deletes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clean {
-    /// Those that ended before this instant.
+    /// Delete jobs that ended before this instant.
     pub before: Timestamp,
-    /// But not these: the user was told that they are left, whatever has become of them since.
+    /// Keep these jobs, even if they could be deleted by now, because the user saw them listed as
+    /// kept.
     pub except: Vec<JobId>,
-    /// Tell what it would free, and remove nothing.
+    /// Report what would be freed, and delete nothing.
     pub dry_run: bool,
 }
 
-/// Which running steps `sstat` is about.
+/// The running steps that `sstat` asks about.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageAsk {
     pub steps: Vec<JobRef>,
-    /// Of a job that is named without a step: all its running steps, rather than the first.
+    /// For a job named without a step, include all its running steps instead of only the first.
     pub all_steps: bool,
 }
 
-/// scancel's request.
+/// A request of scancel.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CancelAsk {
-    /// Jobs and steps that are named and nothing else: each is answered for. Otherwise what matches
-    /// is cancelled.
+    /// If only jobs and steps are named, there is an outcome for each of them. Otherwise all
+    /// matching jobs are cancelled.
     pub query: JobQuery,
     /// Send this signal instead of cancelling.
     pub signal: Option<i32>,
-    /// `-b`: the batch shell alone.
+    /// `-b`: signal only the batch shell.
     pub batch: bool,
-    /// `-f`: the batch shell and its children.
+    /// `-f`: signal the batch shell and its children.
     pub full: bool,
     pub uid: u32,
 }
 
-/// Where a stream of a task comes from or goes to. Indices count the descriptors that came with the
+/// The source or target of one of a task's streams. Indices count the descriptors sent with the
 /// frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Stream {
     #[default]
     Null,
     Fd(usize),
-    /// Opened by the step: missing parent directories of an output file are made, and it is written
-    /// at its end in any case, truncated first unless `append`. A file that is named twice is
-    /// opened once. A client may use the patterns of `parse::filename` and a path relative to the
+    /// A file that the step opens. Missing parent directories of an output file are created. Output
+    /// is always appended; without `append` the file is truncated first. A file named twice is
+    /// opened once. Clients may use the patterns of `parse::filename` and paths relative to the
     /// working directory.
     File {
         path: PathBuf,
         append: bool,
     },
-    /// Standard error goes where standard output goes.
+    /// Standard error uses the target of standard output.
     SameAsStdout,
 }
 
-/// One task of a step.
+/// The streams of one task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TaskStreams {
     pub stdin: Stream,
@@ -317,39 +320,39 @@ pub struct TaskStreams {
     pub stderr: Stream,
 }
 
-/// What srun or salloc's command asks for inside an allocation.
+/// A step that srun or salloc's command launches inside an allocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StepLaunch {
     pub job: JobId,
-    /// The process that asks. It asks for one step.
+    /// The process that requests the step. A process requests only one.
     pub client: ClientProcess,
-    /// The user whose command and environment these are.
+    /// The user that the command and the environment belong to.
     #[serde(default)]
     pub uid: u32,
-    /// It has asked before, and the daemon went away before the step was known to run: if that was
-    /// carried out, nothing is done but to tell what became of it.
+    /// The client is repeating the request because the daemon died before the step was known to
+    /// run. If the first request was carried out, only its result is reported.
     pub again: bool,
     pub request: StepRequest,
-    /// One argument vector a task, or one for all.
+    /// One argument vector per task, or one for all tasks.
     pub argv: Vec<Vec<String>>,
     pub work_dir: String,
     pub umask: Option<u32>,
-    /// Of the client (`--propagate`).
+    /// The client's resource limits (`--propagate`).
     #[serde(default)]
     pub rlimits: Rlimits,
-    /// By rank: one for each task of the request.
+    /// By rank: one entry per requested task.
     pub streams: Vec<TaskStreams>,
     /// Task 0 gets its standard input as its controlling terminal.
     pub pty: bool,
-    /// Index of the socket whose other end the client holds: the step ends with the client, who
-    /// tells its watcher of signals there and hears of its end.
+    /// Index of the socket whose other end the client holds. The step ends when the client closes
+    /// it. The client sends signals through it and is notified of the step's end.
     pub client_line: Option<usize>,
-    /// Lines are labelled by the client: `SLURM_LABELIO`.
+    /// The client labels output lines: `SLURM_LABELIO`.
     pub label: bool,
 }
 
 impl StepLaunch {
-    /// How many descriptors come with it.
+    /// Returns the number of descriptors sent with it.
     pub fn descriptors(&self) -> usize {
         let of_stream = |stream: &Stream| {
             if let Stream::Fd(place) = stream { place.saturating_add(1) } else { 0 }

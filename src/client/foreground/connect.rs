@@ -1,4 +1,4 @@
-//! Connecting the tasks' streams: which go straight to this client's own, and which are relayed.
+//! Sets up the tasks' streams, either as this client's own descriptors or as relayed pipes.
 
 use super::keyboard::Keyboard;
 use super::streams::{ClientStreams, Input, Output};
@@ -13,32 +13,32 @@ use nix::unistd::pipe2;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How a step is run in the foreground.
+/// Options for running a step in the foreground.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepOptions {
     pub label: bool,
     pub unbuffered: bool,
-    /// A pseudo-terminal for task 0, relayed to this client's terminal.
+    /// Give task 0 a pseudo-terminal that is relayed to this client's terminal.
     pub pty: bool,
-    /// The program gets this client's streams as they are, terminals included (salloc without a
+    /// Pass this client's streams unchanged, even if they are terminals (salloc without a
     /// pseudo-terminal).
     pub as_is: bool,
     pub stdin: StreamTasks,
     pub stdout: StreamTasks,
     pub stderr: StreamTasks,
     pub quit_on_interrupt: bool,
-    /// End the other tasks so many seconds after the first one ended.
+    /// End the other tasks this many seconds after the first one ended.
     pub wait_secs: Option<u64>,
 }
 
-/// Which tasks have a stream to this client.
+/// The tasks whose stream is connected to this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StreamTasks {
     #[default]
     All,
     Task(u32),
     Nobody,
-    /// Named in the launch already: a file.
+    /// The launch already names a file.
     Given,
 }
 
@@ -52,10 +52,10 @@ impl StreamTasks {
     }
 }
 
-/// Tasks of which each gets large pipes.
+/// The maximum number of tasks for which the pipes are enlarged.
 const FEW_TASKS: u32 = 16;
 
-/// Bytes that such a pipe holds.
+/// The size of an enlarged pipe, in bytes.
 const LARGE_PIPE: i32 = 512 << 10;
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -67,7 +67,7 @@ fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this is `/dev/null`.
+/// Returns whether this is `/dev/null`.
 fn is_null(fd: BorrowedFd<'_>) -> bool {
     let is_device = |mode| mode & SFlag::S_IFMT.bits() == SFlag::S_IFCHR.bits();
     fstat(fd).is_ok_and(|s| is_device(s.st_mode) && (major(s.st_rdev), minor(s.st_rdev)) == (1, 3))
@@ -76,14 +76,15 @@ fn is_null(fd: BorrowedFd<'_>) -> bool {
 /// Fills in the streams of the launch. Returns our ends and the descriptors to send.
 ///
 /// # Errors
-/// There is no pseudo-terminal, or this process may not have as many descriptors as the tasks need.
+/// Fails if no pseudo-terminal is available or the tasks need more descriptors than this process
+/// may open.
 pub(super) fn connect(
     launch: &mut StepLaunch,
     options: &StepOptions,
 ) -> io::Result<(ClientStreams, Vec<OwnedFd>)> {
     let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
-    // Of hundreds of tasks: both ends of three pipes for each. The launch has the limit of the
-    // tasks already.
+    // Each of possibly hundreds of tasks needs both ends of three pipes. This does not affect the
+    // tasks' own limit, which the launch already contains.
     let _ = limits::raise_descriptors();
     let (client_line, theirs) = ClientLine::pair()?;
     launch.client_line = Some(0);
@@ -108,12 +109,12 @@ pub(super) fn connect(
     Ok((streams, send))
 }
 
-/// Names the limit, where it is what the streams of so many tasks do not fit into.
+/// Replaces `EMFILE` with a message that names the limit.
 fn too_many(tasks: u32, error: io::Error) -> io::Error {
     match (error.raw_os_error(), limits::descriptors()) {
         (Some(libc::EMFILE), Some(limit)) => io::Error::other(format!(
-            "the streams of {tasks} tasks need more than the {limit} open files that this process may have: raise the \
-             limit (ulimit -Hn), or send the output to files with --output"
+            "the streams of {tasks} tasks need more open files than the limit of {limit}: raise the limit \
+             (ulimit -Hn) or write the output to files with --output"
         )),
         _ => error,
     }
@@ -124,7 +125,7 @@ struct Connector<'a> {
     tasks: u32,
     streams: ClientStreams,
     send: Vec<OwnedFd>,
-    /// Places in `send` of our own standard streams, once they are handed over.
+    /// The positions of our own standard streams in `send`, if they are passed on.
     own: [Option<usize>; 3],
 }
 
@@ -134,7 +135,7 @@ impl Connector<'_> {
         Stream::Fd(self.send.len() - 1)
     }
 
-    /// Our own standard input (0), output (1) or error (2), the same for all tasks.
+    /// Returns our own standard input (0), output (1) or error (2). All tasks share it.
     fn own(&mut self, number: usize) -> io::Result<Stream> {
         if let Some(at) = self.own[number] {
             return Ok(Stream::Fd(at));
@@ -148,7 +149,7 @@ impl Connector<'_> {
         Ok(self.hand_over(fd?))
     }
 
-    /// Task 0 has the terminal, the others have nothing (srun man page, `--pty`).
+    /// Task 0 gets the terminal, the others get nothing (srun man page, `--pty`).
     fn terminal(&mut self, launch: &mut StepLaunch) -> io::Result<()> {
         let pty = terminal::like(io::stdin().as_fd())?;
         nonblocking(&pty.master)?;
@@ -198,8 +199,8 @@ impl Connector<'_> {
         let (ours, theirs) = pipe()?;
         nonblocking(&ours)?;
         if self.tasks <= FEW_TASKS {
-            // So that a task seldom waits for us, nor we for it. What a user may have of such
-            // memory is limited.
+            // A large pipe rarely makes a task and this client wait for each other. The kernel
+            // limits pipe memory per user.
             let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE));
         }
         let label = label.then(|| relay::label(task, self.tasks));

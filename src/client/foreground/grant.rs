@@ -1,4 +1,4 @@
-//! The wait for an allocation.
+//! Waits for an allocation.
 
 use super::Caller;
 use super::signals::{Signals, ends_client, is_typed_interrupt};
@@ -14,35 +14,34 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// What became of the wait for an allocation.
+/// The result of waiting for an allocation.
 #[derive(Debug)]
 #[must_use]
 pub enum Grant {
     Granted(Box<JobView>),
-    /// It was cancelled, or ended otherwise, before or instead.
+    /// The allocation was cancelled or ended otherwise.
     Ended(Box<JobView>),
-    /// This client got the signal and gives up; with its connection the request ends.
+    /// This client received a signal and gives up. Closing its connection ends the request.
     Interrupted {
-        /// By Ctrl-C at the terminal.
+        /// The signal was Ctrl-C at the terminal.
         typed: bool,
-        /// A daemon is there to end the request now. The next one does it otherwise: this client is
-        /// gone by then.
+        /// A running daemon ends the request now. Otherwise, the next daemon does, since this
+        /// client has exited by then.
         is_withdrawn: bool,
     },
 }
 
-/// How long a job waits before its user is told. The command before it is often still giving its
-/// resources back.
+/// Jobs that wait no longer than this are not reported as waiting. The preceding command is often
+/// still freeing its resources.
 const QUIET_WAIT: Duration = Duration::from_millis(60);
 
-/// poll(2) counts in milliseconds.
+/// The resolution of poll(2) is one millisecond.
 const LEAST_POLL: Duration = Duration::from_millis(1);
 
-/// Waits until an allocation runs. `queued` is called once, if it has to wait for more than a
-/// moment.
+/// Waits until an allocation is granted. `queued` is called once if it has to wait noticeably.
 ///
 /// # Errors
-/// The connection carries something that makes no sense.
+/// Fails if the daemon sends invalid data.
 pub fn wait_for_grant(
     conn: &mut Connection,
     caller: &Caller,
@@ -51,12 +50,12 @@ pub fn wait_for_grant(
 ) -> Result<Grant, ClientError> {
     let signals = Signals::take()?;
     let mut announced = false;
-    // When to announce that the job waits, once the daemon has said so.
+    // When to report that the job waits, set by the daemon's answer.
     let mut announce_at: Option<Instant> = None;
     let mut back: Option<FileWatch> = None;
     loop {
         if let Some(grant) = decision(conn, &mut announce_at)? {
-            // A job that ended before it started did wait, however short that was.
+            // A job that ended before it started did wait, however briefly.
             if !announced && matches!(&grant, Grant::Ended(view) if view.run.start.is_none()) {
                 queued();
             }
@@ -117,14 +116,14 @@ pub fn wait_for_grant(
     }
 }
 
-/// Waits until an allocation that was given back is over. `None` where the daemon is gone, or a
-/// signal ends the wait: a daemon may stand still.
+/// Waits until a released allocation has ended. Returns `None` if the daemon stops. A signal also
+/// ends the wait, in case the daemon hangs.
 ///
 /// # Errors
-/// The connection carries something that makes no sense.
+/// Fails if the daemon sends invalid data.
 pub fn wait_for_release(conn: &mut Connection) -> Result<Option<End>, ClientError> {
     let signals = Signals::take()?;
-    // What came until now was for the command.
+    // Discard signals that were meant for the command.
     while let Ok(Some(_)) = signals.fd.read_signal() {}
     loop {
         while let Some(answer) = conn.next_whole()? {
@@ -150,7 +149,7 @@ pub fn wait_for_release(conn: &mut Connection) -> Result<Option<End>, ClientErro
     }
 }
 
-/// The decision about the allocation, if it has come in. Sets `announce_at` when the daemon says
+/// Returns the daemon's decision, if it has arrived. Sets `announce_at` when the daemon reports
 /// that the job waits.
 fn decision(
     conn: &mut Connection,

@@ -1,32 +1,33 @@
-//! Our standard input, where it may be a terminal that is not ours at the moment.
+//! Standard input, which may be a terminal that another process group currently has in the
+//! foreground.
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Standard input to wait for. In the background of a terminal what is typed is for somebody else:
-/// to read it would stop this process and what it relays, and to wait for it would wake up again
-/// and again. Then only new input wakes.
+/// Standard input for polling. Input that is typed while this process is in the background is for
+/// another process: reading it would stop this process and its relays, and polling for it would
+/// wake up continuously. Therefore the source then reports only new input.
 #[derive(Debug, Default)]
 pub(super) struct Keyboard {
-    /// Tells of new input alone, while this process is in the background.
+    /// Reports only new input, while this process is in the background.
     resting: Option<Epoll>,
 }
 
 impl Keyboard {
-    /// What becomes readable when [`Self::is_ours`] is to be asked.
+    /// Returns the descriptor to poll before calling [`Self::is_ours`].
     pub fn source<'a>(&'a self, stdin: BorrowedFd<'a>) -> BorrowedFd<'a> {
         self.resting.as_ref().map_or(stdin, |epoll| epoll.0.as_fd())
     }
 
-    /// Whether standard input may be read now. To be asked when the source is readable, and after
-    /// SIGCONT.
+    /// Returns whether standard input may be read now. Call it when the source is readable and
+    /// after SIGCONT.
     ///
     /// # Errors
-    /// The kernel has no descriptor left.
+    /// Fails if no descriptors are left.
     pub fn is_ours(&mut self, stdin: BorrowedFd<'_>) -> io::Result<bool> {
-        // What is no terminal, or not that of our session, is read by whoever comes.
+        // Anything other than the terminal of our session can always be read.
         if tcgetpgrp(stdin).is_ok_and(|foreground| foreground != getpgrp()) {
             if self.resting.is_none() {
                 let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;

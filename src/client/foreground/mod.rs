@@ -1,11 +1,12 @@
-//! Tasks in the foreground: their streams, their signals and their end, until the step is over.
+//! Runs tasks in the foreground and handles their streams and signals until the step ends.
 //!
-//! The tasks are started by the daemon's side and are inside the job's cgroup. What they read and
-//! write is handed over as open descriptors: this client's own where that is right (one task, no
-//! terminal: full speed, no copy), pipes or a pseudo-terminal that this client relays otherwise.
-//! One more descriptor tells the step's watcher of the client's death: when the client dies,
-//! however, the step's watcher sees it and ends the step, daemon or not. When the daemon dies, the
-//! client waits for the next one and comes back to its step.
+//! The daemon's side starts the tasks inside the job's cgroup and receives their streams as open
+//! descriptors. Where possible, these are this client's own descriptors (one task, no terminal),
+//! which costs no copying. Otherwise they are pipes or a pseudo-terminal that this client relays.
+//!
+//! Another descriptor connects this client to the step's watcher. When the client dies for any
+//! reason, the watcher notices and ends the step, even without a daemon. When the daemon dies, the
+//! client waits for the next one and reattaches to its step.
 
 mod connect;
 mod grant;
@@ -24,34 +25,34 @@ use crate::model::view::JobView;
 use crate::model::{ExitCode, ExitRecord, JobId, Refusal, StepId};
 use crate::sys::paths::Paths;
 
-/// Who this client is, and where it can come back to.
+/// The identity of this client, and the paths needed to reconnect.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub paths: Paths,
-    /// The allocation that this client holds; `None` for a step in somebody else's.
+    /// The allocation that this client holds, or `None` for a step in another allocation.
     pub allocation: Option<JobId>,
     pub client: ClientProcess,
 }
 
-/// What happened to a step.
+/// The outcome of a step.
 #[derive(Debug)]
 #[must_use]
 pub enum StepOutcome {
     Ended {
-        /// `None` where it never started.
+        /// `None` if the step never started.
         step: Option<StepId>,
         record: Box<ExitRecord>,
-        /// The daemon had told it to end.
+        /// The daemon had asked it to end.
         stopped: bool,
     },
-    /// It was never started.
+    /// The step was never started.
     Refused(Refusal),
-    /// Its job ended first: cancelled, timed out, or lost.
+    /// The job ended first: cancelled, timed out, or lost.
     JobEnded(Box<JobView>),
 }
 
 impl StepOutcome {
-    /// What the records tell of the allocation whose one step this was.
+    /// Returns the exit code to record for an allocation that consisted of this step.
     pub fn exit(&self) -> ExitCode {
         match self {
             StepOutcome::Ended { record, .. } => record.exit,
@@ -61,18 +62,18 @@ impl StepOutcome {
     }
 }
 
-/// What the caller is told while the step runs.
+/// Receives events while a step runs.
 pub trait StepObserver {
     /// The step waits for other steps of its allocation.
     fn waits(&mut self, job: JobId);
-    /// The step that waited has started.
+    /// The waiting step has started.
     fn started(&mut self, job: JobId);
-    /// The daemon ends the step, which may take so long.
+    /// The daemon is ending the step, which may take this many seconds.
     fn aborted(&mut self, wait_secs: u64);
-    /// From now on the terminal is raw, or is so no more: a line there needs a carriage return.
+    /// The terminal entered or left raw mode, in which lines need a carriage return.
     fn raw(&mut self, on: bool);
-    /// The user typed Ctrl-C at this client's terminal.
+    /// The user pressed Ctrl-C at this client's terminal.
     fn interrupted(&mut self);
-    /// A line for the user.
+    /// Shows a line to the user.
     fn say(&mut self, line: &str);
 }

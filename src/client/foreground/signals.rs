@@ -1,10 +1,10 @@
-//! The signals that this client takes for its tasks.
+//! The signals that this client receives on behalf of its tasks.
 
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use std::io;
 
-/// Signals that are meant for the tasks when this client gets them.
+/// Signals to forward to the tasks.
 const FORWARDED: [Signal; 9] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -17,18 +17,18 @@ const FORWARDED: [Signal; 9] = [
     Signal::SIGWINCH,
 ];
 
-/// Whether this signal ends a client that has nothing running.
+/// Returns whether this signal ends a client whose tasks are not running.
 pub(super) fn ends_client(signal: i32) -> bool {
     matches!(signal, libc::SIGINT | libc::SIGHUP | libc::SIGTERM)
 }
 
-/// Whether this is Ctrl-C from the terminal, and not a signal that another process has sent.
+/// Returns whether this is Ctrl-C from the terminal rather than a signal of another process.
 pub(super) fn is_typed_interrupt(info: &siginfo) -> bool {
     info.ssi_signo as i32 == libc::SIGINT && info.ssi_code == libc::SI_KERNEL
 }
 
-/// Ends this process as an interrupt ends others: the shell that started it stops its script or
-/// loop then, which it does not for an exit code of 130.
+/// Ends this process with SIGINT. The calling shell then stops its script or loop, which exit code
+/// 130 would not achieve.
 pub fn end_by_interrupt() -> ! {
     // SAFETY: no handler is set.
     let _ = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
@@ -37,8 +37,8 @@ pub fn end_by_interrupt() -> ! {
     std::process::exit(128 + libc::SIGINT)
 }
 
-/// Keeps the signals for [`SignalFd`] as long as it lives, and has a write to a pipe that nobody
-/// reads fail rather than end this process: a task may close its input.
+/// Blocks the forwarded signals and reads them through [`SignalFd`] until it is dropped. Also
+/// ignores SIGPIPE, since a task may close its input: writes to a closed pipe then return an error.
 pub(super) struct Signals {
     pub fd: SignalFd,
     before: SigSet,
@@ -56,13 +56,13 @@ impl Signals {
         Ok(Signals { fd, before, keep: false })
     }
 
-    /// The tasks are over, and only their end is left to be told: what comes now changes it no
-    /// more.
+    /// Keeps the signals blocked after the tasks have ended, when only their result remains to be
+    /// reported. Later signals no longer matter.
     pub fn keep_blocked(&mut self) {
         self.keep = true;
     }
 
-    /// Whether Ctrl-C was typed and not read yet. What else waits is for tasks that are gone.
+    /// Returns whether an unread Ctrl-C is pending. Other signals were for tasks that have ended.
     pub fn typed_interrupt_waits(&self) -> bool {
         std::iter::from_fn(|| self.fd.read_signal().ok().flatten())
             .any(|info| is_typed_interrupt(&info))
@@ -84,10 +84,10 @@ impl Drop for Signals {
 mod tests {
     use super::*;
 
-    /// Queues an interrupt for this thread, as the terminal would (a process may say so of its own
-    /// signals alone).
+    /// Queues an interrupt for this thread, as the terminal would. A process may use this code only
+    /// for its own signals.
     fn queue_interrupt(code: i32) {
-        // SAFETY: all zeros is a value of siginfo, and the call reads what it is given.
+        // SAFETY: all zeros is a valid siginfo, and the call only reads it.
         let done = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (info.si_signo, info.si_code) = (libc::SIGINT, code);
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_key_press_that_came_with_the_tasks_end_is_found() {
-        // A thread of its own: the signals are blocked there alone.
+    fn ctrl_c_pending_at_the_end_of_the_tasks_is_found() {
+        // The signals are blocked only in this thread.
         std::thread::spawn(|| {
             let mut signals = Signals::take().unwrap();
             signals.keep_blocked();

@@ -1,4 +1,4 @@
-//! A step from its launch to its end, as its client sees it.
+//! Runs a step from launch to end, from its client's point of view.
 
 use super::connect::{StepOptions, connect};
 use super::signals::{Signals, ends_client, is_typed_interrupt};
@@ -20,13 +20,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Two Ctrl-C within this time while the tasks do not react end the step.
+/// A second Ctrl-C within this time ends the step even if the tasks ignore the signal.
 const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
 
-/// Launches a step and serves it until it is over.
+/// Launches a step and serves it until it ends.
 ///
 /// # Errors
-/// The daemon cannot be asked, or the streams cannot be made.
+/// Fails if the daemon cannot be reached or the streams cannot be set up.
 pub fn run_step(
     conn: &mut Connection,
     caller: &Caller,
@@ -56,7 +56,7 @@ pub fn run_step(
         away: None,
         runs: false,
         gave_up: false,
-        unheard: VecDeque::new(),
+        watcher_events: VecDeque::new(),
         interrupted: None,
         first_end: None,
         kill_on_bad_exit,
@@ -69,7 +69,7 @@ pub fn run_step(
     let outcome = step.ask(false).and_then(|()| step.run(observer));
     step.launch = None;
     step.streams.drain();
-    // A key press that came together with the end counts: the tasks may have died of it, through
+    // Report Ctrl-C pressed at the same time as the end: it may have killed the tasks through
     // another client.
     let typed = step.signals.typed_interrupt_waits();
     step.signals.keep_blocked();
@@ -82,8 +82,8 @@ pub fn run_step(
     outcome
 }
 
-/// What the daemon was asked for, until the step is known to run: a daemon that dies before is
-/// asked again.
+/// The launch request, kept until the step runs. If the daemon dies earlier, it is sent to the next
+/// daemon.
 struct Launch<'a> {
     request: StepLaunch,
     env: &'a [u8],
@@ -95,39 +95,39 @@ struct Foreground<'a> {
     conn: &'a mut Connection,
     caller: &'a Caller,
     job: JobId,
-    /// Known once it runs.
+    /// Set once the step runs.
     step: Option<StepId>,
     streams: ClientStreams,
     signals: Signals,
     options: StepOptions,
     launch: Option<Launch<'a>>,
-    /// The daemon is gone, and this tells of its return.
+    /// Watches for the daemon's return while it is down.
     away: Option<FileWatch>,
-    /// Its tasks have started.
+    /// The tasks have started.
     runs: bool,
-    /// A signal came after the end of the watcher: a daemon that does not tell how the step ended
-    /// is not waited for.
+    /// A signal arrived after the watcher exited. If the daemon does not report how the step ended,
+    /// this client no longer waits for it.
     gave_up: bool,
-    /// News of the step's watcher. The daemon tells the same when it is written down, and has its
-    /// turn while it is there.
-    unheard: VecDeque<StepEvent>,
+    /// Events from the step's watcher. The daemon reports the same events once they are recorded,
+    /// so they are used only while it is down.
+    watcher_events: VecDeque<StepEvent>,
     interrupted: Option<Instant>,
     first_end: Option<Instant>,
-    /// By rank: how they ended, as far as they did.
+    /// The exit code of each task that has ended, by rank.
     ended: Vec<Option<ExitCode>>,
     /// The step's watcher ends the step when a task fails.
     kill_on_bad_exit: bool,
-    /// The daemon told the step to end.
+    /// The daemon asked the step to end.
     aborted: bool,
-    /// The step is to be ended: the next daemon is asked again.
+    /// The step is to be killed. The request is repeated to the next daemon.
     stop_wanted: bool,
     /// The step waits for other steps of its allocation.
     waits: bool,
-    /// Signals that came while the step was being started, for its tasks.
+    /// Signals for the tasks that arrived while the step was starting.
     early_signals: Vec<i32>,
 }
 
-/// What a poll entry stands for.
+/// The source of a poll entry.
 #[derive(Clone, Copy)]
 enum Event {
     Daemon,
@@ -146,13 +146,13 @@ impl Foreground<'_> {
                 }
             }
             if (self.away.is_some() || self.gave_up)
-                && let Some(record) = self.hear(observer)
+                && let Some(record) = self.take_watcher_events(observer)
             {
                 return Ok(StepOutcome::Ended { step: self.step, record, stopped: self.aborted });
             }
             let ready = self.wait()?;
             if ready.is_empty() {
-                // The time after the first task's end (`--wait`) is over.
+                // The time limit after the first task's end (`--wait`) has passed.
                 self.first_end = None;
                 self.report(observer);
                 self.stop()?;
@@ -175,7 +175,7 @@ impl Foreground<'_> {
         observer: &mut dyn StepObserver,
     ) -> Result<Option<StepOutcome>, ClientError> {
         match answer {
-            // A new daemon has it wait again.
+            // A new daemon reports again that the step waits.
             Answer::StepWaits if self.waits => {}
             Answer::StepWaits => {
                 self.waits = true;
@@ -196,8 +196,8 @@ impl Foreground<'_> {
                 return Ok(Some(StepOutcome::Ended { step: self.step, record, stopped }));
             }
             Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
-            // The end of the step itself may still be on its way: it was told first if it was known
-            // first.
+            // Do not wait for the end of the step: the daemon would have reported it first if it
+            // had preceded the end of the job.
             Answer::Ended { view } => return Ok(Some(StepOutcome::JobEnded(view))),
             Answer::Granted { view } if view.run.state.is_terminal() => {
                 return Ok(Some(StepOutcome::JobEnded(view)));
@@ -233,8 +233,8 @@ impl Foreground<'_> {
     fn watcher_ready(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
         let Some(client_line) = &mut self.streams.client_line else { return Ok(()) };
         let (events, is_there) = client_line.hear();
-        // After its last word it is gone, though somebody who stands still may hold its end of the
-        // line open.
+        // The watcher exits after its last event, but a hanging process may keep its end of the
+        // connection open.
         if !is_there || events.iter().any(|event| matches!(event, StepEvent::Ended(_))) {
             self.streams.client_line = None;
         }
@@ -243,21 +243,22 @@ impl Foreground<'_> {
                 self.runs = true;
                 self.forward_early(observer)?;
             } else {
-                self.unheard.push_back(event);
+                self.watcher_events.push_back(event);
             }
         }
         let is_alone = self.away.is_some() && self.streams.client_line.is_none();
         if is_alone && !self.runs && !self.has_ended() { self.end_if_asked() } else { Ok(()) }
     }
 
-    /// Whether the watcher has told the end of the step.
+    /// Returns whether the watcher has reported the end of the step.
     fn has_ended(&self) -> bool {
-        self.unheard.iter().any(|event| matches!(event, StepEvent::Ended(_)))
+        self.watcher_events.iter().any(|event| matches!(event, StepEvent::Ended(_)))
     }
 
-    /// What the watcher has told, where no daemon will: how the step ended, if it has.
-    fn hear(&mut self, observer: &mut dyn StepObserver) -> Option<Box<ExitRecord>> {
-        while let Some(event) = self.unheard.pop_front() {
+    /// Processes the watcher's events while no daemon is running. Returns the exit record if the
+    /// step has ended.
+    fn take_watcher_events(&mut self, observer: &mut dyn StepObserver) -> Option<Box<ExitRecord>> {
+        while let Some(event) = self.watcher_events.pop_front() {
             match event {
                 StepEvent::TaskEnded { rank, exit } => self.task_ended(rank, exit, observer),
                 StepEvent::Ended(record) => return Some(Box::new(record)),
@@ -270,7 +271,7 @@ impl Foreground<'_> {
         None
     }
 
-    /// Both the daemon and the watcher tell of it.
+    /// Called for reports of both the daemon and the watcher; only the first one counts.
     fn task_ended(&mut self, task: u32, exit: ExitCode, observer: &mut dyn StepObserver) {
         if self.ended.get(task as usize).is_none_or(Option::is_some) {
             return;
@@ -289,7 +290,7 @@ impl Foreground<'_> {
         }
     }
 
-    /// Blocks until something can be done. Empty: the time of `--wait` is over.
+    /// Waits for events. Returns an empty list when the time limit of `--wait` has passed.
     fn wait(&mut self) -> Result<Vec<Event>, ClientError> {
         let daemon = match &self.away {
             Some(back) => back.as_fd(),
@@ -321,8 +322,8 @@ impl Foreground<'_> {
                 return Err(io::Error::from(e).into());
             }
         }
-        // From the back: a stream that has ended is taken out of its list. Signals before the
-        // daemon's news.
+        // In reverse order, since a stream that has ended is removed from its list. Signals come
+        // before messages of the daemon.
         let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !r.is_empty());
         let ready = entries
             .iter()
@@ -340,7 +341,7 @@ impl Foreground<'_> {
         if matches!(self.conn.fill(), Ok(true)) { Ok(()) } else { self.lose() }
     }
 
-    /// The daemon is gone: from now on its return is waited for.
+    /// Handles the loss of the daemon and starts waiting for its return.
     fn lose(&mut self) -> Result<(), ClientError> {
         self.away = Some(watch_for_daemon(&self.caller.paths)?);
         if !self.runs {
@@ -349,7 +350,7 @@ impl Foreground<'_> {
         self.come_back()
     }
 
-    /// Asks the daemon to launch the step, a second time or not.
+    /// Sends the launch request. `again` marks a repeated request.
     fn ask(&mut self, again: bool) -> Result<(), ClientError> {
         let Some(Launch { request, env, fds }) = &self.launch else { return Ok(()) };
         let request = Request::LaunchStep(Box::new(StepLaunch { again, ..request.clone() }));
@@ -360,7 +361,8 @@ impl Foreground<'_> {
         }
     }
 
-    /// Connects to the daemon that has come back, if it has: to its step, or to ask for it again.
+    /// Connects to the daemon if it is back, and reattaches to the step or sends the launch request
+    /// again.
     fn come_back(&mut self) -> Result<(), ClientError> {
         let Ok(mut fresh) = Connection::open(&self.caller.paths) else { return Ok(()) };
         let holds = self.caller.allocation.is_some();
@@ -372,7 +374,7 @@ impl Foreground<'_> {
                 holds,
             };
             match fresh.send(&attach, &[]) {
-                // It is gone again: the next one is waited for.
+                // The daemon has stopped again. Wait for the next one.
                 Err(ClientError::Broken(FrameError::Io(_))) => return Ok(()),
                 other => other?,
             }
@@ -383,19 +385,19 @@ impl Foreground<'_> {
         if self.stop_wanted { self.stop() } else { Ok(()) }
     }
 
-    /// `12.0`.
+    /// Returns the step's name, such as `12.0`.
     fn name(&self) -> StepKey {
         StepKey { job: self.job, step: self.step.unwrap_or(StepId::Num(0)) }
     }
 
-    /// Slurm's lines before the end of `--wait`: which tasks still run.
+    /// Prints Slurm's messages before the end of `--wait`: which tasks are still running.
     fn report(&self, observer: &mut dyn StepObserver) {
         let name = self.name();
         observer.say(&format!("First task exited {}s ago", self.options.wait_secs.unwrap_or(0)));
-        for (word, over) in [("running", false), ("exited", true)] {
+        for (word, has_ended) in [("running", false), ("exited", true)] {
             let ranks: Vec<u32> = (0..)
                 .zip(&self.ended)
-                .filter(|(_, end)| end.is_some() == over)
+                .filter(|(_, end)| end.is_some() == has_ended)
                 .map(|(rank, _)| rank)
                 .collect();
             if !ranks.is_empty() {
@@ -409,11 +411,12 @@ impl Foreground<'_> {
         observer.say(&format!("Terminating StepId={name}"));
     }
 
-    /// Has the daemon kill the step; where it is away, the watcher, and the daemon when it is back.
+    /// Has the daemon kill the step. If the daemon is down, has the watcher kill it, and asks the
+    /// daemon again when it is back.
     fn stop(&mut self) -> Result<(), ClientError> {
         self.stop_wanted = true;
         if self.away.is_some() {
-            return self.tell_watcher(&StepCommand::KillAll, libc::SIGKILL);
+            return self.command_watcher(&StepCommand::KillAll, libc::SIGKILL);
         }
         if let Some(step) = self.step {
             let ask = CancelAsk {
@@ -428,15 +431,15 @@ impl Foreground<'_> {
     }
 
     fn signal(&mut self, signal: i32) -> Result<(), ClientError> {
-        self.tell_watcher(&StepCommand::Signal { signal, target: SignalScope::Tasks }, signal)
+        self.command_watcher(&StepCommand::Signal { signal, target: SignalScope::Tasks }, signal)
     }
 
-    /// Tells the watcher of a step that runs. Where it is gone the step has ended, and a signal
-    /// that ends clients ends the wait for the daemon's word about it.
-    fn tell_watcher(&mut self, command: &StepCommand, signal: i32) -> Result<(), ClientError> {
-        let is_told =
+    /// Sends a command to the watcher of a running step. If the watcher has exited, the step has
+    /// ended. A signal that ends clients then ends the wait for the daemon's report.
+    fn command_watcher(&mut self, command: &StepCommand, signal: i32) -> Result<(), ClientError> {
+        let is_sent =
             self.streams.client_line.as_mut().is_some_and(|client_line| client_line.tell(command));
-        if is_told || !(ends_client(signal) || signal == libc::SIGKILL) {
+        if is_sent || !(ends_client(signal) || signal == libc::SIGKILL) {
             return Ok(());
         }
         self.gave_up = true;
@@ -468,9 +471,9 @@ impl Foreground<'_> {
         Ok(())
     }
 
-    /// A signal before the step is known to run. While it is being started its tasks may run
-    /// already: they get the signal as soon as they can be named. Where it waits, or the daemon is
-    /// away, nothing runs.
+    /// Handles a signal that arrives before the step is known to run. If the step is starting, its
+    /// tasks may already be running and receive the signal once the step is known. If it waits or
+    /// the daemon is down, nothing is running.
     fn signalled_early(&mut self, signal: i32) -> Result<(), ClientError> {
         let is_second =
             ends_client(signal) && self.early_signals.iter().any(|early| ends_client(*early));
@@ -481,10 +484,10 @@ impl Foreground<'_> {
         if self.away.is_some() { self.ask_no_more() } else { Ok(()) }
     }
 
-    /// To be called where no daemon is there to tell whether the step runs. After a signal that
-    /// ends clients it is not asked for again. Its watcher may be about to say that it has started,
-    /// and gets the signal then; where it has none, the line to it ends, now that this end of it is
-    /// closed here.
+    /// Called when no daemon is running to report whether the step has started. After a signal that
+    /// ends clients, the launch request is not repeated. A starting watcher may still report and
+    /// then receives the signal. If there is no watcher, the connection to it ends, since its other
+    /// end is closed here.
     fn ask_no_more(&mut self) -> Result<(), ClientError> {
         if self.early_signals.iter().any(|early| ends_client(*early)) {
             self.launch = None;
@@ -492,8 +495,8 @@ impl Foreground<'_> {
         if self.streams.client_line.is_none() { self.end_if_asked() } else { Ok(()) }
     }
 
-    /// To be called where nothing of the step runs: ends this client where a signal asked for it,
-    /// and with its connection the request. Other signals have nobody to go to.
+    /// Called when no part of the step is running. If a signal that ends clients has arrived,
+    /// returns an error; closing the connection then ends the request. Other signals are discarded.
     fn end_if_asked(&mut self) -> Result<(), ClientError> {
         let early = std::mem::take(&mut self.early_signals);
         early
@@ -506,7 +509,7 @@ impl Foreground<'_> {
         if signal == libc::SIGINT { self.interrupt(observer) } else { self.signal(signal) }
     }
 
-    /// The tasks get the signal; a second one soon after it ends them.
+    /// Forwards SIGINT to the tasks. A second one soon afterwards ends them.
     fn interrupt(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
         let again = self.interrupted.is_some_and(|at| at.elapsed() < SECOND_INTERRUPT);
         self.interrupted = Some(Instant::now());
@@ -545,24 +548,24 @@ mod tests {
         fn say(&mut self, _: &str) {}
     }
 
-    /// The other end of a client that runs a step, in place of the daemon.
+    /// The daemon's end of the connection to a client that runs a step.
     struct Daemon {
         socket: UnixStream,
         requests: Decoder,
-        /// The descriptors of the launch: first the client's line to the watcher.
+        /// The descriptors of the launch. The first one is the client's connection to the watcher.
         fds: Vec<OwnedFd>,
         client: thread::JoinHandle<Result<StepOutcome, ClientError>>,
         _root: tempfile::TempDir,
     }
 
     impl Daemon {
-        /// With the launch read.
+        /// Starts a client and reads its launch request.
         fn of_a_launch() -> Daemon {
             let root = tempfile::tempdir().unwrap();
             let paths = Paths::new(root.path());
             std::fs::create_dir(paths.run_dir()).unwrap();
             let listener = UnixListener::bind(paths.socket()).unwrap();
-            // A thread of its own: the signals are blocked there alone.
+            // The signals are blocked only in this thread.
             let client = thread::spawn(move || {
                 let client = ClientProcess { pid: std::process::id(), ..ClientProcess::default() };
                 let mut conn = Connection::open(&paths).unwrap();
@@ -592,8 +595,8 @@ mod tests {
                 run_step(&mut conn, &caller, launch, &[], &options, &mut Silent)
             });
             let socket = listener.accept().unwrap().0;
-            // Not by drop: a process that another test forks may hold it a moment longer, and the
-            // client would take it for the next daemon.
+            // Shut it down instead of dropping it: a process forked by another test may keep the
+            // socket open, and the client would take it for the next daemon.
             shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
             let requests = Decoder::new(Header::REQUEST);
             let mut daemon = Daemon { socket, requests, fds: Vec::new(), client, _root: root };
@@ -608,26 +611,26 @@ mod tests {
                     return frame.message().unwrap();
                 }
                 let n = receive(&self.socket, &mut chunk, &mut self.fds).unwrap();
-                assert!(n > 0, "the client is gone");
+                assert!(n > 0, "the client has exited");
                 self.requests.push(&chunk[..n]);
             }
         }
 
-        fn tell(&mut self, answer: Answer) {
+        fn send(&mut self, answer: Answer) {
             self.socket.write_all(&Frame::encode(&answer, &[]).unwrap()).unwrap();
         }
 
         fn interrupt(&self) {
-            // SAFETY: the thread was not joined yet, and blocks this signal.
+            // SAFETY: the thread has not been joined and blocks this signal.
             assert_eq!(unsafe { libc::pthread_kill(self.client.as_pthread_t(), libc::SIGINT) }, 0);
         }
 
-        /// The watcher's end of the line.
+        /// Returns the watcher's end of the connection.
         fn watcher(&mut self) -> Watcher {
             Watcher { line: UnixStream::from(self.fds.remove(0)), commands: wire::decoder() }
         }
 
-        /// It is gone, and no other comes.
+        /// Closes the connection, and no other daemon follows.
         fn die(self) -> Orphan {
             Orphan { client: self.client, _root: self._root }
         }
@@ -641,7 +644,7 @@ mod tests {
 
     impl Orphan {
         fn signal(&self, signal: i32) {
-            // SAFETY: the thread was not joined yet, and blocks this signal.
+            // SAFETY: the thread has not been joined and blocks this signal.
             assert_eq!(unsafe { libc::pthread_kill(self.client.as_pthread_t(), signal) }, 0);
         }
 
@@ -663,28 +666,28 @@ mod tests {
                     return command;
                 }
                 let n = self.line.read(&mut chunk).unwrap();
-                assert!(n > 0, "the client is gone");
+                assert!(n > 0, "the client has exited");
                 self.commands.push(&chunk[..n]);
             }
         }
 
-        fn tell(&mut self, event: StepEvent) {
+        fn send(&mut self, event: StepEvent) {
             self.line.write_all(&wire::encode(&event).unwrap()).unwrap();
         }
     }
 
     #[test]
-    fn an_interrupt_while_the_step_is_started_is_its_tasks() {
+    fn an_interrupt_during_the_start_reaches_the_tasks() {
         let mut daemon = Daemon::of_a_launch();
         let mut watcher = daemon.watcher();
         daemon.interrupt();
-        daemon.tell(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
+        daemon.send(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
         assert_eq!(
             watcher.command(),
             StepCommand::Signal { signal: libc::SIGINT, target: SignalScope::Tasks }
         );
         let exit = ExitCode::signal(libc::SIGINT);
-        daemon.tell(Answer::StepEnded(Box::new(ExitRecord {
+        daemon.send(Answer::StepEnded(Box::new(ExitRecord {
             exit,
             tasks: vec![exit],
             ..ExitRecord::default()
@@ -693,20 +696,20 @@ mod tests {
         assert_eq!(outcome.exit(), exit);
     }
 
-    /// A step that runs with no daemon: its client, and its watcher.
+    /// Returns the client and the watcher of a running step without a daemon.
     fn orphaned() -> (Orphan, Watcher) {
         let mut daemon = Daemon::of_a_launch();
         let watcher = daemon.watcher();
-        daemon.tell(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
+        daemon.send(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
         (daemon.die(), watcher)
     }
 
     #[test]
-    fn the_end_of_a_step_is_heard_from_its_watcher_where_no_daemon_comes_back() {
+    fn the_watcher_reports_the_end_if_the_daemon_stays_down() {
         let (client, mut watcher) = orphaned();
         let exit = ExitCode::status(7);
-        watcher.tell(StepEvent::TaskEnded { rank: 0, exit });
-        watcher.tell(StepEvent::Ended(ExitRecord {
+        watcher.send(StepEvent::TaskEnded { rank: 0, exit });
+        watcher.send(StepEvent::Ended(ExitRecord {
             exit,
             tasks: vec![exit],
             ..ExitRecord::default()
@@ -716,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_reach_a_step_that_has_no_daemon() {
+    fn signals_reach_a_running_step_without_a_daemon() {
         for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
             let (client, mut watcher) = orphaned();
             client.signal(signal);
@@ -725,13 +728,13 @@ mod tests {
                 StepCommand::Signal { signal, target: SignalScope::Tasks }
             );
             let exit = ExitCode::signal(signal);
-            watcher.tell(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
+            watcher.send(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
             assert_eq!(client.end().unwrap().exit(), exit);
         }
     }
 
     #[test]
-    fn a_signal_ends_a_client_that_has_neither_daemon_nor_watcher() {
+    fn a_signal_ends_a_client_without_daemon_and_watcher() {
         let (client, watcher) = orphaned();
         drop(watcher);
         while !client.client.is_finished() {
@@ -754,8 +757,8 @@ mod tests {
         }
     }
 
-    /// A client whose daemon died while the step was being started, and the watcher that may have
-    /// it.
+    /// Returns a client whose daemon died while the step was starting, and the watcher that may
+    /// have the launch.
     fn unstarted() -> (Orphan, Watcher) {
         let mut daemon = Daemon::of_a_launch();
         let watcher = daemon.watcher();
@@ -763,23 +766,23 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_reaches_a_step_that_starts_without_a_daemon() {
+    fn signals_reach_a_starting_step_without_a_daemon() {
         for signal in [libc::SIGTERM, libc::SIGHUP] {
             let (client, mut watcher) = unstarted();
             client.signal(signal);
-            watcher.tell(started());
+            watcher.send(started());
             assert_eq!(
                 watcher.command(),
                 StepCommand::Signal { signal, target: SignalScope::Tasks }
             );
             let exit = ExitCode::signal(signal);
-            watcher.tell(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
+            watcher.send(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
             assert_eq!(client.end().unwrap().exit(), exit);
         }
     }
 
     #[test]
-    fn a_signal_ends_a_client_whose_step_has_neither_daemon_nor_watcher_to_start_it() {
+    fn a_signal_ends_a_client_whose_step_cannot_start() {
         let (client, watcher) = unstarted();
         client.signal(libc::SIGTERM);
         drop(watcher);
@@ -788,10 +791,10 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_ends_the_client_of_a_step_that_waits() {
+    fn an_interrupt_ends_the_client_of_a_waiting_step() {
         let mut daemon = Daemon::of_a_launch();
         daemon.interrupt();
-        daemon.tell(Answer::StepWaits);
+        daemon.send(Answer::StepWaits);
         let outcome = daemon.client.join().unwrap();
         assert!(matches!(outcome, Err(ClientError::Interrupted(libc::SIGINT))), "{outcome:?}");
     }

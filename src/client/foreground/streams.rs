@@ -1,5 +1,5 @@
-//! Relaying the tasks' streams: from and to this client's own, its terminal, and those who joined
-//! with sattach.
+//! Relays the tasks' streams to and from this client's own streams, its terminal, and clients
+//! attached with `sattach`.
 
 use super::keyboard::Keyboard;
 use crate::client::relay::Relay;
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// What a task writes.
+/// The output stream of a task.
 pub(super) struct Output {
     pub task: u32,
     pub from: OwnedFd,
@@ -22,12 +22,12 @@ pub(super) struct Output {
     pub to_stderr: bool,
 }
 
-/// What a task reads.
+/// The input stream of a task.
 pub(super) struct Input {
     pub task: u32,
     pub to: OwnedFd,
     pub pending: Vec<u8>,
-    /// The task reads no more.
+    /// The task has closed its input.
     pub is_closed: bool,
 }
 
@@ -35,19 +35,19 @@ pub(super) struct Input {
 pub(super) struct ClientStreams {
     pub inputs: Vec<Input>,
     pub outputs: Vec<Output>,
-    /// Of the pseudo-terminal.
+    /// Our end of the pseudo-terminal.
     pub master: Option<OwnedFd>,
-    /// Those who joined with sattach.
+    /// The clients attached with `sattach`.
     pub share: Option<Share>,
     /// Our standard input has not ended.
     pub stdin_open: bool,
     pub keyboard: Keyboard,
-    /// To the watcher of the step, which goes on while this is open; `None` once the watcher is
-    /// gone.
+    /// The connection to the step's watcher, which keeps running while this is open. `None` once
+    /// the watcher has exited.
     pub client_line: Option<ClientLine>,
 }
 
-/// A stream that something can be done with.
+/// A stream that is ready.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StreamEvent {
     Stdin,
@@ -59,7 +59,8 @@ pub(super) enum StreamEvent {
 }
 
 impl ClientStreams {
-    /// What to wait for. Our standard input is read only once the step `has_started`.
+    /// Returns the descriptors to poll. Our standard input is read only once the step
+    /// `has_started`.
     pub fn poll_entries<'a>(
         &'a self,
         stdin: BorrowedFd<'a>,
@@ -73,7 +74,7 @@ impl ClientStreams {
             entries.push((self.keyboard.source(stdin), PollFlags::POLLIN, StreamEvent::Stdin));
         }
         for (i, input) in self.inputs.iter().enumerate() {
-            // Also without anything to write: a reader that closed its end shows as an error.
+            // Polled even with nothing to write: an error shows that the reader has closed its end.
             let flags =
                 if input.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
             entries.push((input.to.as_fd(), flags, StreamEvent::Input(i)));
@@ -87,7 +88,7 @@ impl ClientStreams {
         if let Some(share) = &self.share {
             entries.push((share.listener(), PollFlags::POLLIN, StreamEvent::Share));
             for (i, (guest, is_behind)) in share.guests().enumerate() {
-                // What guests type is taken in as slowly as the tasks read.
+                // Guests' input is read only as fast as the tasks read theirs.
                 let mut flags = if is_all_written { PollFlags::POLLIN } else { PollFlags::empty() };
                 flags.set(PollFlags::POLLOUT, is_behind);
                 entries.push((guest, flags, StreamEvent::Guest(i)));
@@ -96,11 +97,11 @@ impl ClientStreams {
         entries
     }
 
-    /// To be called for each event of a round, from the last to the first: a stream that has ended
-    /// is taken out.
+    /// Handles one event. Events must be handled from last to first, since a stream that has ended
+    /// is removed from its list.
     ///
     /// # Errors
-    /// The kernel has no descriptor left.
+    /// Fails if no descriptors are left.
     pub fn handle(&mut self, event: StreamEvent) -> io::Result<()> {
         match event {
             StreamEvent::Stdin => self.read_stdin()?,
@@ -117,7 +118,7 @@ impl ClientStreams {
         Ok(())
     }
 
-    /// To be called after the events of a round.
+    /// Removes ended streams and guests after a round of events.
     pub fn tidy(&mut self) {
         self.share.iter_mut().for_each(Share::tidy);
         let stdin_open = self.stdin_open;
@@ -145,7 +146,7 @@ impl ClientStreams {
         }
     }
 
-    /// Input for one task, or for all; on the terminal for its program.
+    /// Writes input to one task or to all. With a pseudo-terminal, writes to the terminal.
     fn type_in(&mut self, task: Option<u32>, data: &[u8]) {
         if let Some(master) = &self.master {
             write_whole(master.as_fd(), data);
@@ -158,8 +159,8 @@ impl ClientStreams {
         }
     }
 
-    /// Where the tasks' streams pass through here, others may join. Without a socket for them
-    /// nothing else is lost.
+    /// Lets others attach if the tasks' streams are relayed. The step runs normally if the socket
+    /// cannot be created.
     pub fn open_share(&mut self, job_dir: &Path, step: StepId, tasks: u32) {
         let is_relayed =
             !self.outputs.is_empty() || !self.inputs.is_empty() || self.master.is_some();
@@ -168,7 +169,7 @@ impl ClientStreams {
         }
     }
 
-    /// Gives the pseudo-terminal the size of our terminal's window.
+    /// Sets the pseudo-terminal to the size of our terminal's window.
     pub fn resize(&self) {
         if let (Some(master), Some(size)) = (&self.master, terminal::window(io::stdin().as_fd())) {
             terminal::set_window(master.as_fd(), size);
@@ -187,13 +188,12 @@ impl ClientStreams {
                 }
             }
             Err(Errno::EINTR | Errno::EAGAIN) => {}
-            // EIO: the program closed its terminal.
+            // EIO: the program has closed its terminal.
             Err(_) => self.master = None,
         }
     }
 
-    /// The step is over and with it all its processes: what they have written is there, and nothing
-    /// more comes.
+    /// Relays the remaining output after the step and all its processes have ended.
     pub fn drain(&mut self) {
         for output in &mut self.outputs {
             while forward(output, &mut self.share) {
@@ -209,8 +209,8 @@ impl ClientStreams {
     }
 }
 
-/// Writes what a task can take now. A task that closed its input gets nothing more; neither does
-/// one whose pipe has something to say though nothing waits for it.
+/// Writes as much as a task accepts now. Closes the input of a task that has closed its end, which
+/// poll(2) reports even when nothing is pending.
 fn write_pending(input: &mut Input) {
     if input.pending.is_empty() {
         input.is_closed = true;
@@ -228,7 +228,7 @@ fn readable_now(fd: BorrowedFd<'_>) -> bool {
     matches!(poll(&mut fds, PollTimeout::ZERO), Ok(n) if n > 0)
 }
 
-/// Moves what is there from a task to our stream. False at its end.
+/// Relays available output of a task to our stream. Returns false at its end.
 fn forward(output: &mut Output, share: &mut Option<Share>) -> bool {
     let mut chunk = [0; 65_536];
     match read(&output.from, &mut chunk) {
@@ -241,7 +241,7 @@ fn forward(output: &mut Output, share: &mut Option<Share>) -> bool {
             } else {
                 output.relay.push(&chunk[..n], &mut io::stdout().lock())
             };
-            // Nobody reads our output any more: neither need the task go on writing to us.
+            // If nobody reads our output any more, the task need not keep writing.
             pushed.is_ok()
         }
         Err(Errno::EINTR | Errno::EAGAIN) => true,
@@ -252,7 +252,7 @@ fn forward(output: &mut Output, share: &mut Option<Share>) -> bool {
     }
 }
 
-/// Writes out what was held back. Where nobody reads it, nobody misses it.
+/// Writes buffered output. Ignores errors, after which nobody reads the output anyway.
 fn finish(output: &mut Output) {
     let _ = if output.to_stderr {
         output.relay.finish(&mut io::stderr())
@@ -261,7 +261,7 @@ fn finish(output: &mut Output) {
     };
 }
 
-/// Writes everything, waiting where a terminal takes no more for the moment.
+/// Writes all bytes and waits whenever the terminal is not ready.
 fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match write(fd, bytes) {
