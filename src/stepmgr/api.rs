@@ -1,5 +1,5 @@
-//! What goes over the manager's socket, one JSON object a line. An object without the key `request`
-//! is a step.
+//! The protocol of the manager's socket: one JSON object per line. An object without the key
+//! `request` is a step.
 
 use super::core::Row;
 pub use seconds::Seconds;
@@ -9,29 +9,30 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Ask {
-    /// The events of all steps from now on, and not only of those that were submitted here.
+    /// Send the events of all steps from now on, not only those of the steps submitted here.
     Watch,
-    /// The steps of a text, all or none. Answered by `accepted` for each, and `changed`.
+    /// Submit the steps of a file, all or none. Answered by one `accepted` per step, then
+    /// `changed`.
     Submit {
-        /// Names the text in errors, and tells by its end what it is.
+        /// The file name to show in error messages. Its extension determines the format.
         file: String,
         text: String,
-        /// The working directory of its steps, where they name none.
+        /// The working directory for steps that set none.
         dir: String,
     },
-    /// Answered by `list`. Without names: all steps.
+    /// List the steps with these names, or all steps if empty. Answered by `list`.
     List {
         #[serde(default)]
         names: Vec<String>,
     },
     /// Answered by `status`.
     Status,
-    /// Answered by `waited` when these steps have ended; without names, when all have.
+    /// Wait until these steps have ended, or all steps if empty. Answered by `waited`.
     Wait {
         #[serde(default)]
         names: Vec<String>,
     },
-    /// Answered by `changed`, as the three that follow. Names may be patterns.
+    /// Cancel steps. This and the next three take names or patterns and are answered by `changed`.
     Cancel {
         names: Vec<String>,
     },
@@ -46,14 +47,14 @@ pub enum Ask {
     },
 }
 
-/// What the manager says.
+/// An answer or event from the manager.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
     Accepted {
         name: String,
     },
-    /// The line was not understood, or cannot be done.
+    /// The line is not a valid request or step, or the request cannot be carried out.
     Refused {
         error: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,17 +62,17 @@ pub enum Event {
     },
     Started {
         name: String,
-        /// The number of the step of the job.
+        /// The step number within the job.
         step: u32,
         /// Counted from 1.
         attempt: u32,
     },
-    /// An attempt has ended.
+    /// An attempt ended.
     Ended {
         name: String,
         step: u32,
         attempt: u32,
-        /// As sacct shows it.
+        /// The state as `sacct` prints it.
         state: String,
         exit_code: i32,
         signal: i32,
@@ -79,34 +80,35 @@ pub enum Event {
         start: Seconds,
         end: Seconds,
         max_rss_kb: u64,
-        /// CPU time, microseconds.
+        /// CPU time in microseconds.
         user_us: u64,
         system_us: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// Nothing happens to the step any more: COMPLETED, FAILED, CANCELLED or SKIPPED.
+    /// The step reached its final state: COMPLETED, FAILED, CANCELLED or SKIPPED.
     Done {
         name: String,
         state: String,
     },
-    /// The manager has this of its job now.
+    /// The manager's share of the job changed.
     Resources {
         cpus: u32,
         mem_mb: u64,
         gpus: u32,
-        /// So much of it is given back as its steps end.
+        /// The part that will be given back as steps end.
         #[serde(default, skip_serializing_if = "Owed::is_nothing")]
         owed: Owed,
-        /// What has changed it.
+        /// The cause of the change.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         why: String,
     },
-    /// These of the job's CPUs and GPUs are out of use now, and no others: steps on them are moved.
+    /// The CPUs and GPUs of the job that are out of use now (the whole list). Their steps are
+    /// moved.
     Out {
         cpus: Vec<u32>,
         gpus: Vec<u32>,
-        /// Why parts of the host are.
+        /// The reason given for the outage.
         why: String,
     },
     List {
@@ -114,20 +116,20 @@ pub enum Event {
     },
     Status(Box<Status>),
     Waited {
-        /// The exit code of the worst of them, as a shell shows it.
+        /// The exit code of the worst step, as a shell reports it.
         exit_code: i32,
     },
     Changed {
-        /// How many steps it was done to.
+        /// The number of steps affected.
         steps: u32,
     },
-    /// The reader did not read: events were dropped, and the connection is closed.
+    /// The client did not read fast enough: events were dropped and the connection is closed.
     Lost {
         error: String,
     },
 }
 
-/// What a manager is to give back of its job.
+/// Resources that a manager still has to give back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Owed {
     pub cpus: u32,
@@ -141,11 +143,11 @@ impl Owed {
     }
 }
 
-/// `sjobmgr status`.
+/// The answer to `sjobmgr status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub job: u32,
-    /// The process of the manager.
+    /// The process ID of the manager.
     pub pid: u32,
     pub steps: u32,
     pub waiting: u32,
@@ -157,13 +159,13 @@ pub struct Status {
     pub cpus: u32,
     pub mem_mb: u64,
     pub gpus: u32,
-    /// No other step is started.
+    /// Whether the manager has stopped starting steps.
     pub halted: bool,
-    /// Steps that the daemon does not know of yet.
+    /// Steps whose records have not reached the daemon yet.
     pub undelivered: u32,
 }
 
-/// Times as numbers with a fraction.
+/// Timestamps that serialize as fractional seconds.
 mod seconds {
     use crate::model::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

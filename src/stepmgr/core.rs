@@ -1,7 +1,7 @@
 //! The state of the manager and its decisions.
 //!
-//! The clock is the monotonic one, and an argument. A step is known by its place in the order of
-//! acceptance; each attempt to run it is a step of the job with a number of its own.
+//! Time is monotonic and always an argument. A step is identified by its position in submission
+//! order. Each attempt to run it is a job step with its own step number.
 
 use super::def::{Command, OnFailure, Settings, StepDef, Warning};
 use super::graph::{Graph, Refused};
@@ -26,15 +26,15 @@ mod why;
 pub use attempts::{Attempt, Stopped};
 pub use why::Row;
 
-/// How a step came to its end.
+/// The final result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// It ended well.
+    /// It succeeded.
     Ok,
     Failed,
-    /// By its user.
+    /// Cancelled by the user.
     Cancelled,
-    /// What it waited for could never be.
+    /// Its dependencies can never be satisfied.
     Skipped,
 }
 
@@ -49,16 +49,16 @@ impl StepOutcome {
     }
 }
 
-/// Where a step stands.
+/// The current phase of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Other steps have to end first.
+    /// Waiting for other steps to end.
     Waiting,
-    /// It waits for nothing but resources.
+    /// Waiting only for resources.
     Ready,
-    /// It has failed, and is started again then.
+    /// Failed; retried at this time.
     Backoff(Duration),
-    /// With this number.
+    /// Running with this step number.
     Running(u32),
     Ended(StepOutcome),
 }
@@ -74,7 +74,7 @@ pub struct Entry {
     priority: i64,
 }
 
-/// What is to be done.
+/// An action for the caller to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Launch {
@@ -82,49 +82,48 @@ pub enum Effect {
         number: u32,
         alloc: Allocation,
     },
-    /// To all processes of the step with this number.
+    /// Send a signal to all processes of the step with this number.
     Signal {
         number: u32,
         signal: i32,
     },
-    /// A step is over for good.
+    /// A step reached its final state.
     Ended {
         step: u32,
-        fate: StepOutcome,
+        outcome: StepOutcome,
     },
-    /// The time of the job is over: steps that run are told to end, and others are left.
+    /// The job's time is up. Running steps are being terminated; the rest will not start.
     OutOfTime,
 }
 
-/// What the user said about all steps.
+/// Settings from the command line that apply to all steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// In the place of what each step says (`--keep-going`, `--halt-on-failure`).
+    /// Overrides the setting of each step (`--keep-going`, `--halt-on-failure`).
     pub on_failure: Option<OnFailure>,
-    /// What steps get that are to end early and ask for no signal of their own (the job's
-    /// `--signal`).
+    /// The job's `--signal`. Steps without their own get it when they are moved.
     pub warning: Option<Warning>,
-    /// At most so many steps at once.
+    /// The most steps that may run at once.
     pub most_running: Option<u32>,
-    /// Between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// The kernel hands no longer argument or variable to a program, its final zero byte included;
-    /// `None`: nobody knows.
+    /// The longest argument or environment variable that the kernel accepts, including its null
+    /// byte; `None` if unknown.
     pub longest_word: Option<usize>,
 }
 
-/// Whether steps are started.
+/// Whether the manager still starts steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Halt {
     #[default]
     No,
-    /// No more; those that run go on.
+    /// Starts no more steps; running ones continue.
     Drain,
-    /// No more, and those that run are ended.
+    /// Starts no more steps and terminates running ones.
     Stop,
 }
 
-/// How many steps stand where.
+/// The number of steps in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub all: u32,
@@ -145,25 +144,26 @@ impl Counts {
     }
 }
 
-/// What becomes due for a step.
+/// A timer for a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Retry,
     Warn(u32),
     Limit(u32),
-    /// A step that is moved has had its time.
+    /// The time that a step had to leave its CPUs or GPUs has passed.
     Move(u32),
     Kill(u32),
-    /// Of no step: the job ends soon.
+    /// The job ends soon. Not tied to a step.
     JobEnd,
 }
 
 const SIGTERM: i32 = 15;
 
-/// All arguments of a program together: Linux takes no more, however large its stack may be.
+/// The limit on all arguments of a program together. Linux enforces it whatever the stack limit.
 const MOST_BYTES: usize = 6 << 20;
 
-/// So long before its job the manager ends its steps, so that it sees their ends.
+/// The time before the end of the job at which the manager ends its steps, so that it still sees
+/// them exit.
 const BEFORE_JOB_END: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Default)]
@@ -176,13 +176,13 @@ pub struct Core {
     halt: Halt,
     running: BTreeMap<u32, Attempt>,
     timers: BTreeSet<(Duration, u32, Due)>,
-    /// Numbers for steps of the job that are not used yet.
+    /// Unused step numbers.
     numbers: std::ops::Range<u32>,
     job_end: Option<Duration>,
-    /// For how long the job was suspended.
+    /// The total time for which the job was suspended.
     suspended: Duration,
     counts: Counts,
-    /// The worst exit code of steps that failed for good, or were ended by their user or with the
+    /// The worst exit code of steps that failed for good, were cancelled, or were ended with the
     /// manager.
     worst: ExitCode,
     pub effects: Vec<Effect>,
@@ -193,7 +193,8 @@ fn shape_of(settings: &Settings) -> Shape {
 }
 
 impl Core {
-    /// `job_end`: when the job's time limit ends it.
+    /// Creates a manager without steps. `job_end` is the time at which the job's time limit ends
+    /// it.
     pub fn new(whole: Allocation, policy: Policy, job_end: Option<Duration>) -> Core {
         let mut core = Core { resources: Resources::new(whole), policy, ..Core::default() };
         core.on_job_end_moved(job_end);
@@ -220,12 +221,12 @@ impl Core {
         self.halt
     }
 
-    /// The running steps of the job, by number.
+    /// Returns the running attempts with their step numbers.
     pub fn running(&self) -> impl Iterator<Item = (u32, &Attempt)> {
         self.running.iter().map(|(number, attempt)| (*number, attempt))
     }
 
-    /// The names of the steps that have not ended.
+    /// Returns the names of the steps that have not ended.
     pub fn unended(&self) -> impl Iterator<Item = &str> {
         self.steps
             .iter()
@@ -237,15 +238,15 @@ impl Core {
         self.running.get(&number)
     }
 
-    /// The steps with this name or pattern.
+    /// Returns the steps that match a name or pattern.
     pub fn find(&self, pattern: &str) -> Vec<u32> {
         self.graph.matching(pattern)
     }
 
-    /// Takes steps in, all or none, and says where they begin.
+    /// Adds steps, all or none, and returns the index of the first.
     ///
     /// # Errors
-    /// One asks for more than there is, or has no place in the graph.
+    /// Fails if a step asks for more than the job has, or if its name or dependencies are invalid.
     pub fn add(&mut self, defs: Vec<StepDef>) -> Result<u32, Refused> {
         for def in &defs {
             self.check_size(def)?;
@@ -263,8 +264,8 @@ impl Core {
             attempts: 0,
             is_held: false,
         }));
-        followed.free.into_iter().for_each(|step| self.make_ready(step));
-        self.skip(followed.hopeless);
+        followed.unblocked.into_iter().for_each(|step| self.make_ready(step));
+        self.skip(followed.unsatisfiable);
         Ok(first)
     }
 
@@ -274,11 +275,11 @@ impl Core {
             return Ok(());
         }
         let text = format!("step {:?} {}", def.name, self.resources.too_little_for(ask));
-        let hint = "ask for less, or submit a larger job (sbatch -c, --mem, --gpus)".to_owned();
+        let hint = "request less, or submit a larger job (sbatch -c, --mem, --gpus)".to_owned();
         Err(Refused { line: def.line, text, hint: Some(hint) })
     }
 
-    /// What no program could be started with.
+    /// Refuses commands and variables that are too long for the kernel.
     fn check_lengths(&self, def: &StepDef) -> Result<(), Refused> {
         let Some(most) = self.policy.longest_word else { return Ok(()) };
         let refuse = |what: &str, bytes: usize, most: usize, hint: &str| {
@@ -290,26 +291,21 @@ impl Core {
             })
         };
         let bytes = def.command.len();
-        // Most commands are so short that their words need not be looked at.
+        // Most commands are too short to contain a word over the limit.
         let longest = || def.command.argv().iter().map(String::len).max().unwrap_or(0);
         if bytes > most
             && let longest = longest()
             && longest >= most
         {
-            return refuse(
-                "a word of its command",
-                longest,
-                most - 1,
-                "write it into a file, and run that or read it",
-            );
+            return refuse("an argument", longest, most - 1, "put it in a file");
         }
         if bytes > MOST_BYTES {
-            return refuse("a command", bytes, MOST_BYTES, "write its words into a file");
+            return refuse("a command line", bytes, MOST_BYTES, "put the arguments in a file");
         }
         let variables = def.settings.env.iter().map(|(name, value)| name.len() + value.len() + 1);
         match variables.max().filter(|longest| *longest >= most) {
             Some(longest) => {
-                refuse("a variable (env)", longest, most - 1, "write its value into a file")
+                refuse("a variable (env)", longest, most - 1, "put the value in a file")
             }
             None => Ok(()),
         }
@@ -326,7 +322,7 @@ impl Core {
         }
     }
 
-    /// Takes a step out of the queue, if it is there.
+    /// Removes a step from the ready queue if it is there.
     fn unready(&mut self, step: u32) {
         if let Some(entry) =
             self.steps.get(step as usize).filter(|entry| entry.phase == Phase::Ready)
@@ -335,9 +331,9 @@ impl Core {
         }
     }
 
-    /// Steps whose dependencies can never be met, and those that depend on them in turn.
-    fn skip(&mut self, hopeless: Vec<u32>) {
-        for step in hopeless {
+    /// Skips steps whose dependencies can never be satisfied, and in turn their dependents.
+    fn skip(&mut self, unsatisfiable: Vec<u32>) {
+        for step in unsatisfiable {
             let waits = self.entry(step).is_some_and(|entry| entry.phase == Phase::Waiting);
             if waits {
                 self.end(step, StepOutcome::Skipped);
@@ -345,36 +341,36 @@ impl Core {
         }
     }
 
-    /// A step is over for good, and what follows from it.
-    fn end(&mut self, step: u32, fate: StepOutcome) {
-        let mut ends = vec![(step, fate)];
-        while let Some((step, fate)) = ends.pop() {
+    /// Records the final outcome of a step and updates its dependents.
+    fn end(&mut self, step: u32, outcome: StepOutcome) {
+        let mut ends = vec![(step, outcome)];
+        while let Some((step, outcome)) = ends.pop() {
             self.unready(step);
             let Some(entry) = self.steps.get_mut(step as usize) else { continue };
             if matches!(entry.phase, Phase::Ended(_)) {
                 continue;
             }
-            entry.phase = Phase::Ended(fate);
+            entry.phase = Phase::Ended(outcome);
             let on_failure = self.policy.on_failure.unwrap_or(entry.settings.on_failure);
-            match fate {
+            match outcome {
                 StepOutcome::Ok => self.counts.ok += 1,
                 StepOutcome::Failed => self.counts.failed += 1,
                 StepOutcome::Cancelled => self.counts.cancelled += 1,
                 StepOutcome::Skipped => self.counts.skipped += 1,
             }
-            self.effects.push(Effect::Ended { step, fate });
-            if fate == StepOutcome::Failed && on_failure == OnFailure::Stop {
+            self.effects.push(Effect::Ended { step, outcome });
+            if outcome == StepOutcome::Failed && on_failure == OnFailure::Stop {
                 self.halt = self.halt.max(Halt::Drain);
             }
-            let counts_as_well = fate == StepOutcome::Ok
-                || (fate == StepOutcome::Failed && on_failure == OnFailure::Continue);
+            let counts_as_well = outcome == StepOutcome::Ok
+                || (outcome == StepOutcome::Failed && on_failure == OnFailure::Continue);
             let followed = self.graph.end(step, counts_as_well);
-            followed.free.into_iter().for_each(|step| self.make_ready(step));
+            followed.unblocked.into_iter().for_each(|step| self.make_ready(step));
             let waiting =
                 |step: &u32| self.entry(*step).is_some_and(|entry| entry.phase == Phase::Waiting);
             ends.extend(
                 followed
-                    .hopeless
+                    .unsatisfiable
                     .into_iter()
                     .filter(waiting)
                     .map(|step| (step, StepOutcome::Skipped)),
@@ -382,42 +378,42 @@ impl Core {
         }
     }
 
-    /// A step that an earlier manager has seen ending for good: it is not started.
-    pub fn restore_end(&mut self, step: u32, fate: StepOutcome, exit: ExitCode, attempts: u32) {
+    /// Restores a step that ended for good under an earlier manager. It is not run again.
+    pub fn restore_end(&mut self, step: u32, outcome: StepOutcome, exit: ExitCode, attempts: u32) {
         if let Some(entry) = self.steps.get_mut(step as usize) {
             entry.attempts = attempts;
         }
-        self.count_exit(exit, fate);
-        self.end(step, fate);
+        self.count_exit(exit, outcome);
+        self.end(step, outcome);
     }
 
-    /// A step that did not end well had this exit code at last.
-    fn count_exit(&mut self, exit: ExitCode, fate: StepOutcome) {
-        // Its end was not in time.
-        let is_late = fate == StepOutcome::Failed && exit.is_success();
+    /// Adds the exit code of a step that did not succeed to the worst one.
+    fn count_exit(&mut self, exit: ExitCode, outcome: StepOutcome) {
+        // It exited with 0, but after its time limit.
+        let is_late = outcome == StepOutcome::Failed && exit.is_success();
         self.worst = self.worst.worse(if is_late { ExitCode::signal(SIGTERM) } else { exit });
     }
 
-    /// An earlier manager has tried so often.
+    /// Restores the number of attempts that earlier managers made.
     pub fn restore_attempts(&mut self, step: u32, attempts: u32) {
         if let Some(entry) = self.steps.get_mut(step as usize) {
             entry.attempts = attempts;
         }
     }
 
-    /// The job has other resources now.
+    /// Updates the job's resources.
     pub fn on_resources(&mut self, whole: Allocation, owed: Tres) {
         self.resources.resize(whole, owed);
     }
 
-    /// What goes back to the job's owner now. To be asked for before [`Core::decide`], which would
-    /// use it.
+    /// Returns resources that can be given back now. Call this before [`Core::decide`], which would
+    /// allocate them again.
     pub fn given_back(&mut self) -> Option<GivenBack> {
         self.resources.given_back()
     }
 
-    /// These of what the job has are out of use now, and no others: no step gets them, and steps on
-    /// them are moved.
+    /// Sets which CPUs and GPUs are out of use (the whole list). No step is placed on them, and
+    /// steps that run on them are moved.
     pub fn on_parts_out(&mut self, out: NodeParts, now: Duration) {
         self.resources.set_out(out);
         let is_on_it =
@@ -431,7 +427,7 @@ impl Core {
         moved.into_iter().for_each(|number| self.move_away(number, now));
     }
 
-    /// The job ends at another time.
+    /// Sets a new end time for the job.
     pub fn on_job_end_moved(&mut self, job_end: Option<Duration>) {
         let due = |end: Duration| (end.saturating_sub(BEFORE_JOB_END), u32::MAX, Due::JobEnd);
         if let Some(old) = self.job_end {
@@ -441,17 +437,17 @@ impl Core {
         self.job_end = job_end;
     }
 
-    /// More numbers for steps of the job.
+    /// Sets the range of unused step numbers.
     pub fn on_numbers(&mut self, numbers: std::ops::Range<u32>) {
         self.numbers = numbers;
     }
 
-    /// Numbers that were not used.
+    /// Returns the step numbers that were not used.
     pub fn numbers_left(&self) -> std::ops::Range<u32> {
         self.numbers.clone()
     }
 
-    /// Whether there are steps that need numbers, and none left.
+    /// Returns whether a step could start but no step numbers are left.
     pub fn wants_numbers(&self, now: Duration) -> bool {
         self.halt == Halt::No
             && self.numbers.is_empty()
@@ -467,7 +463,7 @@ impl Core {
         if self.resources.fits(&shape.ask) { Fit::Now } else { Fit::Later }
     }
 
-    /// Starts what may start now.
+    /// Starts every step that can start now.
     pub fn decide(&mut self, now: Duration) {
         while self.halt == Halt::No
             && !self.numbers.is_empty()
@@ -484,7 +480,7 @@ impl Core {
         }
     }
 
-    /// Nothing runs, and nothing will unless somebody does something.
+    /// Returns whether nothing runs and nothing will start without user action.
     pub fn is_over(&self, now: Duration) -> bool {
         let waits_for_retry = || self.timers.iter().any(|(_, _, due)| *due == Due::Retry);
         let may_start = || self.ready.has_any(|shape| self.fit(shape, now)) || self.has_held();
@@ -500,12 +496,12 @@ impl Core {
                 .any(|entry| entry.is_held && !matches!(entry.phase, Phase::Ended(_)))
     }
 
-    /// When [`Core::on_due`] is to be called next.
+    /// Returns the time of the next [`Core::on_due`] call.
     pub fn next_due(&self) -> Option<Duration> {
         self.timers.first().map(|(at, _, _)| *at)
     }
 
-    /// How a step with this exit code is recorded.
+    /// Returns the state to record for an attempt with this exit code.
     fn state_of(exit: ExitCode, stopped: Option<Stopped>) -> End {
         match stopped {
             Some(Stopped::Limit) => End::Timeout,

@@ -1,9 +1,9 @@
-//! A step as it was asked for, with every value understood.
+//! A parsed and validated step.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a step runs.
+/// The command of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Command {
@@ -13,16 +13,17 @@ pub enum Command {
     Words(Box<[Box<str>]>),
 }
 
-/// A name that is made of a command has no more characters of it.
+/// The most characters of a command that a generated step name contains.
 const LONGEST: usize = 40;
 
-/// Characters that no shell would do anything about.
+/// Returns whether a character has no special meaning to any shell.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || matches!(c, ' ' | '_' | '.' | '/' | ',' | ':' | '@' | '%' | '+' | '-' | '=')
 }
 
-/// Words that a shell does itself, or does otherwise than the program of that name.
+/// Shell builtins and keywords. A shell runs these itself, or differently from the program of that
+/// name.
 const SHELL_WORDS: [&str; 51] = [
     ".", ":", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "done", "echo",
     "elif", "else", "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "getopts",
@@ -32,8 +33,7 @@ const SHELL_WORDS: [&str; 51] = [
 ];
 
 impl Command {
-    /// The words to execute. A line in which a shell would find nothing to do needs none, as with
-    /// make.
+    /// Returns the words to execute. Like make, it skips the shell for lines without shell syntax.
     pub fn argv(&self) -> Vec<String> {
         match self {
             Command::Words(words) => words.iter().map(|word| word.to_string()).collect(),
@@ -44,7 +44,7 @@ impl Command {
         }
     }
 
-    /// How many bytes its words have, the zero bytes behind them included.
+    /// Returns the total bytes of the words, each with its null byte.
     pub fn len(&self) -> usize {
         match self {
             Command::Shell(line) => line.len() + 1,
@@ -52,7 +52,7 @@ impl Command {
         }
     }
 
-    /// As the records show it.
+    /// Returns the command as the step's record stores it.
     pub fn text(&self) -> String {
         match self {
             Command::Shell(line) => line.to_string(),
@@ -60,9 +60,9 @@ impl Command {
         }
     }
 
-    /// The name of a step that has none: the first word, without its directory.
+    /// Returns the first word without its directory, as the name of an unnamed step.
     pub fn first_word(&self) -> String {
-        // A line may begin with variables for its command: `LC_ALL=C sort`.
+        // A line may begin with variable assignments: `LC_ALL=C sort`.
         let is_variable = |word: &&str| {
             let name = word.split_once('=').map_or("", |(name, _)| name);
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -96,19 +96,19 @@ fn plain_words(line: &str) -> Option<Vec<String>> {
     is_plain.then_some(words)
 }
 
-/// How a step has to end for those that wait for it.
+/// How a step has to end to satisfy a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wanted {
-    /// Well: `afterok`, also where nothing is said.
+    /// It must succeed: `afterok`, the default.
     Ok,
-    /// In whatever way: `afterany`.
+    /// It may end in any way: `afterany`.
     Any,
-    /// Not well: `afternotok`.
+    /// It must not succeed: `afternotok`.
     NotOk,
 }
 
 impl Wanted {
-    /// As it stands before the name.
+    /// Returns the prefix before the step name.
     pub fn name(self) -> &'static str {
         match self {
             Wanted::Ok => "afterok",
@@ -132,57 +132,57 @@ impl After {
     }
 }
 
-/// What follows from a step that has failed for good.
+/// The effect of a step that fails for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnFailure {
-    /// The steps that depend on it are skipped.
+    /// Steps that depend on it are skipped.
     #[default]
     Skip,
-    /// It counts as ended well for the steps that depend on it.
+    /// Steps that depend on it treat it as successful.
     Continue,
-    /// No other step is started.
+    /// No more steps are started.
     Stop,
 }
 
-/// How often a step that fails is started again.
+/// The number of retries after a failure, and the delay before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Retry {
     pub times: u32,
-    /// Before the first of them, seconds; twice as long before each other one.
+    /// The delay before the first retry in seconds. It doubles with each retry.
     pub delay_secs: u64,
 }
 
-/// No wait is longer, seconds.
+/// The longest delay before a retry in seconds.
 const LONGEST_DELAY: u64 = 3600;
 
 impl Retry {
-    /// How long to wait after so many attempts.
+    /// Returns the delay in seconds after this many attempts.
     pub fn delay_after(self, attempts: u32) -> u64 {
         let doubled = 1u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
         self.delay_secs.saturating_mul(doubled).min(LONGEST_DELAY)
     }
 }
 
-/// A signal before the end: of the step's own limit or of the job's.
+/// A signal sent before the time limit of the step or the end of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Warning {
     pub signal: i32,
     pub before_secs: u64,
 }
 
-/// What a step takes of its job.
+/// The resources that a step takes from its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ask {
     pub cpus: u32,
-    /// `None`: it is not counted.
+    /// `None` if its memory is not counted.
     pub mem_mb: Option<u64>,
     pub gpus: u32,
 }
 
-/// What steps made from one description have in common.
+/// Settings shared by the steps of one description.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// Of all its tasks.
+    /// The total for all tasks.
     pub ask: Ask,
     pub ntasks: u32,
     /// Seconds.
@@ -192,7 +192,7 @@ pub struct Settings {
     pub on_failure: OnFailure,
     pub warning: Option<Warning>,
     pub env: Box<[(Box<str>, Box<str>)]>,
-    /// Absolute, or from the manager's working directory.
+    /// Absolute, or relative to the manager's working directory.
     pub dir: Option<Box<str>>,
     pub stdin: Option<Box<str>>,
     pub stdout: Option<Box<str>>,
@@ -218,14 +218,14 @@ impl Default for Settings {
     }
 }
 
-/// A step to be.
+/// A step as it was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepDef {
     pub name: Arc<str>,
     pub command: Command,
     pub settings: Arc<Settings>,
     pub after: Box<[After]>,
-    /// Where it was written, counted from 1; 0 where it was not.
+    /// The line of its definition, counted from 1; 0 if unknown.
     pub line: u32,
 }
 
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_goes_through_a_shell_where_a_shell_would_do_something() {
+    fn lines_with_shell_syntax_run_in_a_shell() {
         let argv = |line: &str| Command::Shell(line.into()).argv();
         assert_eq!(argv("gzip -9  a.txt"), ["gzip", "-9", "a.txt"]);
         for line in [
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn each_retry_waits_twice_as_long_up_to_an_hour() {
+    fn retry_delay_doubles_up_to_an_hour() {
         let retry = Retry { times: 9, delay_secs: 10 };
         assert_eq!(
             [1, 2, 3, 4, 60, 90].map(|n| retry.delay_after(n)),

@@ -1,7 +1,7 @@
-//! Who waits for whom.
+//! The dependency graph.
 //!
-//! A dependency on a pattern is one on a group: a node between its members and those that wait for
-//! all of them, so that a thousand steps after a thousand others cost two thousand edges and not a
+//! A dependency on a pattern goes through a group node between its members and the steps that wait
+//! for all of them. A thousand steps after a thousand others then cost two thousand edges, not a
 //! million.
 
 use super::def::{After, StepDef, Wanted};
@@ -11,14 +11,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 use wildmatch::WildMatch;
 
-/// What a step waits for.
+/// An incoming edge: a dependency of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     Step(u32, Wanted),
     Group(u32),
 }
 
-/// Who waits for a step.
+/// An outgoing edge: a dependent of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Step(u32, Wanted),
@@ -31,7 +31,7 @@ struct Node {
     unmet: u32,
     next: Vec<Next>,
     before: Box<[Before]>,
-    /// Whether it has ended, and well.
+    /// Whether it has ended, and if so, successfully.
     ended: Option<bool>,
 }
 
@@ -39,26 +39,26 @@ struct Node {
 struct Group {
     wanted: Wanted,
     pattern: Box<str>,
-    /// Members that have not ended.
+    /// The number of members that have not ended.
     left: u32,
-    /// A member has ended otherwise than wanted.
-    is_hopeless: bool,
+    /// Whether a member ended differently than required.
+    is_unsatisfiable: bool,
     dependents: Vec<u32>,
 }
 
-/// What follows from an end.
+/// The dependents affected by the end of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Consequences {
-    /// They wait for no step any more.
-    pub free: Vec<u32>,
-    /// What they wait for can never be.
-    pub hopeless: Vec<u32>,
+    /// Steps that no longer wait for any other step.
+    pub unblocked: Vec<u32>,
+    /// Steps whose dependencies can no longer be satisfied.
+    pub unsatisfiable: Vec<u32>,
 }
 
-/// A step that cannot be taken.
+/// A step that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Where it was written.
+    /// The line of its definition.
     pub line: u32,
     pub text: String,
     pub hint: Option<String>,
@@ -69,7 +69,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     names: BTreeMap<Arc<str>, u32>,
     groups: Vec<Group>,
-    /// The newest group of a pattern, and how many steps there were when it was made.
+    /// The newest group for each pattern, and the number of steps when it was created.
     known: HashMap<(Wanted, Box<str>), (u32, usize)>,
 }
 
@@ -82,12 +82,12 @@ fn is_met(wanted: Wanted, well: bool) -> bool {
 }
 
 impl Graph {
-    /// The step of this name.
+    /// Returns the step with this name.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.names.get(name).copied()
     }
 
-    /// The steps of this name or pattern, in the order of acceptance.
+    /// Returns the steps that match a name or pattern, in submission order.
     pub fn matching(&self, pattern: &str) -> Vec<u32> {
         if !pattern.contains(['*', '?']) {
             return self.find(pattern).into_iter().collect();
@@ -103,10 +103,10 @@ impl Graph {
         found
     }
 
-    /// Takes steps in, all or none. They get the next numbers.
+    /// Adds steps, all or none, with the next indices.
     ///
     /// # Errors
-    /// A name is taken, a dependency names nobody, or there is a cycle.
+    /// Fails if a name is taken, a dependency matches no step, or there is a cycle.
     pub fn add(&mut self, defs: &[StepDef]) -> Result<Consequences, Refused> {
         let (nodes, groups) = (self.nodes.len(), self.groups.len());
         let added =
@@ -125,8 +125,8 @@ impl Graph {
             let step = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
             self.nodes.push(Node { name: Arc::clone(&def.name), ..Node::default() });
             if self.names.contains_key(&def.name) {
-                let text = format!("the name {:?} is given twice", def.name);
-                let hint = "each step has a name of its own: change one of them".to_owned();
+                let text = format!("duplicate step name {:?}", def.name);
+                let hint = "rename one of the steps".to_owned();
                 return Err(Refused { line: def.line, text, hint: Some(hint) });
             }
             self.names.insert(Arc::clone(&def.name), step);
@@ -139,7 +139,7 @@ impl Graph {
         for (def, place) in defs.iter().zip(first..) {
             let step = u32::try_from(place).unwrap_or(u32::MAX);
             let mut before = Vec::with_capacity(def.after.len());
-            let mut is_hopeless = false;
+            let mut is_unsatisfiable = false;
             for after in &def.after {
                 let one = self.resolve(after, def)?;
                 if before.contains(&one) {
@@ -148,15 +148,15 @@ impl Graph {
                 before.push(one);
                 match self.wait_for(step, one) {
                     Some(true) => {}
-                    Some(false) => is_hopeless = true,
+                    Some(false) => is_unsatisfiable = true,
                     None => self.nodes[place].unmet += 1,
                 }
             }
             self.nodes[place].before = before.into();
-            if is_hopeless {
-                followed.hopeless.push(step);
+            if is_unsatisfiable {
+                followed.unsatisfiable.push(step);
             } else if self.nodes[place].unmet == 0 {
-                followed.free.push(step);
+                followed.unblocked.push(step);
             }
         }
         Ok(followed)
@@ -177,7 +177,7 @@ impl Graph {
                     Err(refuse(
                         text,
                         near.map_or(
-                            "name a step that stands in this text, or is known already".to_owned(),
+                            "name a step of this file, or one submitted earlier".to_owned(),
                             |near| format!("did you mean {near}?"),
                         ),
                     ))
@@ -192,11 +192,13 @@ impl Graph {
         }
         let members = self.matching(&after.name);
         if members.is_empty() {
-            let text =
-                format!("step {:?}: after = {:?}: no step has such a name", def.name, after.name);
+            let text = format!(
+                "step {:?}: after = {:?}: no step matches this pattern",
+                def.name, after.name
+            );
             return Err(refuse(
                 text,
-                "a pattern means the steps that are known by then".to_owned(),
+                "a pattern matches only steps of this file and earlier ones".to_owned(),
             ));
         }
         let number = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
@@ -204,7 +206,7 @@ impl Graph {
             wanted: after.wanted,
             pattern: after.name.clone(),
             left: 0,
-            is_hopeless: false,
+            is_unsatisfiable: false,
             dependents: Vec::new(),
         };
         for member in members {
@@ -214,7 +216,7 @@ impl Graph {
                     group.left += 1;
                     node.next.push(Next::Group(number));
                 }
-                Some(well) => group.is_hopeless |= !is_met(after.wanted, well),
+                Some(well) => group.is_unsatisfiable |= !is_met(after.wanted, well),
             }
         }
         self.groups.push(group);
@@ -222,7 +224,7 @@ impl Graph {
         Ok(Before::Group(number))
     }
 
-    /// Whether what it waits for has come about already, or cannot any more; `None`: it waits now.
+    /// Returns whether a dependency is already satisfied; `None` if the step has to wait.
     fn wait_for(&mut self, step: u32, before: Before) -> Option<bool> {
         match before {
             Before::Step(other, wanted) => {
@@ -235,7 +237,7 @@ impl Graph {
             }
             Before::Group(group) => {
                 let group = &mut self.groups[group as usize];
-                if group.is_hopeless {
+                if group.is_unsatisfiable {
                     return Some(false);
                 }
                 if group.left == 0 {
@@ -247,7 +249,7 @@ impl Graph {
         }
     }
 
-    /// A step has ended for good.
+    /// Records the final end of a step.
     pub fn end(&mut self, step: u32, well: bool) -> Consequences {
         let mut followed = Consequences::default();
         let Some(node) = self.nodes.get_mut(step as usize) else { return followed };
@@ -257,7 +259,7 @@ impl Graph {
                 Next::Step(other, wanted) if is_met(wanted, well) => {
                     self.meet(other, &mut followed)
                 }
-                Next::Step(other, _) => followed.hopeless.push(other),
+                Next::Step(other, _) => followed.unsatisfiable.push(other),
                 Next::Group(group) => self.end_in_group(group, well, &mut followed),
             }
         }
@@ -267,9 +269,9 @@ impl Graph {
     fn end_in_group(&mut self, group: u32, well: bool, followed: &mut Consequences) {
         let group = &mut self.groups[group as usize];
         group.left = group.left.saturating_sub(1);
-        group.is_hopeless |= !is_met(group.wanted, well);
-        if group.is_hopeless {
-            followed.hopeless.append(&mut group.dependents);
+        group.is_unsatisfiable |= !is_met(group.wanted, well);
+        if group.is_unsatisfiable {
+            followed.unsatisfiable.append(&mut group.dependents);
         } else if group.left == 0 {
             for other in std::mem::take(&mut group.dependents) {
                 self.meet(other, followed);
@@ -281,11 +283,11 @@ impl Graph {
         let node = &mut self.nodes[step as usize];
         node.unmet = node.unmet.saturating_sub(1);
         if node.unmet == 0 {
-            followed.free.push(step);
+            followed.unblocked.push(step);
         }
     }
 
-    /// What a step still waits for, as it was written.
+    /// Returns the unsatisfied dependencies of a step, as they were written.
     pub fn waits_for(&self, step: u32) -> Vec<String> {
         let Some(node) = self.nodes.get(step as usize) else { return Vec::new() };
         let text = |before: &Before| match before {
@@ -302,9 +304,9 @@ impl Graph {
         node.before.iter().filter_map(text).collect()
     }
 
-    /// Looks whether all of the new steps could end, one after the other, if those before them did.
+    /// Checks that all new steps can end, one after the other, once the old ones have ended.
     fn check_cycles(&self, defs: &[StepDef], first: usize) -> Result<(), Refused> {
-        // A single one can only wait for what was there before, or for itself.
+        // A single new step can only depend on older steps or on itself.
         if defs.len() < 2 && !self.waits_for_itself(first) {
             return Ok(());
         }
@@ -356,7 +358,7 @@ impl Graph {
         })
     }
 
-    /// From a step that cannot end, along what it waits for, until a step comes again.
+    /// Follows dependencies from a step that cannot end until a step repeats.
     fn cycle_from(&self, start: usize, ended: &[bool], defs: &[StepDef], first: usize) -> Refused {
         let mut path = vec![start];
         let cycle = loop {
@@ -377,8 +379,8 @@ impl Graph {
         let names: Vec<&str> = cycle.iter().map(|at| &*self.nodes[*at].name).collect();
         let line =
             cycle.first().and_then(|at| defs.get(at.checked_sub(first)?)).map_or(0, |def| def.line);
-        let text = format!("the steps wait for each other: {}", names.join(" after "));
-        Refused { line, text, hint: Some("take one of these dependencies out".to_owned()) }
+        let text = format!("dependency cycle: {}", names.join(" after "));
+        Refused { line, text, hint: Some("remove one of these dependencies".to_owned()) }
     }
 
     fn undo(&mut self, nodes: usize, groups: usize) {

@@ -1,9 +1,8 @@
-//! The three ways to write steps down, and what they have in common: lines of shell commands, TOML,
-//! JSON lines.
+//! The three formats for steps: lines of shell commands, TOML and JSON lines.
 //!
-//! All of them become [`spec::StepSpec`], one key a field, and then [`StepDef`]s by `expand`. A
-//! text is understood as a whole or not at all. Files that a text names (`foreach`) are read by the
-//! caller's function.
+//! Each is parsed into [`spec::StepSpec`], with a field per key, and then expanded into
+//! [`StepDef`]s. The input is accepted as a whole or not at all. The caller provides the function
+//! that reads files named in it (`foreach`).
 
 use super::def::StepDef;
 
@@ -17,10 +16,10 @@ pub mod toml_file;
 mod words;
 
 use expand::Expander;
-pub use text::{Fault, ReadFile, unmarked};
+pub use text::{Fault, ReadFile, strip_bom};
 pub use words::in_words;
 
-/// Where steps were written and what the text is.
+/// The format of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Lines,
@@ -29,19 +28,19 @@ pub enum Form {
 }
 
 impl Form {
-    /// By the name of a file, or else by how the text begins.
+    /// Determines the format from the file name, or else from how the text begins.
     pub fn of(name: &str, text: &str) -> Form {
         match name.rsplit_once('.').map(|(_, end)| end) {
             Some("toml") => Form::Toml,
             Some("json" | "jsonl" | "ndjson") => Form::Json,
-            _ => Form::begun_by(text).unwrap_or(Form::Lines),
+            _ => Form::guess(text).unwrap_or(Form::Lines),
         }
     }
 
-    /// By the first line that says something; `None`: none does. A shell wants a blank after its
-    /// own `{`, `[` and `[[`.
-    pub fn begun_by(text: &str) -> Option<Form> {
-        let line = unmarked(text)
+    /// Guesses the format from the first line that is neither empty nor a comment; `None` if the
+    /// text has no such line. In shell, a space follows `{`, `[` and `[[`.
+    pub fn guess(text: &str) -> Option<Form> {
+        let line = strip_bom(text)
             .lines()
             .map(str::trim)
             .find(|line| !line.is_empty() && !line.starts_with('#'))?;
@@ -58,17 +57,17 @@ impl Form {
     }
 }
 
-/// `"name": …`, or the end of an object without any key.
+/// Returns whether an object begins with `"name": …` or is empty.
 fn begins_with_key(object: &str) -> bool {
     let key = object.strip_prefix('"').and_then(|rest| rest.split_once('"'));
     object.starts_with('}') || key.is_some_and(|(_, value)| value.trim_start().starts_with(':'))
 }
 
-/// The steps of a text. `file` names it in errors. `last` is the last number in the name of a step
-/// that had none, and is so again afterwards.
+/// Parses all steps in `text`. `file` names it in errors. `last` is the last number used in a
+/// generated step name, and is updated.
 ///
 /// # Errors
-/// The first thing in it that makes no sense.
+/// Fails at the first error in it.
 pub fn parse(
     form: Form,
     file: &str,
@@ -76,7 +75,7 @@ pub fn parse(
     read: ReadFile,
     last: &mut u32,
 ) -> Result<Vec<StepDef>, Fault> {
-    let text = unmarked(text);
+    let text = strip_bom(text);
     let mut expander = Expander::new(file, read, last);
     match form {
         Form::Lines => lines::parse(text, &mut expander)?,
@@ -95,9 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_what_its_first_line_says_and_a_shells_brackets_are_a_shells() {
-        let forms =
-            |texts: &[&str]| texts.iter().map(|text| Form::begun_by(text)).collect::<Vec<_>>();
+    fn format_is_guessed_from_the_first_line() {
+        let forms = |texts: &[&str]| texts.iter().map(|text| Form::guess(text)).collect::<Vec<_>>();
         let shell = [
             "{ echo x; }",
             "{ \"a b\"; }",
@@ -124,64 +122,64 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_with_its_key_and_what_would_be_right() {
+    fn invalid_values_are_reported_with_key_and_hint() {
         let step = |rest: &str| format!("[[step]]\ncommand = 'x {{n}}'\n{rest}\n");
         for (rest, text, hint) in [
             (
                 "cpus = 'lots'",
-                "cpus = \"lots\" is no number of that kind",
-                "a whole number from 0: cpus = 2",
+                "cpus = \"lots\" is not a valid number",
+                "use a whole number, 0 or more: cpus = 2",
             ),
             (
                 "gpus = 1.5",
-                "gpus = \"1.5\" is no number of that kind",
-                "a whole number from 0: gpus = 2",
+                "gpus = \"1.5\" is not a valid number",
+                "use a whole number, 0 or more: gpus = 2",
             ),
             (
                 "ntasks = 0",
-                "ntasks = \"0\" is no number of that kind",
-                "a whole number from 1: ntasks = 2",
+                "ntasks = \"0\" is not a valid number",
+                "use a whole number, 1 or more: ntasks = 2",
             ),
             (
                 "on_failure = 'halt'",
-                "on_failure = \"halt\" is not known",
+                "on_failure = \"halt\" is not a valid value",
                 "values: skip, continue, stop",
             ),
             (
                 "on_failure = 'continu'",
-                "on_failure = \"continu\" is not known",
+                "on_failure = \"continu\" is not a valid value",
                 "did you mean continue?",
             ),
             ("foreach = { n = { line = 'f' } }", "unknown key \"line\"", "did you mean lines?"),
             (
                 "foreach = { n = '1-9999999' }",
                 "foreach: n = \"1-9999999\" is too large",
-                "numbers up to 4000000",
+                "the largest number is 4000000",
             ),
-            ("dir = 5", "`dir = 5`: a text is expected here, and not the number 5", ""),
-            ("name = 'a-{m}'", "name: {m} stands for nothing", "this step has no foreach"),
+            ("dir = 5", "`dir = 5`: expected a string, found the number 5", ""),
+            ("name = 'a-{m}'", "name: unknown placeholder {m}", "this step has no foreach"),
             (
                 "name = 'a'\nforeach = { n = '1-2' }",
-                "name = \"a\": all steps of a foreach would have this name",
-                "put a",
+                "name = \"a\": every step of the foreach would have this name",
+                "include a",
             ),
             (
                 "env = { A = '{rat}' }\nforeach = { rate = [1] }",
-                "env: {rat} stands for nothing",
+                "env: unknown placeholder {rat}",
                 "did you mean rate?",
             ),
             (
                 "foreach = { n = { lines = 'f' } }",
                 "foreach: n: f: no files here",
-                "name a file that can be read",
+                "give a readable file",
             ),
-            ("retry = { delay = 3 }", "the key \"times\" is missing", ""),
+            ("retry = { delay = 3 }", "missing key \"times\"", ""),
             (
                 "retry = { times = 'x' }",
-                "`retry = { times = 'x' }`: a whole number from 0 is expected here, and not the text \"x\"",
+                "`retry = { times = 'x' }`: expected a whole number, 0 or more, found the string \"x\"",
                 "",
             ),
-            ("foreach = { n = '5-1' }", "foreach: n = \"5-1\" is no range", "ranges: "),
+            ("foreach = { n = '5-1' }", "foreach: n = \"5-1\" is not a valid range", "use \"1-5\""),
         ] {
             let fault = parsed(Form::Toml, &step(rest)).unwrap_err();
             assert_eq!((fault.text.as_str(), fault.line), (text, 3));
@@ -190,19 +188,19 @@ mod tests {
         for (line, text, hint) in [
             (
                 "[]",
-                "an object is expected here, and not a list",
-                "each line is one object: {\"command\": \"…\"}",
+                "expected an object, found a list",
+                "write one object per line: {\"command\": \"…\"}",
             ),
-            ("5", "column 1: an object is expected here, and not the number 5", ""),
+            ("5", "column 1: expected an object, found the number 5", ""),
             (
                 "{",
-                "column 1: the line ends within an object",
-                "each line is one object: {\"command\": \"…\"}",
+                "column 1: the line ends inside an object",
+                "write one object per line: {\"command\": \"…\"}",
             ),
             (
                 "{\"command\": \"x\", \"cpus\": \"lots\"}",
-                "cpus = \"lots\" is no number of that kind",
-                "a whole number from 0: cpus = 2",
+                "cpus = \"lots\" is not a valid number",
+                "use a whole number, 0 or more: cpus = 2",
             ),
         ] {
             let fault = parsed(Form::Json, line).unwrap_err();
@@ -214,39 +212,39 @@ mod tests {
     }
 
     #[test]
-    fn tables_in_the_wrong_brackets_and_long_names_are_told_in_words() {
-        for (text, line, said, hint) in [
+    fn wrong_table_brackets_and_long_names_are_explained() {
+        for (text, line, message, hint) in [
             (
                 "[step]\ncommand = 'x'",
                 1,
-                "`[step]`: a list is expected here, and not a table",
-                "each step begins with [[step]]",
+                "`[step]`: expected a list, found a table",
+                "start each step with [[step]]",
             ),
             (
                 "[[defaults]]\ncpus = 1\n[[step]]\ncommand = 'x'",
                 1,
-                "`[[defaults]]`: a table is expected here, and not a list",
-                "there is one table of defaults: [defaults]",
+                "`[[defaults]]`: expected a table, found a list",
+                "use single brackets: [defaults]",
             ),
         ] {
             let fault = parsed(Form::Toml, text).unwrap_err();
             assert_eq!(
                 (fault.text.as_str(), fault.line, fault.hint.as_deref()),
-                (said, line, Some(hint))
+                (message, line, Some(hint))
             );
         }
         let name = "n".repeat(5000);
         let fault = parsed(Form::Json, &format!("\n{{\"name\": \"{name}\", \"command\": \"x\"}}"))
             .unwrap_err();
-        let said = format!("f: line 2: name = \"{}...\" is too long: 5000 bytes", &name[..200]);
+        let message = format!("f: line 2: name = \"{}...\" is too long: 5000 bytes", &name[..200]);
         assert_eq!(
             (fault.to_string(), fault.hint.unwrap()),
-            (said, "at most 1024 bytes".to_owned())
+            (message, "at most 1024 bytes".to_owned())
         );
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_part_of_a_text() {
+    fn byte_order_mark_is_ignored() {
         let json = "{\"name\": \"a\", \"command\": \"x\"}";
         for text in ["x", json, "[[step]]\ncommand = 'x'"] {
             let marked = format!("\u{feff}{text}");
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_foreach_stand_in_all_texts() {
+    fn foreach_values_are_filled_in_everywhere() {
         let text = "[[step]]\nname = '{n}'\ncommand = 'x'\nforeach = { n = '1-2' }\ncpus = '{n}'\nmem = '{n}G'\ntime = '{n}'";
         let steps = parsed(Form::Toml, text).unwrap();
         let of = |step: &StepDef| {
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_made_go_on_from_the_last_number() {
+    fn generated_names_continue_from_the_last_number() {
         let mut last = 0;
         let mut names = |form, text: &str| {
             let steps = parse(form, "f", text, &|_| Err(String::new()), &mut last).unwrap();

@@ -1,9 +1,10 @@
-//! The decisions of the job step manager: which steps there are, which may start now, which wait
-//! and for what.
+//! The job step manager's decisions: which steps exist, which can start, and why the others have
+//! to wait.
 //!
-//! The manager runs in user space, inside an allocation. This layer is what it knows and decides;
-//! `manager` starts the processes, keeps the journal and talks to the daemon. Like `sched` it is
-//! pure: `on_*` functions take a fact and the time, change the state, and say what is to be done.
+//! The manager runs in user space, inside an allocation. This layer holds its state and makes its
+//! decisions. `stepmgrd` starts the processes, keeps the journal and talks to the daemon. Like
+//! `sched` this layer is pure: `on_*` functions take an event and the time, update the state and
+//! return effects to carry out.
 //!
 //! ```text
 //!  text ──language──► StepSpec ──expand──► StepDef ──graph──► waiting ──► ready ──► running ──► ended

@@ -1,14 +1,13 @@
-//! Steps that wait for nothing but resources, in the order in which they start.
+//! Steps that wait only for resources, in the order in which they start.
 //!
-//! The highest priority goes first. Of the same priority whatever fits starts, the one that was
-//! accepted first before the others; a step of a higher priority that does not fit keeps those of
-//! lower ones back, so that it gets its turn.
+//! The highest priority starts first. Within a priority, the oldest step that fits starts. A step
+//! that does not fit blocks all lower priorities, so that it is not starved.
 
 use super::def::Ask;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What decides whether a step can start now: steps of one shape all can, or none.
+/// The properties that decide whether a step can start now, equal for all steps of a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     pub ask: Ask,
@@ -16,13 +15,13 @@ pub struct Shape {
     pub time_secs: Option<u64>,
 }
 
-/// What a shape waits for.
+/// Whether a shape can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
     Now,
-    /// Others have it.
+    /// Its resources are in use.
     Later,
-    /// There is too little time left before the job ends.
+    /// Too little time is left before the job ends.
     Never,
 }
 
@@ -49,7 +48,7 @@ impl Ready {
         }
     }
 
-    /// The step that starts next, with its priority and shape. It stays here until it is removed.
+    /// Returns the next step to start with its priority and shape. It stays queued until removed.
     pub fn first(&self, fit: impl Fn(&Shape) -> Fit) -> Option<(i64, Shape, u32)> {
         for (priority, level) in &self.levels {
             let mut waits = false;
@@ -74,12 +73,12 @@ impl Ready {
         None
     }
 
-    /// The highest priority of a step that is ready.
+    /// Returns the highest priority among the ready steps.
     pub fn top(&self) -> Option<i64> {
         self.levels.keys().next().map(|priority| priority.0)
     }
 
-    /// Whether one of them may still start.
+    /// Returns whether any of the steps can still start.
     pub fn has_any(&self, fit: impl Fn(&Shape) -> Fit) -> bool {
         self.levels.values().flat_map(BTreeMap::keys).any(|shape| fit(shape) != Fit::Never)
     }
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_keeps_back_lower_priorities_alone() {
+    fn step_that_does_not_fit_blocks_only_lower_priorities() {
         let mut ready = Ready::default();
         ready.insert(0, shape(1), 1);
         ready.insert(5, shape(4), 2);
@@ -110,7 +109,7 @@ mod tests {
         assert_eq!(
             ready.first(in_time),
             Some((0, shape(1), 1)),
-            "what can never start keeps nobody back"
+            "a step that can never start blocks nothing"
         );
     }
 }

@@ -1,14 +1,15 @@
-//! What the manager has of its job and what its steps have of that. It may grow and shrink while
-//! steps run: what was taken away under a running step stays with the step until that ends.
+//! The resources of the manager's job and their allocation to steps. The job may grow and shrink
+//! while steps run: a running step keeps its resources until it ends, even if the job lost them.
 //!
-//! Of what the manager is to give back it keeps aside what no step uses, and gives that; the rest
-//! as steps end. What is out of use it gives back as well, to have it replaced.
+//! When the manager has to give resources back, it sets aside the idle ones and offers them to the
+//! daemon, then the rest as steps end. It also offers resources that are out of use, so that the
+//! daemon can replace them.
 
 use super::def::Ask;
-use crate::model::Tres;
 use crate::model::node::NodeParts;
 use crate::model::resize::GivenBack;
 use crate::model::tres::Allocation;
+use crate::model::{Tres, counted};
 use std::collections::BTreeSet;
 
 /// The resources of the manager.
@@ -21,17 +22,17 @@ pub struct Resources {
     used_cpus: BTreeSet<u32>,
     used_gpus: BTreeSet<u32>,
     used_mem_mb: u64,
-    /// So much is to be given back,
+    /// The amount that must be given back.
     owed: Tres,
-    /// of which this is used by nobody, and given to no step. What is out of use comes first.
+    /// The part of `owed` that is idle and withheld from steps. Resources out of use come first.
     aside: GivenBack,
-    /// What the daemon was told of that last, since it was heard of last.
-    told: GivenBack,
-    /// What is out of use.
+    /// The part of `aside` that was offered since the last update from the daemon.
+    offered: GivenBack,
+    /// The CPUs and GPUs that are out of use.
     out: NodeParts,
 }
 
-/// The CPUs by number. Of a host whose CPUs are not told apart they are numbered here.
+/// Returns the CPU numbers. If the allocation has no CPU IDs, they are numbered from 0.
 fn cpus_of(whole: &Allocation) -> BTreeSet<u32> {
     if whole.cpu_ids.is_empty() {
         (0..whole.tres.cpus).collect()
@@ -65,16 +66,16 @@ impl Resources {
         &self.whole
     }
 
-    /// The manager has this from now on, and is to give so much of it back.
+    /// Sets the manager's resources and the part of them that it must give back.
     pub fn resize(&mut self, whole: Allocation, owed: Tres) {
         self.cpus = cpus_of(&whole);
         self.free_cpus = self.cpus.difference(&self.used_cpus).copied().collect();
         self.free_gpus =
             whole.gpu_ids.iter().copied().filter(|id| !self.used_gpus.contains(id)).collect();
         (self.whole, self.owed) = (whole, owed);
-        // What is aside already stays so, if it is still owed: the daemon may be about to take it.
+        // Resources that are still owed stay set aside: the daemon may be about to take them.
         let had = std::mem::take(&mut self.aside);
-        self.told = GivenBack::default();
+        self.offered = GivenBack::default();
         let (cpus, gpus) = (self.owed.cpus as usize, self.owed.gpus as usize);
         let still = |ids: Vec<u32>, free: &mut BTreeSet<u32>, out: &BTreeSet<u32>, most: usize| {
             let mut aside: Vec<u32> = free.intersection(out).copied().collect();
@@ -87,8 +88,8 @@ impl Resources {
         self.aside.gpu_ids = still(had.gpu_ids, &mut self.free_gpus, &self.out.gpus, gpus);
     }
 
-    /// What can be given back now, if that is more than was told: all that is out of use, and so
-    /// much else as is owed.
+    /// Returns the resources to give back now, if they differ from the last offer: everything that
+    /// is out of use, plus what else is owed.
     pub fn given_back(&mut self) -> Option<GivenBack> {
         let Resources { owed, aside, free_cpus, free_gpus, .. } = self;
         while aside.cpu_ids.len() < owed.cpus as usize
@@ -102,14 +103,14 @@ impl Resources {
             aside.gpu_ids.push(gpu);
         }
         aside.mem_mb = owed.mem_mb.min(self.whole.tres.mem_mb.saturating_sub(self.used_mem_mb));
-        let is_news = !aside.is_empty() && *aside != self.told;
+        let is_news = !aside.is_empty() && *aside != self.offered;
         is_news.then(|| {
-            self.told = self.aside.clone();
+            self.offered = self.aside.clone();
             self.aside.clone()
         })
     }
 
-    /// No step gets these any more; what is not among them may be had again.
+    /// Sets the CPUs and GPUs that no step may use. All others become usable again.
     pub fn set_out(&mut self, out: NodeParts) {
         self.out = out;
         self.resize(self.whole.clone(), self.owed);
@@ -119,18 +120,18 @@ impl Resources {
         &self.out
     }
 
-    /// How many CPUs and GPUs of it are not out of use.
+    /// Returns the number of CPUs and GPUs that are not out of use.
     pub fn in_use(&self) -> (u32, u32) {
         let gpus = self.whole.gpu_ids.iter().filter(|id| !self.out.gpus.contains(id));
         (self.cpus.difference(&self.out.cpus).count() as u32, gpus.count() as u32)
     }
 
-    /// Whether some of it is out of use.
+    /// Returns whether part of an allocation is out of use.
     pub fn is_out(&self, alloc: &Allocation) -> bool {
         !alloc.parts().within(&self.out).is_empty()
     }
 
-    /// Whether it could ever be had with what there is, but for what is to be given back.
+    /// Returns whether the request could ever be satisfied without the resources that are owed.
     pub fn could_hold(&self, ask: &Ask) -> bool {
         let there = self.whole.tres.minus(&self.owed);
         let gpus = self.whole.gpu_ids.len().saturating_sub(self.owed.gpus as usize);
@@ -139,24 +140,28 @@ impl Resources {
             && ask.gpus as usize <= gpus
     }
 
-    /// In words, what there is too little of: `asks for 3 CPUs; the job has 2 CPUs`.
+    /// Describes the shortage for a request: `asks for 3 CPUs; the job has 2 CPUs`.
     pub fn too_little_for(&self, ask: &Ask) -> String {
         let there = self.whole.tres.minus(&self.owed);
         let gpus = self.whole.gpu_ids.len().saturating_sub(self.owed.gpus as usize);
+        let amount = |count, unit| match unit {
+            "MB" => format!("{count} MB"),
+            noun => counted(count, noun),
+        };
         let kinds = [
-            (u64::from(ask.cpus), u64::from(there.cpus), "CPUs"),
+            (u64::from(ask.cpus), u64::from(there.cpus), "CPU"),
             (ask.mem_mb.unwrap_or(0), there.mem_mb, "MB"),
-            (u64::from(ask.gpus), gpus as u64, "GPUs"),
+            (u64::from(ask.gpus), gpus as u64, "GPU"),
         ];
         let (asked, had): (Vec<_>, Vec<_>) = kinds
             .into_iter()
             .filter(|(asked, had, _)| asked > had)
-            .map(|(asked, had, unit)| (format!("{asked} {unit}"), format!("{had} {unit}")))
+            .map(|(asked, had, unit)| (amount(asked, unit), amount(had, unit)))
             .unzip();
         format!("asks for {}; the job has {}", asked.join(" and "), had.join(" and "))
     }
 
-    /// Whether it could be had now.
+    /// Returns whether the request can be satisfied now.
     pub fn fits(&self, ask: &Ask) -> bool {
         let mem_left = self
             .whole
@@ -169,7 +174,7 @@ impl Resources {
             && ask.mem_mb.is_none_or(|mb| mb <= mem_left)
     }
 
-    /// `None`: it does not fit.
+    /// Allocates resources; `None` if the request does not fit.
     pub fn take(&mut self, ask: &Ask) -> Option<Allocation> {
         if !self.fits(ask) {
             return None;
@@ -191,7 +196,7 @@ impl Resources {
         })
     }
 
-    /// What a step had, by what it had asked for.
+    /// Frees the resources of a step that requested `ask`.
     pub fn give_back(&mut self, had: &Allocation, ask: &Ask) {
         self.used_mem_mb = self.used_mem_mb.saturating_sub(ask.mem_mb.unwrap_or(0));
         for id in &had.cpu_ids {
@@ -233,42 +238,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_under_a_step_is_not_given_to_another() {
+    fn resources_taken_from_a_running_step_are_not_reallocated() {
         let mut resources = Resources::new(whole(&[2, 3], 100, &[0]));
         let one = resources.take(&ask(1, Some(60), 1)).unwrap();
         assert_eq!(
             (one.cpu_ids.as_slice(), one.gpu_ids.as_slice()),
             ([2].as_slice(), [0].as_slice())
         );
-        assert!(resources.take(&ask(1, Some(60), 0)).is_none(), "there is no memory for it");
+        assert!(resources.take(&ask(1, Some(60), 0)).is_none(), "too little memory is left");
         resources.resize(whole(&[3, 5], 100, &[]), Tres::ZERO);
         assert!(resources.could_hold(&ask(2, None, 0)) && !resources.could_hold(&ask(1, None, 1)));
         let two = resources.take(&ask(2, None, 0)).unwrap();
         assert_eq!(two.cpu_ids, [3, 5]);
         resources.give_back(&one, &ask(1, Some(60), 1));
-        assert!(!resources.fits(&ask(1, None, 0)), "CPU 2 is gone");
+        assert!(!resources.fits(&ask(1, None, 0)), "the job has lost CPU 2");
         resources.give_back(&two, &ask(2, None, 0));
         assert!(resources.fits(&ask(2, Some(100), 0)));
     }
 
     #[test]
-    fn what_is_to_be_given_back_goes_when_no_step_uses_it() {
+    fn owed_resources_are_given_back_once_idle() {
         let three = whole(&[0, 1, 2], 100, &[]);
         let mut resources = Resources::new(three.clone());
         let step = resources.take(&ask(2, Some(60), 0)).unwrap();
         let owed = Tres { cpus: 2, mem_mb: 70, ..Tres::ZERO };
         resources.resize(three.clone(), owed);
-        assert!(!resources.could_hold(&ask(2, None, 0)), "there will be one");
+        assert!(!resources.could_hold(&ask(2, None, 0)), "only one will be left");
         let idle = GivenBack { cpu_ids: vec![2], mem_mb: 40, gpu_ids: vec![] };
         assert_eq!(resources.given_back(), Some(idle));
-        assert_eq!(resources.given_back(), None, "it was told");
+        assert_eq!(resources.given_back(), None, "it was offered already");
         assert!(!resources.fits(&ask(1, None, 0)) && !resources.fits(&ask(0, Some(1), 0)));
         resources.give_back(&step, &ask(2, Some(60), 0));
         let all = GivenBack { cpu_ids: vec![2, 1], mem_mb: 70, gpu_ids: vec![] };
         assert_eq!(resources.given_back(), Some(all.clone()));
-        // The daemon has taken the first part by now, and has not heard of the second.
+        // By now the daemon has taken the first part, but has not received the second.
         resources.resize(whole(&[0, 1], 60, &[]), Tres { cpus: 1, mem_mb: 30, ..Tres::ZERO });
-        assert!(!resources.fits(&ask(2, None, 0)), "CPU 1 is as good as gone");
+        assert!(!resources.fits(&ask(2, None, 0)), "CPU 1 is set aside");
         assert_eq!(
             resources.given_back(),
             Some(GivenBack { cpu_ids: vec![1], mem_mb: 30, gpu_ids: vec![] })
@@ -276,7 +281,7 @@ mod tests {
         resources.resize(whole(&[0], 30, &[]), Tres::ZERO);
         assert_eq!(resources.given_back(), None);
         assert!(resources.fits(&ask(1, Some(30), 0)));
-        // What is not owed any more is kept.
+        // Resources that are no longer owed are kept.
         resources.resize(whole(&[0, 1], 30, &[]), Tres { cpus: 1, ..Tres::ZERO });
         assert!(resources.given_back().is_some());
         resources.resize(whole(&[0, 1], 30, &[]), Tres::ZERO);
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_use_is_no_steps_and_goes_first() {
+    fn resources_out_of_use_are_given_back_first() {
         let mut resources = Resources::new(whole(&[0, 1, 2], 100, &[4, 5]));
         let step = resources.take(&ask(1, None, 1)).unwrap();
         resources.set_out(NodeParts { cpus: [0, 1].into(), gpus: [4].into() });

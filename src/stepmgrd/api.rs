@@ -1,7 +1,7 @@
-//! The manager's socket: lines in, lines out. A client that does not read is let go, and holds
-//! nobody up.
+//! The manager's socket: lines in, lines out. A client that does not read is disconnected and never
+//! delays others.
 
-use super::run::NO_TEXT;
+use super::run::NOT_UTF8;
 use crate::model::ExitCode;
 use crate::stepmgr::api::Event;
 use nix::sys::socket::{MsgFlags, send};
@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// What may wait for a client that does not read.
+/// The most bytes queued for a client that does not read.
 const MAX_UNREAD: usize = 4 << 20;
 
-/// The longest line.
+/// The longest line in bytes.
 const MAX_LINE: usize = 8 << 20;
 
 /// One connection.
@@ -23,23 +23,23 @@ pub struct Client {
     socket: UnixStream,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
-    /// It hears of all steps.
+    /// It receives the events of all steps.
     pub watches: bool,
-    /// The steps whose end it waits for.
+    /// The steps that it is waiting for.
     pub waits_for: Option<Waiting>,
-    /// It says nothing more.
-    is_deaf: bool,
-    is_gone: bool,
+    /// The client has closed its sending side.
+    is_read_closed: bool,
+    is_broken: bool,
 }
 
-/// Who waits for ends.
+/// A pending `wait` request.
 pub struct Waiting {
     pub left: BTreeSet<u32>,
-    /// The worst of those that have ended.
+    /// The worst exit code among the steps that have ended.
     pub worst: ExitCode,
 }
 
-/// The socket and who is connected.
+/// The socket and its connections.
 pub struct Api {
     path: PathBuf,
     listener: UnixListener,
@@ -48,10 +48,10 @@ pub struct Api {
 }
 
 impl Api {
-    /// Listens in the directory of the job.
+    /// Listens at `path`, in the job's directory.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// Fails if the socket cannot be created.
     pub fn open(path: &Path) -> io::Result<Api> {
         match std::fs::remove_file(path) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
@@ -79,32 +79,32 @@ impl Api {
                 outgoing: Vec::new(),
                 watches: false,
                 waits_for: None,
-                is_deaf: false,
-                is_gone: false,
+                is_read_closed: false,
+                is_broken: false,
             });
         }
     }
 
-    /// To this client, if it is still there.
-    pub fn tell(&mut self, id: u64, event: &Event) {
+    /// Sends an event to a client, if it is still connected.
+    pub fn send(&mut self, id: u64, event: &Event) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
-            client.tell(event);
+            client.send(event);
         }
     }
 
-    /// To those who watch, and to the one who submitted the step.
-    pub fn tell_all(&mut self, owner: Option<u64>, event: &Event) {
+    /// Sends an event to all watchers and to the client that submitted the step.
+    pub fn broadcast(&mut self, owner: Option<u64>, event: &Event) {
         for client in
             self.clients.iter_mut().filter(|client| client.watches || Some(client.id) == owner)
         {
-            client.tell(event);
+            client.send(event);
         }
     }
 
-    /// Sends what can be sent, and forgets who is gone.
+    /// Sends queued events and drops closed connections.
     pub fn flush(&mut self) {
         self.clients.iter_mut().for_each(Client::flush);
-        self.clients.retain(|client| !client.is_over());
+        self.clients.retain(|client| !client.is_finished());
     }
 
     pub fn close(&mut self) {
@@ -122,38 +122,41 @@ impl Client {
         !self.outgoing.is_empty()
     }
 
-    /// Whether it may still say something.
+    /// Returns whether the client may still send requests.
     pub fn is_open(&self) -> bool {
-        !self.is_deaf && !self.is_gone
+        !self.is_read_closed && !self.is_broken
     }
 
-    fn is_over(&self) -> bool {
-        self.is_gone
-            || (self.is_deaf
+    fn is_finished(&self) -> bool {
+        self.is_broken
+            || (self.is_read_closed
                 && self.outgoing.is_empty()
                 && !self.watches
                 && self.waits_for.is_none())
     }
 
-    fn tell(&mut self, event: &Event) {
-        if self.is_gone {
+    fn send(&mut self, event: &Event) {
+        if self.is_broken {
             return;
         }
         if self.outgoing.len() > MAX_UNREAD {
-            // What it has not read is lost but for a line that says so, where the socket takes one.
-            let error = format!("{MAX_UNREAD} bytes of events were not read: the rest is dropped");
+            // Drop the unread events, but send a final line that reports the loss, if the socket
+            // accepts it.
+            let error = format!(
+                "more than {MAX_UNREAD} bytes of events were not read: later events were dropped"
+            );
             let first = self.outgoing.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             self.outgoing.truncate(first);
             self.push(&Event::Lost { error });
             self.flush();
-            self.is_gone = true;
+            self.is_broken = true;
             return;
         }
         self.push(event);
     }
 
     fn push(&mut self, event: &Event) {
-        // An event is plain data: it has a text.
+        // Events are plain data, so serializing them does not fail.
         if serde_json::to_writer(&mut self.outgoing, event).is_ok() {
             self.outgoing.push(b'\n');
         }
@@ -166,31 +169,30 @@ impl Client {
                 Err(nix::Error::EAGAIN) => return,
                 Err(nix::Error::EINTR) => {}
                 Err(_) => {
-                    self.is_gone = true;
+                    self.is_broken = true;
                     return;
                 }
             }
         }
     }
 
-    /// The whole lines that have come in. To be called when it is readable.
+    /// Reads and returns complete lines. Call this when the socket is readable.
     pub fn lines(&mut self) -> Vec<String> {
         let mut chunk = [0u8; 65_536];
-        // A part at a time, so that a client with very much to say does not keep the others
-        // waiting.
+        // Read one chunk per call, so that a client that sends a lot does not delay the others.
         match self.socket.read(&mut chunk) {
-            Ok(0) => self.is_deaf = true,
+            Ok(0) => self.is_read_closed = true,
             Ok(n) => self.incoming.extend_from_slice(&chunk[..n]),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(_) => self.is_gone = true,
+            Err(_) => self.is_broken = true,
         }
         let end = match self.incoming.iter().rposition(|byte| *byte == b'\n') {
             Some(at) => at + 1,
-            None if self.is_deaf => self.incoming.len(),
+            None if self.is_read_closed => self.incoming.len(),
             None if self.incoming.len() > MAX_LINE => {
-                let error = format!("a line of more than {MAX_LINE} bytes");
+                let error = format!("line is longer than {MAX_LINE} bytes");
                 self.push(&Event::Refused { error, hint: None });
-                self.is_deaf = true;
+                self.is_read_closed = true;
                 self.incoming.clear();
                 0
             }
@@ -203,7 +205,7 @@ impl Client {
                 Ok(text) if text.trim().is_empty() => {}
                 Ok(text) => lines.push(text.to_owned()),
                 Err(_) => {
-                    self.push(&Event::Refused { error: format!("a line: {NO_TEXT}"), hint: None })
+                    self.push(&Event::Refused { error: format!("line: {NOT_UTF8}"), hint: None })
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The other end of the manager's socket: the commands that talk to a manager that runs.
+//! The client side of the manager's socket, for the commands that talk to a running manager.
 
 use crate::exec::job_dirs;
 use crate::model::JobId;
@@ -11,17 +11,18 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// Where the manager of a job listens.
+/// Returns the path of the socket of a job's manager.
 pub fn socket_path(paths: &Paths, job: JobId) -> PathBuf {
     paths.job_dir(job).join(job_dirs::MANAGERS_SOCKET)
 }
 
-/// Lets one process at a time begin to manage the steps of a job, until that listens: whoever comes
-/// next finds its socket. The job must be this user's: another one could read the steps, and would
-/// get files of this user.
+/// Locks the start of a manager until it listens, so that the next process finds its socket. The
+/// job must belong to this user: another user could read the steps, and would receive files of this
+/// user.
 ///
 /// # Errors
-/// The directories of slotd are another user's, or links; the lock cannot be made.
+/// Fails if slotd's directories belong to another user or are links, or if the lock cannot be
+/// created.
 pub fn begin(paths: &Paths, job: JobId) -> io::Result<File> {
     let dir = paths.job_dir(job);
     root_dirs::open(paths, &dir)?;
@@ -36,35 +37,41 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects to a manager.
+    ///
     /// # Errors
-    /// No manager listens there.
+    /// Fails if no manager listens at `path`.
     pub fn open(path: &std::path::Path) -> io::Result<Client> {
         let socket = socket::connect(path)?;
         let owner = socket::peer_uid(&socket)?;
         Ok(Client { lines: BufReader::new(socket), owner })
     }
 
-    /// The user that the manager runs as.
+    /// Returns the user ID of the manager.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
+    /// Sends one line.
+    ///
     /// # Errors
-    /// The manager is gone.
-    pub fn say(&mut self, line: &str) -> io::Result<()> {
+    /// Fails if the manager has exited.
+    pub fn send_line(&mut self, line: &str) -> io::Result<()> {
         self.lines.get_mut().write_all(format!("{line}\n").as_bytes())
     }
 
-    /// # Errors
-    /// The manager is gone.
-    pub fn ask(&mut self, what: &impl Serialize) -> io::Result<()> {
-        self.say(&serde_json::to_string(what)?)
-    }
-
-    /// The next event; `None` where the manager has ended.
+    /// Sends a request as one line of JSON.
     ///
     /// # Errors
-    /// The manager is gone, or says what makes no sense.
+    /// Fails if the manager has exited.
+    pub fn ask(&mut self, what: &impl Serialize) -> io::Result<()> {
+        self.send_line(&serde_json::to_string(what)?)
+    }
+
+    /// Returns the next event; `None` if the manager has closed the connection.
+    ///
+    /// # Errors
+    /// Fails if the connection breaks or the event cannot be parsed.
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         let mut line = String::new();
         match self.lines.read_line(&mut line)? {

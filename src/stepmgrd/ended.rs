@@ -1,4 +1,4 @@
-//! What is known of steps after the end of their manager: what its journal tells.
+//! The state of steps after their manager has ended, read from its journal.
 
 use crate::exec::step_journal::{self, Entry, Past};
 use crate::model::{End, ExitCode, Outcome, StepId};
@@ -10,21 +10,21 @@ use wildmatch::WildMatch;
 
 const SIGKILL: i32 = 9;
 
-/// A step as its manager has left it.
+/// The last known state of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     pub name: String,
     pub attempts: u32,
-    /// How it came to its end, and the exit code; `None`: it has not run, or is to be run again.
+    /// Its outcome and exit code; `None` if it has not run or will run again.
     pub end: Option<(StepOutcome, ExitCode)>,
 }
 
 impl Known {
-    /// As `sjobmgr list` shows it.
+    /// Returns the row that `sjobmgr list` prints.
     pub fn row(&self) -> Row {
         let (state, reason) = match self.end {
-            Some((fate, _)) => (fate.name(), ""),
-            None => ("PENDING", "NoManager: sjobmgr run --resume FILE runs it"),
+            Some((outcome, _)) => (outcome.name(), ""),
+            None => ("PENDING", "NoManager: run it with sjobmgr run --resume FILE"),
         };
         Row {
             name: self.name.clone(),
@@ -37,23 +37,23 @@ impl Known {
     }
 }
 
-/// What the managers of the last run of a job knew of their steps, each as it was last, in the
-/// order in which they were heard of. Nothing where there was no manager.
+/// Returns the steps of the managers of the job's last run, each in its last known state, in the
+/// order in which they first appeared. Empty if there was no manager.
 ///
 /// # Errors
-/// The journal cannot be read.
+/// Fails if the journal cannot be read.
 pub fn read(job_dir: &Path) -> io::Result<Vec<Known>> {
     let Some(path) = step_journal::last(job_dir) else { return Ok(Vec::new()) };
     Ok(of_entries(&step_journal::read(&path)?))
 }
 
-/// The steps of this name or pattern.
+/// Returns the steps that match a name or pattern.
 pub fn matching<'a>(steps: &'a [Known], pattern: &str) -> Vec<&'a Known> {
     let wild = WildMatch::new(pattern);
     steps.iter().filter(|step| step.name == pattern || wild.matches(&step.name)).collect()
 }
 
-/// As a manager would tell it that waits for the end of the step.
+/// Returns the outcome that a manager would report to a client waiting for the step.
 fn end_of(end: End, exit: ExitCode) -> (StepOutcome, ExitCode) {
     let not_well = if exit.is_success() { ExitCode::status(1) } else { exit };
     match end.outcome() {
@@ -70,14 +70,14 @@ fn end_of_past(past: &Past) -> Option<(StepOutcome, ExitCode)> {
     }
 }
 
-/// Of several runs of one name the last counts.
+/// Reads the journal. If a name was run several times, the last run counts.
 #[derive(Default)]
 struct Reader {
     steps: Vec<Known>,
     places: HashMap<String, usize>,
-    /// Where the steps with these numbers stand.
+    /// Indices into `steps` of the running steps, by step number.
     running: BTreeMap<u32, usize>,
-    /// Where the steps of the file that is run now begin anew.
+    /// Whether a step starts over when the current file runs it again.
     anew: Vec<bool>,
 }
 
@@ -108,7 +108,7 @@ impl Reader {
                     self.steps[place].attempts = 0;
                 }
                 self.steps[place].attempts += 1;
-                // Nobody has seen the end of one that has no other.
+                // The step counts as lost unless an end entry follows.
                 self.steps[place].end = Some((StepOutcome::Failed, ExitCode::signal(SIGKILL)));
                 if let StepId::Num(number) = step.id {
                     self.running.insert(number, place);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_tells_of_each_step_as_it_was_last() {
+    fn journal_yields_the_last_state_of_each_step() {
         let bad = ExitCode::status(3);
         let entries = [
             head("f", false),
@@ -226,7 +226,7 @@ mod tests {
         };
         assert_eq!(names("w*"), ["well", "waits"]);
         assert_eq!((names("lost"), names("los")), (vec![name("lost")], vec![]));
-        // The next manager goes on with it, and another file has a step of one of these names.
+        // The next manager resumes the file, and then another file reuses one of the names.
         let past =
             Past { command: name("x"), attempts: 1, last: Some((End::Failed, bad)), lost: false };
         let more = [

@@ -1,4 +1,4 @@
-//! From a step that is to start to what the launcher is told, and to the record of it.
+//! Builds the launcher's orders for a step that is about to start, and its record.
 
 use crate::exec::environment::{Environment, task_environment};
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Names the socket for the steps.
+/// The environment variable with the path of the manager's socket.
 pub const SOCKET_VARIABLE: &str = "SLURM_JOBMGR_SOCKET";
 
-/// What differs from launch to launch so seldom that it is told once.
+/// The part of a launch that rarely changes. It is sent to the launcher once, as a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Shape {
     ntasks: u32,
@@ -27,26 +27,26 @@ struct Shape {
     gpu_ids: Vec<u32>,
 }
 
-/// Makes launches of one job.
+/// Builds the launches of one job.
 pub struct Launches {
     job: ManagedJob,
     root: String,
     socket: PathBuf,
-    /// The manager's.
+    /// The manager's working directory.
     work_dir: PathBuf,
     umask: u32,
     patterns: HashMap<Shape, usize>,
-    /// How many the launcher knows, those of another size of the job included.
-    patterns_told: usize,
-    /// The number of the launch that has opened a file for writing first, by a hash of the path:
-    /// later launches append to it, whether they are of another step or of the same one again.
+    /// The number of patterns sent, including those for earlier sizes of the job.
+    patterns_sent: usize,
+    /// The first launch to open each output file, by a hash of the path. Later launches append,
+    /// whether they are of another step or a retry.
     written: HashMap<u64, u32>,
-    /// This manager goes on with the work of an earlier one: what is there was written by that one.
+    /// The manager resumes an earlier one, so existing files are appended to.
     appends: bool,
 }
 
 impl Launches {
-    /// `appends`: nothing that is there is overwritten.
+    /// Prepares the launches of a job. With `appends`, existing output files are never overwritten.
     pub fn new(
         job: ManagedJob,
         root: String,
@@ -62,13 +62,14 @@ impl Launches {
             work_dir,
             umask,
             patterns: HashMap::new(),
-            patterns_told: 0,
+            patterns_sent: 0,
             written: HashMap::new(),
             appends,
         }
     }
 
-    /// The whole job has this now: what is told of it to the steps is another.
+    /// Sets the allocation of the whole job. Steps inherit it in their environment, so patterns are
+    /// rebuilt.
     pub fn set_whole(&mut self, whole: Allocation) {
         let known = &mut self.job.view.job.run.alloc;
         if known.as_deref() != Some(&whole) {
@@ -77,7 +78,7 @@ impl Launches {
         }
     }
 
-    /// The orders that start a step; the first may be a pattern.
+    /// Returns the orders that start a step. The first may be a new pattern.
     pub fn orders(&mut self, entry: &Entry, number: u32, alloc: &Allocation) -> Vec<Order> {
         let settings = &entry.settings;
         let shape = Shape {
@@ -90,9 +91,9 @@ impl Launches {
         let pattern = match self.patterns.get(&shape) {
             Some(known) => *known,
             None => {
-                let next = self.patterns_told;
+                let next = self.patterns_sent;
                 orders.push(Order::Pattern(Box::new(self.pattern(&shape, alloc))));
-                self.patterns_told += 1;
+                self.patterns_sent += 1;
                 self.patterns.insert(shape, next);
                 next
             }
@@ -114,7 +115,7 @@ impl Launches {
         orders
     }
 
-    /// What all steps of a shape have in common: Slurm's variables but for the step's number.
+    /// Builds the pattern of a shape: Slurm's variables except for the step number.
     fn pattern(&self, shape: &Shape, alloc: &Allocation) -> LaunchSpec {
         let job = &self.job.view.job;
         let per_task = shape.cpus / shape.ntasks.max(1);
@@ -226,7 +227,7 @@ fn hash(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// The record of a step that starts now.
+/// Returns the record of a step that is starting.
 pub fn record(entry: &Entry, number: u32, alloc: Allocation, now: Timestamp) -> Step {
     Step {
         id: StepId::Num(number),

@@ -1,5 +1,5 @@
-//! The line to the daemon. While it is away the manager goes on; when it is back, it hears what it
-//! has missed.
+//! The connection to the daemon. The manager keeps running while the daemon is down, and sends the
+//! missed records once it is back.
 
 use crate::client::connection::{
     ClientError, Connection, RECONNECT_TIMEOUT, reopen, watch_for_daemon,
@@ -13,14 +13,14 @@ use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Which job, and who manages it.
+/// The job and its manager.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub paths: Paths,
     pub job: JobId,
     pub run: u32,
     pub client: ClientProcess,
-    /// The step that the manager is a process of.
+    /// The step that the manager runs in.
     pub within: Option<StepId>,
 }
 
@@ -31,23 +31,23 @@ impl Identity {
 }
 
 enum State {
-    There(Connection),
-    /// This tells of its return.
-    Away(FileWatch),
-    /// It refuses the manager, or cannot be watched: there is no way back.
+    Connected(Connection),
+    /// Watches for the daemon's return.
+    Waiting(FileWatch),
+    /// The daemon rejected the manager, or cannot be watched. Final.
     Lost,
 }
 
-/// The connection, or the wait for the next.
+/// The connection, or the wait for a new one.
 pub struct Link {
     state: State,
 }
 
-/// Asks the daemon for the job of this manager. One that is away while the job runs comes back: it
-/// is waited for, and `away` is called.
+/// Requests the manager's job from the daemon. If the daemon is down, calls `away` and waits for it
+/// to come back.
 ///
 /// # Errors
-/// It does not answer, or refuses.
+/// Fails if the daemon does not answer in time or refuses.
 pub fn open(
     identity: &Identity,
     numbers: u32,
@@ -66,94 +66,94 @@ pub fn open(
         other => other?,
     };
     match answer {
-        Answer::Managed(job) => Ok((Link { state: State::There(conn) }, job)),
+        Answer::Managed(job) => Ok((Link { state: State::Connected(conn) }, job)),
         Answer::Refused(why) => Err(ClientError::Refused(why)),
-        other => Err(ClientError::from(std::io::Error::other(format!(
-            "an answer to another question: {other:?}"
-        )))),
+        other => {
+            Err(ClientError::from(std::io::Error::other(format!("unexpected answer: {other:?}"))))
+        }
     }
 }
 
-/// What came over the line.
-pub enum Heard {
+/// A message or a change of the connection.
+pub enum LinkEvent {
     Answer(Box<Answer>),
-    /// The daemon is gone: what it has not answered was not heard.
-    Gone,
-    /// It is back, and was asked for the job again: `Managed` follows.
-    Back,
+    /// The connection broke. Unanswered requests count as not received.
+    Disconnected,
+    /// Reconnected, and the job was requested again: `Managed` follows.
+    Reconnected,
 }
 
 impl Link {
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
-            State::There(conn) => Some(conn.as_fd()),
-            State::Away(watch) => Some(watch.as_fd()),
+            State::Connected(conn) => Some(conn.as_fd()),
+            State::Waiting(watch) => Some(watch.as_fd()),
             State::Lost => None,
         }
     }
 
-    pub fn is_there(&self) -> bool {
-        matches!(self.state, State::There(_))
+    pub fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected(_))
     }
 
     pub fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)
     }
 
-    /// There is no use in asking again.
+    /// Gives up on the daemon for good.
     pub fn give_up(&mut self) {
         self.state = State::Lost;
     }
 
-    /// To be called when the descriptor is readable.
-    pub fn hear(&mut self, identity: &Identity) -> Vec<Heard> {
-        let mut heard = Vec::new();
+    /// Reads messages. Call this when the descriptor is readable.
+    pub fn receive(&mut self, identity: &Identity) -> Vec<LinkEvent> {
+        let mut events = Vec::new();
         match &mut self.state {
             State::Lost => {}
-            State::Away(watch) => {
+            State::Waiting(watch) => {
                 watch.clear();
-                heard.extend(self.come_back(identity));
+                events.extend(self.reconnect(identity));
             }
-            State::There(conn) => {
+            State::Connected(conn) => {
                 let is_open = conn.fill().unwrap_or(false);
                 loop {
                     match conn.next_whole() {
-                        Ok(Some(answer)) => heard.push(Heard::Answer(Box::new(answer))),
+                        Ok(Some(answer)) => events.push(LinkEvent::Answer(Box::new(answer))),
                         Ok(None) if is_open => break,
                         Ok(None) | Err(_) => {
-                            heard.push(Heard::Gone);
-                            heard.extend(self.leave(identity));
+                            events.push(LinkEvent::Disconnected);
+                            events.extend(self.disconnect(identity));
                             break;
                         }
                     }
                 }
             }
         }
-        heard
+        events
     }
 
-    /// The connection is of no use any more. It may be there again already.
-    fn leave(&mut self, identity: &Identity) -> Option<Heard> {
+    /// Replaces a broken connection with a watch, and reconnects if the daemon is already back.
+    fn disconnect(&mut self, identity: &Identity) -> Option<LinkEvent> {
         match watch_for_daemon(&identity.paths) {
-            Ok(watch) => self.state = State::Away(watch),
+            Ok(watch) => self.state = State::Waiting(watch),
             Err(_) => self.state = State::Lost,
         }
-        self.come_back(identity)
+        self.reconnect(identity)
     }
 
-    fn come_back(&mut self, identity: &Identity) -> Option<Heard> {
+    fn reconnect(&mut self, identity: &Identity) -> Option<LinkEvent> {
         let mut conn = Connection::open(&identity.paths).ok()?;
         conn.send(&identity.ask(0), &[]).ok()?;
-        self.state = State::There(conn);
-        Some(Heard::Back)
+        self.state = State::Connected(conn);
+        Some(LinkEvent::Reconnected)
     }
 
-    /// False: the daemon is away.
+    /// Sends a request. Returns false if the daemon is down.
     pub fn send(&mut self, request: &Request) -> bool {
         match &mut self.state {
-            // Where it is gone, the next read tells.
-            State::There(conn) => conn.send(request, &[]).is_ok(),
-            State::Away(_) | State::Lost => false,
+            // If the connection is broken, the next read reports it.
+            State::Connected(conn) => conn.send(request, &[]).is_ok(),
+            State::Waiting(_) | State::Lost => false,
         }
     }
 }

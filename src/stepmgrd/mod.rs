@@ -1,11 +1,10 @@
-//! The job step manager, carried out: one process that owns a `stepmgr::core::Core`, and the small
-//! one that starts the steps for it (`exec::step_launcher`).
+//! The job step manager's I/O: one process that owns a `stepmgr::core::Core`, and a small one that
+//! starts the steps for it (`exec::step_launcher`).
 //!
-//! Everything happens in one loop that sleeps until somebody has something to say: the launcher (a
-//! step has ended), the daemon (a record is kept, a signal for a step, other resources), a client
-//! of the socket, the terminal, the clock. Nothing is asked of the daemon for a step. What happens
-//! is written into the journal of the job first (`exec::step_journal`), then it is carried out,
-//! then it is told.
+//! A single loop sleeps until there is an event from the launcher (a step ended), the daemon (a
+//! record was stored, a signal for a step, other resources), a client, the terminal or a timer.
+//! Starting a step takes no request to the daemon. Each event is written to the job's journal first
+//! (`exec::step_journal`), then carried out, then reported.
 
 mod api;
 mod client;
@@ -22,5 +21,5 @@ mod shell;
 pub use client::{Client, begin, socket_path};
 pub use link::Identity;
 pub use process::manage;
-pub use progress::Manner;
-pub use run::{RunError, Setup, Source, check, step_within, text_of};
+pub use progress::Verbosity;
+pub use run::{RunError, Setup, Source, check, read_steps, step_within, text_of};

@@ -1,4 +1,4 @@
-//! What an earlier manager has left: the journal to go on with, and how far its steps had come.
+//! The work of earlier managers: the journal to resume from, and the state of each step.
 
 use crate::exec::step_journal::{self, Entry, Past};
 use crate::model::{End, ExitCode, Timestamp};
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// What the last journal of this file tells of its steps: in the directories of all jobs, the one
-/// that was written last.
+/// Returns the steps recorded in the latest journal of this file. Searches the directories of all
+/// jobs.
 pub fn find(jobs_dir: &Path, file: &str) -> BTreeMap<String, Past> {
     let dirs = std::fs::read_dir(jobs_dir).into_iter().flatten().flatten();
     let journals = dirs.flat_map(|dir| journals_in(&dir.path()));
@@ -31,7 +31,7 @@ fn journals_in(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
         .collect()
 }
 
-/// The files that were run with a journal.
+/// Returns the step files named in a journal's head entries.
 fn heads(path: &Path) -> impl Iterator<Item = String> {
     let lines = std::fs::File::open(path).map(|file| BufReader::new(file).lines());
     lines.into_iter().flatten().map_while(Result::ok).filter_map(|line| {
@@ -43,8 +43,8 @@ fn heads(path: &Path) -> impl Iterator<Item = String> {
     })
 }
 
-/// The steps of one file: several may have been run in a job, one after the other. A run that did
-/// not go on with the one before began anew.
+/// Returns the steps of one file. A job may have run several files, one after the other. A run that
+/// did not resume the previous one started over.
 pub fn of_file(entries: &[Entry], file: &str) -> BTreeMap<String, Past> {
     let mut own = Vec::new();
     let mut is_own = false;
@@ -63,8 +63,8 @@ pub fn of_file(entries: &[Entry], file: &str) -> BTreeMap<String, Past> {
     step_journal::pasts(&own)
 }
 
-/// Tells the core how far its steps had come. `again`: those that failed for good are run again,
-/// too. The steps of which something was known.
+/// Restores the state of steps from an earlier run, and returns the steps found. With `again`,
+/// steps that failed for good are run again.
 pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> Vec<(String, Past)> {
     let mut known = Vec::new();
     for (name, past) in pasts {
@@ -81,7 +81,7 @@ pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> V
             Some((End::Completed, exit)) => {
                 core.restore_end(step, StepOutcome::Ok, exit, past.attempts)
             }
-            // The job ended, and its manager had no time to say so.
+            // The job ended, and its manager had no time to record the interruption.
             Some((End::Failed, exit)) if exit.signal == SIGTERM => {
                 core.restore_attempts(step, past.attempts - 1)
             }
@@ -103,7 +103,8 @@ pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> V
     known
 }
 
-/// The ends of steps whose manager and launcher were killed: nobody has seen them.
+/// Returns end entries for steps whose manager and launcher were killed, so that no process
+/// recorded their ends.
 pub fn lost_ends(entries: &[Entry], now: Timestamp) -> Vec<step_journal::StepEnd> {
     let end = |step: crate::model::Step| {
         let crate::model::StepId::Num(number) = step.id else { return None };

@@ -1,5 +1,5 @@
-//! The two processes of a manager: the one that the user started, which starts the steps, and its
-//! child, which decides.
+//! The two processes of a manager: the launcher, started by the user, and its child, which makes
+//! the decisions.
 
 use super::link::Identity;
 use super::run::{self, RunError, Setup};
@@ -17,17 +17,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
-/// Records in one request.
+/// Records per request.
 const CHUNK: usize = 200;
 
-/// Runs a manager, and returns its exit code. This process must have one thread. `beginning` is the
-/// lock of [`super::client::begin`].
+/// Runs a manager and returns its exit code. This process must have a single thread. `beginning` is
+/// the lock from [`super::client::begin`].
 ///
 /// # Errors
-/// It could not be started. What the manager itself has to say it has said.
-pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Result<u8> {
-    // Whoever reads what it says may go away: its steps are not ended by that. They themselves have
-    // the default.
+/// Fails if the processes cannot be started. The manager reports its own errors.
+pub fn manage(setup: Setup, beginning: File, report: fn(RunError) -> u8) -> io::Result<u8> {
+    // A broken output pipe must not end the steps. The steps themselves get the default action.
     start::on_broken_pipe(SigHandler::SigIgn);
     start::on_large_file(SigHandler::SigIgn);
     let identity = setup.identity.clone();
@@ -40,9 +39,9 @@ pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Re
             else {
                 return 1;
             };
-            // Only the launcher has it: its death must show.
+            // Only the launcher may hold its end, so that its death closes the connection.
             drop(own);
-            run::run(setup, managers, beginning).unwrap_or_else(tell).into()
+            run::run(setup, managers, beginning).unwrap_or_else(report).into()
         })
     }?;
     let Some((own, managers)) = ends.take() else { return Ok(1) };
@@ -54,20 +53,20 @@ pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Re
         let _ = writeln!(
             io::stderr(),
             "sjobmgr: error: the manager was killed by signal {}, and {count} running steps with it\n\
-             go on with: sjobmgr run --resume FILE",
+             to continue: sjobmgr run --resume FILE",
             exit.signal
         );
     }
     if exit.signal != 0 || !killed.is_empty() {
-        // Whatever cannot be told now is told by the next manager, or by the daemon when the job
-        // ends.
-        let _ = tell_ends(&identity, killed);
+        // Records that cannot be sent now are sent by the next manager, or read by the daemon when
+        // the job ends.
+        let _ = report_ends(&identity, killed);
     }
     Ok(u8::try_from(exit.as_shell()).unwrap_or(1))
 }
 
-/// Writes down how steps ended that outlived their manager, and tells the daemon.
-fn tell_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
+/// Records the ends of steps that outlived their manager, and reports them to the daemon.
+fn report_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
     let job_dir = identity.paths.job_dir(identity.job);
     let (mut journal, _) = Journal::open(&step_journal::path(&job_dir, identity.run))?;
     for end in killed {
@@ -100,7 +99,7 @@ fn tell_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
     journal.write()
 }
 
-/// What the steps inherit: `KEY=VALUE` entries, each ended by a zero byte.
+/// Returns the environment for the steps: `KEY=VALUE` entries, each terminated by a null byte.
 fn own_environment() -> Vec<u8> {
     let entry = |(name, value): (OsString, OsString)| {
         let mut entry = name.into_encoded_bytes();

@@ -1,4 +1,4 @@
-//! How far it is, for the user: a line that changes on a terminal, plain lines in a log.
+//! Progress output: a live line on a terminal, plain lines in a log.
 
 use crate::stepmgr::core::Counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -6,38 +6,38 @@ use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// How much is told.
+/// The amount of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// What failed, and a line every tenth of the way; on a terminal, a line that changes.
+pub enum Verbosity {
+    /// Failures and a line for every tenth of the steps; on a terminal, a live line.
     Normal,
-    /// Errors alone.
+    /// Errors only.
     Quiet,
 }
 
-/// A line in a log for every so many hundredths of the way.
+/// The progress between two log lines, in percent.
 const EVERY_PERCENT: u64 = 10;
 
-/// But no more often.
+/// The shortest time between two log lines.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Tells of progress on standard error.
+/// Prints progress to standard error.
 pub struct Progress {
-    manner: Manner,
+    verbosity: Verbosity,
     bar: Option<ProgressBar>,
-    told_percent: u64,
-    told: Duration,
+    logged_percent: u64,
+    logged: Duration,
     began: Duration,
-    /// Steps that have ended under earlier managers.
+    /// Steps that ended under earlier managers.
     before: u32,
 }
 
 impl Progress {
-    pub fn new(manner: Manner, now: Duration) -> Progress {
-        let is_live = manner == Manner::Normal && std::io::stderr().is_terminal();
+    pub fn new(verbosity: Verbosity, now: Duration) -> Progress {
+        let is_live = verbosity == Verbosity::Normal && std::io::stderr().is_terminal();
         let bar = is_live.then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
-            // The template is written here, and right.
+            // The template is a constant and valid.
             let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {rate} {eta}");
             let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
                 // Writing to a string does not fail.
@@ -48,14 +48,14 @@ impl Progress {
             );
             bar
         });
-        Progress { manner, bar, told_percent: 0, told: now, began: now, before: 0 }
+        Progress { verbosity, bar, logged_percent: 0, logged: now, began: now, before: 0 }
     }
 
-    /// The manager begins with this: what has ended already says nothing about its pace.
+    /// Starts counting. Steps that have ended already do not count towards the rate.
     pub fn begin(&mut self, counts: &Counts, now: Duration) {
-        (self.before, self.began, self.told) = (counts.ended(), now, now);
+        (self.before, self.began, self.logged) = (counts.ended(), now, now);
         let percent = percent(counts);
-        self.told_percent = percent - percent % EVERY_PERCENT;
+        self.logged_percent = percent - percent % EVERY_PERCENT;
         if let Some(bar) = &self.bar {
             bar.set_length(counts.all.into());
             bar.set_position(counts.ended().into());
@@ -64,20 +64,20 @@ impl Progress {
         }
     }
 
-    /// A line of its own.
-    pub fn say(&self, line: &str) {
+    /// Prints a line.
+    pub fn print(&self, line: &str) {
         let line = format!("sjobmgr: {line}");
         match &self.bar {
             Some(bar) => bar.println(line),
-            // Where standard error is gone there is nobody to tell that.
+            // If standard error is closed, there is nobody to report that to.
             None => drop(writeln!(std::io::stderr(), "{line}")),
         }
     }
 
-    /// As [`Progress::say`], of what is no error.
+    /// Prints a line that is not an error. Omitted with [`Verbosity::Quiet`].
     pub fn note(&self, line: &str) {
-        if self.manner == Manner::Normal {
-            self.say(line);
+        if self.verbosity == Verbosity::Normal {
+            self.print(line);
         }
     }
 
@@ -89,19 +89,19 @@ impl Progress {
             return;
         }
         let percent = percent(counts);
-        let is_time = percent >= self.told_percent + EVERY_PERCENT && now >= self.told + EVERY;
-        if is_time && self.manner == Manner::Normal {
-            (self.told_percent, self.told) = (percent - percent % EVERY_PERCENT, now);
+        let is_time = percent >= self.logged_percent + EVERY_PERCENT && now >= self.logged + EVERY;
+        if is_time && self.verbosity == Verbosity::Normal {
+            (self.logged_percent, self.logged) = (percent - percent % EVERY_PERCENT, now);
             let (rate, left) = self.pace(counts, now);
-            self.say(&format!(
-                "{percent} % of {}: {}; {rate:.1} a second, {left:.0} s to go",
+            self.print(&format!(
+                "{percent}% of {}: {}; {rate:.1}/s, {left:.0} s left",
                 counts.all,
                 words(counts)
             ));
         }
     }
 
-    /// Steps that have ended under this manager a second, and seconds until all have at this rate.
+    /// Returns the steps ended per second under this manager, and the seconds left at this rate.
     fn pace(&self, counts: &Counts, now: Duration) -> (f64, f64) {
         let secs = now.saturating_sub(self.began).as_secs_f64();
         let rate = f64::from(counts.ended().saturating_sub(self.before)) / secs.max(1e-3);
@@ -119,7 +119,7 @@ fn percent(counts: &Counts) -> u64 {
     u64::from(counts.ended()) * 100 / u64::from(counts.all.max(1))
 }
 
-/// `12 done, 2 running, 1 failed, 5 waiting`
+/// Formats the counts: `12 done, 2 running, 1 failed, 5 waiting`.
 pub fn words(counts: &Counts) -> String {
     let mut words = vec![format!("{} done", counts.ok), format!("{} running", counts.running)];
     for (count, name) in
@@ -138,26 +138,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_managers_have_done_is_no_part_of_the_pace() {
+    fn steps_of_earlier_managers_do_not_count_towards_the_rate() {
         let secs = Duration::from_secs;
-        let mut progress = Progress::new(Manner::Quiet, secs(5));
+        let mut progress = Progress::new(Verbosity::Quiet, secs(5));
         let counts = |ok| Counts { all: 1000, ok, ..Counts::default() };
         progress.begin(&counts(900), secs(10));
         assert_eq!(progress.pace(&counts(920), secs(20)), (2.0, 40.0));
-        assert_eq!((progress.told_percent, progress.told), (90, secs(10)), "it was told before");
+        assert_eq!((progress.logged_percent, progress.logged), (90, secs(10)), "already logged");
     }
 
     #[test]
-    fn the_bar_of_a_terminal_takes_what_was_done_before_for_no_progress() {
+    fn progress_bar_does_not_count_earlier_steps_as_progress() {
         let bar = ProgressBar::hidden();
         let mut progress =
-            Progress { bar: Some(bar.clone()), ..Progress::new(Manner::Quiet, Duration::ZERO) };
+            Progress { bar: Some(bar.clone()), ..Progress::new(Verbosity::Quiet, Duration::ZERO) };
         progress
             .begin(&Counts { all: 1_000_000, ok: 900_000, ..Counts::default() }, Duration::ZERO);
         progress.show(&Counts { all: 1_000_000, ok: 900_001, ..Counts::default() }, Duration::ZERO);
         assert_eq!((bar.position(), bar.length()), (900_001, Some(1_000_000)));
-        // A single one in a moment is soon a small rate; what was done before would be a large one
-        // for a minute.
+        // The rate of a single step soon drops. Earlier steps, if counted, would keep it high for a
+        // minute.
         let began = std::time::Instant::now();
         while bar.per_sec() > 10_000.0 {
             assert!(began.elapsed() < Duration::from_secs(10), "{}", bar.per_sec());

@@ -1,5 +1,5 @@
-//! What the daemon is to hear of steps: gathered, brought to the disk, sent, and sent again until
-//! it is durable there.
+//! Step records for the daemon: collected, synced to disk, sent, and resent until the daemon has
+//! stored them.
 
 use super::link::{Identity, Link};
 use crate::exec::step_journal::{Entry, Journal};
@@ -12,27 +12,27 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// So many make a batch.
+/// The number of records that start a batch at once.
 const BATCH: usize = 100;
 
-/// A batch has no more: it fits into a socket, so that a daemon that stands still does not hold the
-/// manager up.
-const MOST: usize = 200;
+/// The most records per batch. They fit into the socket buffer, so that a stalled daemon does not
+/// block the manager.
+const MAX_BATCH: usize = 200;
 
-/// The first of a batch waits no longer.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// The longest time that a record waits for its batch to start.
+const MAX_WAIT: Duration = Duration::from_millis(200);
 
-/// Where a batch stands.
+/// The state of the current batch.
 #[derive(Debug)]
 enum Batch {
     None,
-    /// The journal is on its way to the disk, up to here.
+    /// The journal is being synced up to this length.
     Syncing(u64, Vec<Step>),
-    /// The daemon has it.
+    /// Sent to the daemon, which has not answered yet.
     Sent(u64, Vec<Step>),
 }
 
-/// Brings the journal to the disk, on a thread of its own: a slow disk keeps no step from starting.
+/// Syncs the journal on its own thread, so that a slow disk does not delay step starts.
 struct Syncer {
     wanted: mpsc::Sender<()>,
     done: File,
@@ -46,7 +46,7 @@ impl Syncer {
         let work = move || {
             let mut write = File::from(write);
             while wishes.recv().is_ok() {
-                // A disk that cannot be written shows at the next entry.
+                // A write error shows up at the next entry.
                 let _ = journal.sync_data();
                 let _ = write.write_all(&[0]);
             }
@@ -58,7 +58,7 @@ impl Syncer {
 
 /// Records on their way to the daemon.
 pub struct Records {
-    /// As they are now.
+    /// The latest record of each step.
     pending: BTreeMap<u32, Step>,
     since: Option<Duration>,
     batch: Batch,
@@ -66,14 +66,16 @@ pub struct Records {
 }
 
 impl Records {
+    /// Starts the thread that syncs the journal.
+    ///
     /// # Errors
-    /// No thread or pipe can be made.
+    /// Fails if the thread or pipe cannot be created.
     pub fn new(journal: &Journal) -> io::Result<Records> {
         let syncer = Syncer::start(journal.handle()?)?;
         Ok(Records { pending: BTreeMap::new(), since: None, batch: Batch::None, syncer })
     }
 
-    /// Readable when the journal is on the disk.
+    /// Returns a descriptor that becomes readable when the journal is synced.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.syncer.done.as_fd()
     }
@@ -85,7 +87,7 @@ impl Records {
         }
     }
 
-    /// Steps that the daemon does not know of as they are.
+    /// Returns the number of steps whose latest record the daemon has not stored.
     pub fn undelivered(&self) -> usize {
         let under_way = match &self.batch {
             Batch::None => 0,
@@ -94,36 +96,37 @@ impl Records {
         self.pending.len() + under_way
     }
 
-    /// When [`Records::flush`] has something to do.
+    /// Returns the time when [`Records::flush`] will have work to do.
     pub fn due(&self) -> Option<Duration> {
-        self.since.filter(|_| matches!(self.batch, Batch::None)).map(|since| since + PATIENCE)
+        self.since.filter(|_| matches!(self.batch, Batch::None)).map(|since| since + MAX_WAIT)
     }
 
-    /// Begins a batch if it is time, or at once with `all`. The journal holds all of it already.
+    /// Starts a batch if it is due, or at once with `all`. Its entries must be in the journal
+    /// already.
     pub fn flush(&mut self, journal: &Journal, link: &Link, now: Duration, all: bool) {
         let is_time =
             all || self.pending.len() >= BATCH || self.due().is_some_and(|due| due <= now);
         if !matches!(self.batch, Batch::None)
             || self.pending.is_empty()
             || !is_time
-            || !link.is_there()
+            || !link.is_connected()
         {
             return;
         }
-        let rest = match self.pending.keys().nth(MOST).copied() {
+        let rest = match self.pending.keys().nth(MAX_BATCH).copied() {
             Some(at) => self.pending.split_off(&at),
             None => BTreeMap::new(),
         };
         let steps = std::mem::replace(&mut self.pending, rest).into_values().collect();
         self.since = (!self.pending.is_empty()).then_some(now);
-        // What is left is told later: only a whole journal is delivered.
+        // The rest follows later. Only a complete journal counts as delivered.
         let bytes = if self.pending.is_empty() { journal.len() } else { 0 };
         self.batch = Batch::Syncing(bytes, steps);
-        // The thread lives as long as this.
+        // The thread lives as long as `self`.
         let _ = self.syncer.wanted.send(());
     }
 
-    /// The journal is on the disk: the batch goes to the daemon.
+    /// Sends the batch to the daemon, now that the journal is synced.
     pub fn on_synced(&mut self, link: &mut Link, identity: &Identity, now: Duration) {
         let mut done = [0u8; 64];
         while (&self.syncer.done).read(&mut done).is_ok_and(|n| n > 0) {}
@@ -139,7 +142,7 @@ impl Records {
         }
     }
 
-    /// The daemon has written the batch down.
+    /// Handles the answer that the daemon has stored the batch.
     pub fn on_recorded(&mut self, journal: &mut Journal) {
         if let Batch::Sent(bytes, _) = std::mem::replace(&mut self.batch, Batch::None)
             && bytes > 0
@@ -148,7 +151,7 @@ impl Records {
         }
     }
 
-    /// The daemon went away: what it has not answered is told again.
+    /// Queues unanswered records again, because the daemon went down.
     pub fn on_lost(&mut self, now: Duration) {
         match std::mem::replace(&mut self.batch, Batch::None) {
             Batch::Sent(_, steps) => self.take_back(steps, now),
@@ -159,7 +162,7 @@ impl Records {
     fn take_back(&mut self, steps: Vec<Step>, now: Duration) {
         for step in steps {
             if let StepId::Num(number) = step.id {
-                // What has become of it since then counts.
+                // A newer record of the step takes precedence.
                 self.pending.entry(number).or_insert(step);
             }
         }

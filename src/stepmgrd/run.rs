@@ -1,12 +1,11 @@
-//! From what a user wants to a manager that runs: the text read, the job taken over, the journal
-//! opened.
+//! Sets up a manager: reads the steps, requests the job from the daemon and opens the journal.
 
 use super::api::Api;
 use super::client::socket_path;
 use super::launches::Launches;
 use super::link::{self, Identity};
 use super::past;
-use super::progress::{Manner, Progress};
+use super::progress::{Progress, Verbosity};
 use super::records::Records;
 use super::shell::{self, Input, Shell};
 use crate::client::connection::ClientError;
@@ -21,41 +20,42 @@ use crate::stepmgr::graph::Refused;
 use crate::stepmgr::language::{self, Fault, Form};
 use crate::sys::{clock, files, proc, system};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// More numbers than there are steps, for those that are tried again or come later.
+/// Step numbers requested beyond the number of steps, for retries and late submissions.
 const SPARE_NUMBERS: u32 = 1000;
 
-/// Where steps come from.
+/// The source of the steps.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// As it was named, and its whole path.
+    /// The name as given by the user, and its absolute path.
     File { name: String, path: PathBuf },
-    /// Standard input, line by line until its end.
+    /// Standard input, read line by line.
     Pipe,
 }
 
-/// What a manager is to do.
+/// The options of a manager.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub identity: Identity,
     pub source: Source,
     pub on_failure: Option<OnFailure>,
     pub most_running: Option<u32>,
-    /// Go on where an earlier manager of this file has ended.
+    /// Resume the work of an earlier manager of this file.
     pub resume: bool,
-    /// And run what had failed again.
+    /// Like `resume`, and run failed steps again.
     pub resume_failed: bool,
-    pub manner: Manner,
+    pub verbosity: Verbosity,
     pub work_dir: PathBuf,
     pub umask: u32,
 }
 
-/// Why a manager does not run.
+/// The reason why a manager cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("{0}")]
@@ -71,7 +71,7 @@ impl RunError {
         move |source| RunError::File { what, path: path.to_owned(), source }
     }
 
-    /// What would be right.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             RunError::Text(fault) => fault.hint.clone(),
@@ -80,30 +80,51 @@ impl RunError {
     }
 }
 
-/// Why bytes are no steps.
-pub const NO_TEXT: &str = "it is no text in UTF-8";
+/// The message for input that is not valid UTF-8.
+pub const NOT_UTF8: &str = "not valid UTF-8";
 
+/// Converts input bytes to text.
+///
 /// # Errors
-/// They are no text.
+/// Fails if the bytes are not valid UTF-8.
 pub fn text_of(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, NO_TEXT))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, NOT_UTF8))
 }
 
-fn no_text(e: io::Error) -> io::Error {
+/// Reads a file of steps. It may be a pipe that is already open, such as a shell's `<(…)`.
+///
+/// # Errors
+/// Fails if it cannot be read or is too large. Also fails for a FIFO that nobody is writing to and
+/// for a device: they could block the manager, which handles signals only between two reads.
+pub fn read_steps(path: &Path) -> io::Result<Vec<u8>> {
+    let found = fs::metadata(path)?;
+    let is_open_pipe = found.file_type().is_fifo()
+        && ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|dir| path.starts_with(dir));
+    if is_open_pipe {
+        return files::read_open(&File::open(path)?, files::MOST_RECORD);
+    }
+    if found.file_type().is_fifo() {
+        let why = "it is a FIFO: write the steps to a file, or pass them on standard input (-)";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    files::read(path, files::MOST_RECORD)
+}
+
+fn not_utf8(e: io::Error) -> io::Error {
     match e.kind() {
-        io::ErrorKind::InvalidData => io::Error::new(e.kind(), NO_TEXT),
+        io::ErrorKind::InvalidData => io::Error::new(e.kind(), NOT_UTF8),
         _ => e,
     }
 }
 
-/// Reads a regular file that a text names, from the manager's working directory. A FIFO would keep
-/// the manager from its steps.
+/// Reads a regular file named in a step description, relative to the manager's working directory. A
+/// FIFO is refused, since it could block the manager.
 pub fn read_named(work_dir: &Path, name: &str) -> Result<String, String> {
     let text = files::read_text(&work_dir.join(name), files::MOST_RECORD);
-    text.map_err(|e| no_text(e).to_string())
+    text.map_err(|e| not_utf8(e).to_string())
 }
 
-/// A step that the graph does not take, as a fault of its text.
+/// Converts a rejected step to an error in its file.
 pub fn fault_of(file: &str, refused: Refused) -> Fault {
     Fault { file: file.to_owned(), line: refused.line, text: refused.text, hint: refused.hint }
 }
@@ -114,18 +135,16 @@ fn steps_of(
     last_number: &mut u32,
 ) -> Result<Vec<StepDef>, RunError> {
     let Source::File { name, path } = source else { return Ok(Vec::new()) };
-    let text = files::read_input(path, files::MOST_RECORD)
-        .map_err(no_text)
-        .map_err(RunError::file("read", path))?;
+    let text = read_steps(path).and_then(text_of).map_err(RunError::file("read", path))?;
     let read = |named: &str| read_named(work_dir, named);
     language::parse(Form::of(name, &text), name, &text, &read, last_number).map_err(RunError::Text)
 }
 
-/// Reads the steps that a job is to be submitted for, which is to have this. What nobody knows yet
-/// is as much as the steps need. How many there are.
+/// Checks the steps before a job of this size is submitted for them, and returns their number.
+/// Sizes not known yet are assumed to suffice.
 ///
 /// # Errors
-/// A manager would not run them in that job.
+/// Fails if a manager would reject the steps in such a job.
 pub fn check(
     source: &Source,
     work_dir: &Path,
@@ -150,26 +169,26 @@ pub fn check(
     Ok(count)
 }
 
-/// Runs the manager in this process, which the launcher at the other end of `launcher` has forked.
-/// Its exit code. `beginning` is given back as soon as it listens.
+/// Runs the manager in this process, forked by the launcher at the other end of `launcher`. Returns
+/// its exit code. The `beginning` lock is released once the manager listens.
 ///
 /// # Errors
-/// It could not begin: no step was started.
+/// Fails before any step was started.
 pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8, RunError> {
-    // A set of signals that there are can be blocked.
+    // Blocking valid signals does not fail.
     let _ = shell::signals().thread_block();
-    // Nothing is asked of anybody for a text that makes no sense.
+    // Parse the text first: an invalid one needs no daemon.
     let mut last_number = 0;
     let steps = steps_of(&setup.source, &setup.work_dir, &mut last_number)?;
     setup.identity.client.pid = std::process::id();
     setup.identity.client.start_ticks =
         i32::try_from(setup.identity.client.pid).ok().and_then(proc::start_ticks).unwrap_or(0);
     let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(SPARE_NUMBERS);
-    let progress = Progress::new(setup.manner, clock::monotonic());
-    let mut away = || progress.say("the daemon is away: waiting for it");
+    let progress = Progress::new(setup.verbosity, clock::monotonic());
+    let mut away = || progress.print("the daemon is down: waiting for it");
     let (link, job) = link::open(&setup.identity, count, &mut away)?;
     let request = &job.view.job.request;
-    let goes_on =
+    let may_requeue =
         setup.resume && request.requeue && !request.no_requeue && request.kind == JobKind::Batch;
     let policy = Policy {
         on_failure: setup.on_failure,
@@ -186,27 +205,27 @@ pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8
     core.on_numbers(job.numbers.0..job.numbers.0.saturating_add(job.numbers.1));
     let (file, pasts, mut journal) = open_journal(&setup, &mut core, steps)?;
     let known = past::restore(&mut core, pasts, setup.resume_failed);
-    let goes_on_with = !known.is_empty();
+    let is_resumed = !known.is_empty();
     let (own, run) = (setup.identity.job, setup.identity.run);
     journal.push(&Entry::Head { job: own, run, file, resumed: setup.resume });
     for (name, past) in known {
         journal.push(&Entry::Before { name, past });
     }
     let mut shell =
-        make_shell(setup, core, link, (*job, goes_on_with), journal, (launcher, progress))?;
-    (shell.last_number, shell.goes_on) = (last_number, goes_on);
+        make_shell(setup, core, link, (*job, is_resumed), journal, (launcher, progress))?;
+    (shell.last_number, shell.may_requeue) = (last_number, may_requeue);
     drop(beginning);
     Ok(shell.run())
 }
 
-/// The job's `--signal`, where it is for the steps.
+/// Returns the job's `--signal` if it applies to steps.
 fn warning_of(request: &JobRequest) -> Option<Warning> {
     let asked = request.signal.filter(|asked| !asked.batch_only)?;
     Some(Warning { signal: asked.signal, before_secs: asked.before_secs.into() })
 }
 
-/// Opens the journal of this run of the job, and takes the steps in. The file as the journal knows
-/// it, and what earlier managers of it have done.
+/// Opens the journal of this run of the job and adds the steps. Returns the name of the file in the
+/// journal and the results of earlier managers.
 fn open_journal(
     setup: &Setup,
     core: &mut Core,
@@ -218,7 +237,7 @@ fn open_journal(
         Source::Pipe => ("-".to_owned(), "-"),
     };
     let job_dir = paths.job_dir(*job);
-    // Before this manager's own is the newest.
+    // Search before this run's journal becomes the newest.
     let others = if setup.resume { past::find(&paths.jobs_dir(), &file) } else { BTreeMap::new() };
     let path = step_journal::path(&job_dir, *run);
     let (mut journal, mut entries) = Journal::open(&path).map_err(RunError::file("open", &path))?;
@@ -236,7 +255,7 @@ fn make_shell(
     setup: Setup,
     core: Core,
     link: link::Link,
-    (job, goes_on_with): (ManagedJob, bool),
+    (job, is_resumed): (ManagedJob, bool),
     mut journal: Journal,
     (launcher, progress): (UnixStream, Progress),
 ) -> Result<Shell, RunError> {
@@ -245,7 +264,7 @@ fn make_shell(
     let path = step_journal::path(&job_dir, setup.identity.run);
     journal.write().map_err(RunError::file("write", &path))?;
     let mut records = Records::new(&journal).map_err(RunError::file("write", &path))?;
-    // What an earlier manager of this run could not tell.
+    // Records that an earlier manager of this run could not send.
     for step in step_journal::undelivered(&job_dir, setup.identity.run)
         .map_err(RunError::file("read", &path))?
     {
@@ -256,7 +275,7 @@ fn make_shell(
     let root = setup.identity.paths.root().to_string_lossy().into_owned();
     let numbers = job.numbers;
     let launches =
-        Launches::new(job, root, socket, setup.work_dir.clone(), setup.umask, goes_on_with);
+        Launches::new(job, root, socket, setup.work_dir.clone(), setup.umask, is_resumed);
     let input = match setup.source {
         Source::Pipe => Some(Input::default()),
         Source::File { .. } => None,
@@ -268,9 +287,9 @@ fn make_shell(
     .map_err(RunError::file("watch", &job_dir))
 }
 
-/// The step that this process is of, as its environment tells.
-pub fn step_within(told: Option<&str>) -> Option<StepId> {
-    told.and_then(|text| text.parse().ok())
+/// Returns the step that this process belongs to, from its environment variable.
+pub fn step_within(value: Option<&str>) -> Option<StepId> {
+    value.and_then(|text| text.parse().ok())
 }
 
 #[cfg(test)]
@@ -278,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_a_text_names_is_a_regular_one() {
+    fn only_regular_files_can_be_named_in_steps() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("rows"), "a\n").unwrap();
         std::os::unix::fs::symlink("rows", dir.path().join("link")).unwrap();

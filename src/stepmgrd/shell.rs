@@ -1,16 +1,16 @@
-//! The loop of the manager: what happens goes to the core, and what the core wants is written down
-//! and carried out.
+//! The manager's main loop: passes events to the core, records its effects in the journal and
+//! carries them out.
 
 use super::api::Api;
 use super::launches::{self, Launches};
-use super::link::{Heard, Identity, Link};
+use super::link::{Identity, Link, LinkEvent};
 use super::progress::{Progress, words};
 use super::records::Records;
 use crate::exec::step_journal::{Entry, Journal, StepEnd};
 use crate::exec::step_launcher::{Ended, Fact, Order};
 use crate::exec::wire;
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, JobRef, Step, Timestamp};
+use crate::model::{ExitCode, JobRef, Step, Timestamp, counted};
 use crate::protocol::frame::Decoder;
 use crate::protocol::request::{ControlAction, Request};
 use crate::stepmgr::api::{Event, Seconds};
@@ -34,17 +34,17 @@ pub use asks::Input;
 use daemon::Lateness;
 use interrupts::{By, Interrupts};
 
-/// How long the records of a manager that has nothing else to do wait for a daemon that is away.
-/// The daemon finds them in the journal when the job ends.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// The longest time that a finished manager waits for a daemon that is down. The daemon will find
+/// the records in the journal when the job ends.
+const FINAL_WAIT: Duration = Duration::from_secs(2);
 
-/// What the loop takes note of. They are to be blocked before there is a second thread, which would
-/// be ended by them.
+/// The signals that the loop handles. Block them before starting a second thread, which they would
+/// otherwise kill.
 pub fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
-/// A step that runs.
+/// A running step.
 struct Live {
     record: Step,
     pids: Vec<i32>,
@@ -60,46 +60,48 @@ pub struct Shell {
     records: Records,
     launches: Launches,
     api: Api,
-    /// `None`: it was killed.
+    /// `None` after it was killed.
     launcher: Option<UnixStream>,
     facts: Decoder,
-    /// What the launcher is to be told once the journal is written.
+    /// Orders for the launcher, sent once the journal is written.
     orders: Vec<u8>,
-    /// Whose launches are among them.
+    /// The step numbers of the launches in `orders`.
     staged: Vec<u32>,
     signals: SignalFd,
     interrupts: Interrupts,
     live: HashMap<u32, Live>,
-    /// Who submitted a step.
+    /// The clients that submitted the steps.
     owners: HashMap<u32, u64>,
-    /// How steps that did not end well ended.
+    /// The exit codes of steps that did not succeed.
     exits: HashMap<u32, ExitCode>,
     progress: Progress,
     input: Option<Input>,
-    /// The last numbers that the daemon gave, and whether more are asked for.
+    /// The last step numbers from the daemon, and whether more were requested.
     numbers: (u32, u32),
     asked_for_numbers: bool,
-    /// In the name of the last step that had none.
+    /// The last number used in a generated step name.
     pub(super) last_number: u32,
-    /// A job whose time is over before its steps are done is queued again.
-    pub(super) goes_on: bool,
-    /// Steps that earlier managers have brought to their end.
+    /// Requeue the job if its time runs out before its steps are done.
+    pub(super) may_requeue: bool,
+    /// Steps that ended under earlier managers.
     ended_before: u32,
     lateness: Lateness,
-    /// What was said last of steps that ask for more than the job has.
-    told_too_large: Option<String>,
-    /// Something went wrong that is no step's.
+    /// The last message about steps that ask for more than the job has.
+    reported_too_large: Option<String>,
+    /// An error occurred that belongs to no step.
     is_faulty: bool,
-    /// Nothing is left to do since then but to tell the daemon.
+    /// Set once nothing is left to do but to send records to the daemon.
     idle_since: Option<Duration>,
 }
 
 impl Shell {
+    /// Creates the loop from its parts.
+    ///
     /// # Errors
-    /// The signals cannot be watched.
+    /// Fails if the signals cannot be watched.
     #[allow(
         clippy::too_many_arguments,
-        reason = "each part is made in its own way, and the loop owns all of them"
+        reason = "the caller creates the parts, and the loop owns all of them"
     )]
     pub fn new(
         (identity, work_dir): (Identity, PathBuf),
@@ -141,16 +143,16 @@ impl Shell {
             numbers,
             asked_for_numbers: false,
             last_number: 0,
-            goes_on: false,
+            may_requeue: false,
             ended_before,
             lateness: Lateness::None,
-            told_too_large: None,
+            reported_too_large: None,
             is_faulty: false,
             idle_since: None,
         })
     }
 
-    /// Until nothing is left to do. The exit code.
+    /// Runs until nothing is left to do. Returns the exit code.
     pub fn run(&mut self) -> u8 {
         loop {
             let now = clock::monotonic();
@@ -165,24 +167,22 @@ impl Shell {
             }
             self.wait(now);
         }
-        self.leave()
+        self.finish()
     }
 
-    /// There is no time for the steps that are left: the job is queued again, if it is to be and
-    /// something was done in this run. Where nothing was, another one would do no more.
-    fn go_on_in_another_run(&mut self) {
+    /// Requeues the job for the remaining steps, if it may be requeued and this run completed at
+    /// least one step. Otherwise another run would not get further.
+    fn requeue_job(&mut self) {
         let counts = self.core.counts();
         let is_left = counts.ended() < counts.all;
-        if is_left && counts.ended() > self.ended_before && std::mem::take(&mut self.goes_on) {
-            self.progress.note(
-                "the time of the job is over: it is queued again for the steps that are left",
-            );
+        if is_left && counts.ended() > self.ended_before && std::mem::take(&mut self.may_requeue) {
+            self.progress.note("the job is out of time: requeueing it for the remaining steps");
             let jobs = vec![JobRef::job(self.identity.job)];
             self.link.send(&Request::Control { jobs, action: ControlAction::Requeue });
         }
     }
 
-    /// What the core wants, in the journal and among the orders.
+    /// Writes the core's effects to the journal and queues the orders.
     fn carry_out(&mut self, now: Duration) {
         let effects = std::mem::take(&mut self.core.effects);
         let is_news = !effects.is_empty();
@@ -204,8 +204,8 @@ impl Shell {
                         wire::encode(&Order::Signal { number, signal }).unwrap_or_default(),
                     );
                 }
-                Effect::Ended { step, fate } => self.settle(step, fate),
-                Effect::OutOfTime => self.go_on_in_another_run(),
+                Effect::Ended { step, outcome } => self.settle(step, outcome),
+                Effect::OutOfTime => self.requeue_job(),
             }
         }
         if is_news {
@@ -213,33 +213,33 @@ impl Shell {
         }
     }
 
-    /// A step is over for good.
-    fn settle(&mut self, step: u32, fate: StepOutcome) {
+    /// Records the final outcome of a step.
+    fn settle(&mut self, step: u32, outcome: StepOutcome) {
         let Some(entry) = self.core.entry(step) else { return };
         let name = entry.name.to_string();
-        match fate {
+        match outcome {
             StepOutcome::Cancelled if entry.attempts == 0 => {
                 self.journal.push(&Entry::Cancelled { name: name.clone() })
             }
             StepOutcome::Skipped => self.journal.push(&Entry::Skipped { name: name.clone() }),
             StepOutcome::Ok | StepOutcome::Failed | StepOutcome::Cancelled => {}
         }
-        let exit = match fate {
+        let exit = match outcome {
             StepOutcome::Ok => ExitCode::OK,
             StepOutcome::Failed | StepOutcome::Cancelled | StepOutcome::Skipped => {
                 self.exits.get(&step).copied().unwrap_or(ExitCode::status(1))
             }
         };
         let owner = self.owners.remove(&step);
-        self.api.tell_all(owner, &Event::Done { name, state: fate.name().to_owned() });
-        self.tell_waiting(step, exit);
+        self.api.broadcast(owner, &Event::Done { name, state: outcome.name().to_owned() });
+        self.update_waiting(step, exit);
     }
 
-    /// First the journal, then the orders, then the others.
+    /// Writes the journal first, then sends the orders, then everything else.
     fn write(&mut self, now: Duration) {
         if let Err(e) = self.journal.write() {
-            self.stop_for(&format!("the journal of the steps cannot be written: {e}"), now);
-            // What has ended may have room still.
+            self.stop_for(&format!("cannot write the step journal: {e}"), now);
+            // There may still be space for the ends.
             let _ = self.journal.write();
         }
         for number in std::mem::take(&mut self.staged) {
@@ -249,20 +249,19 @@ impl Shell {
         }
         if !self.orders.is_empty() {
             let orders = std::mem::take(&mut self.orders);
-            // One that is gone shows when it is heard.
+            // If the launcher has exited, the next read reports it.
             let _ = self.launcher.as_ref().map(|launcher| socket::send_all(launcher, &orders, &[]));
         }
         self.records.flush(&self.journal, &self.link, now, self.idle_since.is_some());
         self.api.flush();
     }
 
-    /// Nothing can be started any more, and what was about to be is not.
+    /// Stops starting steps and cancels pending launches.
     fn stop_for(&mut self, why: &str, now: Duration) {
         if !std::mem::replace(&mut self.is_faulty, true) {
-            self.progress.say(&format!("error: {why}"));
-            self.progress.say(
-                "no other step is started; mend that, and go on with: sjobmgr run --resume FILE",
-            );
+            self.progress.print(&format!("error: {why}"));
+            self.progress
+                .print("no more steps are started; fix this, then run: sjobmgr run --resume FILE");
         }
         self.core.drain();
         if !self.staged.is_empty() {
@@ -271,7 +270,7 @@ impl Shell {
         self.journal.call_off_starts();
         for number in std::mem::take(&mut self.staged) {
             self.live.remove(&number);
-            self.core.call_off(number, now);
+            self.core.cancel_launch(number, now);
         }
     }
 
@@ -283,19 +282,20 @@ impl Shell {
         }
         let since = *self.idle_since.get_or_insert(now);
         self.records.flush(&self.journal, &self.link, now, true);
-        let is_told = self.records.undelivered() == 0 || self.link.is_lost();
-        is_told || (!self.link.is_there() && now >= since + FAREWELL)
+        let is_delivered = self.records.undelivered() == 0 || self.link.is_lost();
+        is_delivered || (!self.link.is_connected() && now >= since + FINAL_WAIT)
     }
 
-    /// Sleeps until something happens, and hears what it is.
+    /// Sleeps until something happens, then handles it.
     fn wait(&mut self, now: Duration) {
-        let away = self.idle_since.filter(|_| !self.link.is_there()).map(|since| since + FAREWELL);
-        let flush = self.records.due().filter(|_| self.link.is_there());
-        // The answer wakes it.
+        let away =
+            self.idle_since.filter(|_| !self.link.is_connected()).map(|since| since + FINAL_WAIT);
+        let flush = self.records.due().filter(|_| self.link.is_connected());
+        // The daemon's answer will wake the loop.
         let next = self.core.next_due().filter(|_| self.lateness != Lateness::Asked);
         let due = [next, flush, away].into_iter().flatten().min();
         let timeout = due.map_or(PollTimeout::NONE, |due| {
-            // Rounded up, so that it is time when it wakes.
+            // Round up, so that the timer is due on wake-up.
             let left = due.saturating_sub(now) + Duration::from_micros(999);
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
@@ -324,41 +324,42 @@ impl Shell {
         let mut others = ready[first..].iter().copied();
         let [launcher, daemon, input] =
             there.map(|is_there| is_there && others.next().unwrap_or(false));
-        // A signal first: what it says explains the ends that follow.
+        // Handle signals first: they explain the ends that follow.
         if ready[0] {
-            self.hear_signals(now);
+            self.read_signals(now);
         }
         if launcher {
-            self.hear_launcher(now);
+            self.read_launcher(now);
         }
         if ready[1] {
             self.records.on_synced(&mut self.link, &self.identity, now);
         }
         if daemon {
-            self.hear_daemon(now);
+            self.read_daemon(now);
         }
         if input {
-            self.hear_input();
+            self.read_input();
         }
-        self.hear_clients(others, now);
+        self.read_clients(others, now);
         if ready[2] {
             self.api.accept();
         }
     }
 
-    fn hear_signals(&mut self, now: Duration) {
+    fn read_signals(&mut self, now: Duration) {
         while let Ok(Some(info)) = self.signals.read_signal() {
             if info.ssi_signo == Signal::SIGINT as u32 {
                 self.on_interrupt(info.ssi_pid, By::Manager, now);
             } else if self.core.halt() != Halt::Stop {
-                // Whoever ends the job tells all of its processes: this one hears of it from its
-                // launcher, too.
+                // The signal that ends a job goes to all its processes, so the launcher may report
+                // it as well.
                 self.core.stop(now);
             }
         }
     }
 
-    /// The first one starts nothing more, the second one ends what runs.
+    /// Handles an interrupt. The first one stops starting steps, the second one terminates running
+    /// ones.
     fn on_interrupt(&mut self, sender: u32, by: By, now: Duration) {
         if !self.interrupts.is_new(sender, by) {
             return;
@@ -367,15 +368,15 @@ impl Shell {
             Halt::No => {
                 self.core.drain();
                 let running = self.core.counts().running;
-                self.progress.say(&format!(
-                    "no other step is started, and {running} go on: Ctrl-C again ends them"
+                self.progress.print(&format!(
+                    "no more steps are started; {running} still running: press Ctrl-C again to end them"
                 ));
             }
             Halt::Drain | Halt::Stop => self.core.stop(now),
         }
     }
 
-    fn hear_launcher(&mut self, now: Duration) {
+    fn read_launcher(&mut self, now: Duration) {
         let mut chunk = [0u8; 65_536];
         match self.launcher.as_mut().map_or(Ok(0), |launcher| launcher.read(&mut chunk)) {
             Ok(n) if n > 0 => self.facts.push(&chunk[..n]),
@@ -391,20 +392,20 @@ impl Shell {
         }
     }
 
-    /// Its steps have ended with it, and nobody else tells how.
+    /// Ends the running steps: they died with the launcher, and nothing else will report their
+    /// ends.
     fn on_launcher_gone(&mut self, now: Duration) {
         self.launcher = None;
         self.is_faulty = true;
         self.core.drain();
         let count = self.live.len();
-        self.progress.say(&format!(
+        self.progress.print(&format!(
             "error: the process that starts the steps was killed, and {count} running steps with it\n\
-             go on with: sjobmgr run --resume FILE"
+             to continue: sjobmgr run --resume FILE"
         ));
         let mut lost: Vec<(u32, Timestamp)> = Vec::with_capacity(count);
         for (number, live) in &self.live {
-            // The kernel has killed the first process of each task. What that has left is in its
-            // group.
+            // The kernel killed the first process of each task. Kill the rest of its process group.
             for pid in &live.pids {
                 proc::kill_group(*pid, libc::SIGKILL);
             }
@@ -427,7 +428,7 @@ impl Shell {
             Event::Started { name: live.record.name.clone(), step: number, attempt: live.attempt };
         let owner =
             self.core.attempt(number).and_then(|attempt| self.owners.get(&attempt.step)).copied();
-        self.api.tell_all(owner, &event);
+        self.api.broadcast(owner, &event);
     }
 
     fn on_ended(&mut self, ended: Ended, now: Duration) {
@@ -464,7 +465,7 @@ impl Shell {
             system_us: usage.system_us,
             error: error.clone(),
         };
-        self.api.tell_all(owner, &event);
+        self.api.broadcast(owner, &event);
         if !exit.is_success() {
             let why = error.map(|error| format!(": {error}")).unwrap_or_default();
             let (job, state) = (self.identity.job, outcome.state.name());
@@ -477,25 +478,26 @@ impl Shell {
         self.records.put(record, now);
     }
 
-    /// The last words.
-    fn leave(&mut self) -> u8 {
+    /// Prints the summary, reports to the daemon and returns the exit code.
+    fn finish(&mut self) -> u8 {
         self.progress.end();
         let counts = self.core.counts();
         self.progress.note(&words(&counts));
         if counts.waiting() > 0 {
-            self.progress.say(&format!(
-                "{} steps were not run: sjobmgr run --resume FILE runs them",
-                counts.waiting()
+            let verb = if counts.waiting() == 1 { "was" } else { "were" };
+            self.progress.print(&format!(
+                "{} {verb} not run: run them with sjobmgr run --resume FILE",
+                counted(counts.waiting(), "step")
             ));
         }
         if self.records.undelivered() > 0 {
-            let count = self.records.undelivered();
-            self.progress.say(&format!(
-                "the daemon is away: it reads the records of {count} steps when the job ends"
+            let steps = counted(self.records.undelivered(), "step");
+            self.progress.print(&format!(
+                "the daemon is down: it will read the records of {steps} when the job ends"
             ));
         }
         if self.core.halt() == Halt::No {
-            self.go_on_in_another_run();
+            self.requeue_job();
         }
         let left = self.core.numbers_left();
         let unused = (left.start, left.end.saturating_sub(left.start));
@@ -504,7 +506,7 @@ impl Shell {
         self.core
             .unended()
             .for_each(|name| self.journal.push(&Entry::Left { name: name.to_string() }));
-        self.await_farewell();
+        self.await_final_answer();
         let _ = self.journal.write();
         self.api.close();
         let worst = u8::try_from(self.core.worst().as_shell()).unwrap_or(1);
@@ -512,24 +514,24 @@ impl Shell {
         if worst == 0 && is_short { 1 } else { worst }
     }
 
-    /// What the daemon has heard is done before the next command asks it.
-    fn await_farewell(&mut self) {
-        while self.link.is_there() {
+    /// Waits until the daemon has processed everything, so that the next command sees it.
+    fn await_final_answer(&mut self) {
+        while self.link.is_connected() {
             let Some(fd) = self.link.fd() else { return };
             let raw = fd.as_raw_fd();
-            let timeout = PollTimeout::try_from(FAREWELL).unwrap_or(PollTimeout::MAX);
+            let timeout = PollTimeout::try_from(FINAL_WAIT).unwrap_or(PollTimeout::MAX);
             if !matches!(poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout), Ok(1..)) {
                 return;
             }
-            let is_answered = |heard: &Heard| match heard {
-                Heard::Answer(answer) => matches!(
+            let is_answered = |event: &LinkEvent| match event {
+                LinkEvent::Answer(answer) => matches!(
                     **answer,
                     crate::protocol::answer::Answer::Recorded
                         | crate::protocol::answer::Answer::Refused(_)
                 ),
-                Heard::Gone | Heard::Back => true,
+                LinkEvent::Disconnected | LinkEvent::Reconnected => true,
             };
-            if raw >= 0 && self.link.hear(&self.identity).iter().any(is_answered) {
+            if raw >= 0 && self.link.receive(&self.identity).iter().any(is_answered) {
                 return;
             }
         }

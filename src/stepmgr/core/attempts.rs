@@ -1,4 +1,4 @@
-//! An attempt to run a step: its start, its limit, its end, and what comes after a failure.
+//! Attempts to run a step: start, time limit, end and retry.
 
 use super::{Core, Due, Effect, Halt, Phase, SIGTERM, StepOutcome};
 use crate::model::tres::Allocation;
@@ -8,38 +8,38 @@ use std::time::Duration;
 
 const SIGKILL: i32 = 9;
 
-/// A step of the job that runs.
+/// A running attempt.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     pub step: u32,
     pub alloc: Allocation,
     pub(super) stopped: Option<Stopped>,
-    /// Its timers.
+    /// Its pending timers.
     dues: Vec<(Duration, Due)>,
 }
 
-/// Who ended a running step.
+/// The reason a running attempt was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// Its time limit.
     Limit,
     User,
-    /// The manager ends, or the job does: the step is to be run again by the next manager.
+    /// The manager or the job is ending. The next manager runs the step again.
     Halt,
-    /// It could not be written down that it was about to start: it did not.
+    /// The journal could not record the start, so the attempt was never launched.
     Unstarted,
-    /// What it runs on is out of use: it is to be run again elsewhere.
+    /// Its CPUs or GPUs went out of use. The step runs again elsewhere.
     Moved,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
     pub step: u32,
-    /// As it is recorded.
+    /// The state to record.
     pub state: End,
-    /// The step was ended since the manager or the job ends, or since what it ran on is out of use:
-    /// it is started again.
+    /// Whether the attempt was stopped because the manager or job is ending, or because its CPUs or
+    /// GPUs went out of use. The step is then started again.
     pub is_interrupted: bool,
 }
 
@@ -60,7 +60,7 @@ impl Core {
         self.effects.push(Effect::Launch { step, number, alloc });
     }
 
-    /// All processes of a step are gone. `None`: it did not run.
+    /// Handles the exit of an attempt's last process. Returns `None` if it was not running.
     pub fn on_ended(&mut self, number: u32, exit: ExitCode, now: Duration) -> Option<AttemptEnd> {
         let attempt = self.running.remove(&number)?;
         let (step, stopped) = (attempt.step, attempt.stopped);
@@ -76,7 +76,7 @@ impl Core {
             Some(Stopped::Limit | Stopped::User) | None => false,
         };
         if is_interrupted && stopped == Some(Stopped::Halt) {
-            // This manager does not run it again.
+            // This manager will not run it again, so its exit code counts.
             self.count_exit(exit, StepOutcome::Cancelled);
         }
         let entry = self.steps.get_mut(step as usize)?;
@@ -107,7 +107,7 @@ impl Core {
         Some(AttemptEnd { step, state, is_interrupted })
     }
 
-    /// Retries, warnings and limits whose time has come.
+    /// Fires all timers that are due.
     pub fn on_due(&mut self, now: Duration) {
         while let Some((at, step, due)) =
             self.timers.first().copied().filter(|(at, _, _)| *at <= now)
@@ -124,8 +124,8 @@ impl Core {
                 Due::Limit(number) => self.stop_attempt(number, Stopped::Limit, now),
                 Due::Move(number) => self.terminate(number, now),
                 Due::JobEnd => {
-                    // Whoever ends the job may have been heard before, and the steps have their
-                    // grace from then on.
+                    // A signal may already have stopped the steps. Their grace period runs from
+                    // then.
                     if self.halt != Halt::Stop {
                         self.stop(now);
                     }
@@ -136,8 +136,8 @@ impl Core {
         }
     }
 
-    /// The job was suspended for so long in all. That counts towards no limit of the steps that
-    /// run.
+    /// Sets the total time for which the job was suspended. Suspended time does not count towards
+    /// the limits of running steps.
     pub fn on_suspended(&mut self, suspended: Duration) {
         let by = suspended.saturating_sub(self.suspended);
         self.suspended = suspended;
@@ -151,7 +151,7 @@ impl Core {
         }
     }
 
-    /// SIGTERM, and after the grace SIGKILL.
+    /// Sends SIGTERM, then SIGKILL after the grace period.
     pub(super) fn stop_attempt(&mut self, number: u32, by: Stopped, now: Duration) {
         let Some(attempt) = self.running.get_mut(&number) else { return };
         if matches!(attempt.stopped, None | Some(Stopped::Moved)) {
@@ -172,8 +172,8 @@ impl Core {
         }
     }
 
-    /// A step leaves what is out of use: it gets the signal that it, or the job, asked for and so
-    /// much time, and then SIGTERM.
+    /// Moves a step away from resources that are out of use. It gets the signal and the time that
+    /// it (or else the job) asked for, then SIGTERM.
     pub(super) fn move_away(&mut self, number: u32, now: Duration) {
         let Some(attempt) = self.running.get_mut(&number) else { return };
         attempt.stopped = Some(Stopped::Moved);

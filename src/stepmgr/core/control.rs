@@ -1,4 +1,4 @@
-//! What a user does to steps.
+//! User actions on steps.
 
 use super::{Core, Due, Effect, Halt, Phase, StepOutcome, Stopped, shape_of};
 use crate::model::ExitCode;
@@ -7,7 +7,7 @@ use std::time::Duration;
 const SIGKILL: i32 = 9;
 
 impl Core {
-    /// Steps that wait are cancelled at once; running ones are told to end. How many there were.
+    /// Cancels pending steps and terminates running ones. Returns how many there were.
     pub fn cancel(&mut self, steps: &[u32], now: Duration) -> u32 {
         let mut done = 0;
         for step in steps {
@@ -29,7 +29,7 @@ impl Core {
         done
     }
 
-    /// `scancel JOB.STEP`: with this signal; without one it is ended.
+    /// Handles `scancel JOB.STEP`: sends the signal, or terminates the step if none is given.
     pub fn signal(&mut self, number: u32, signal: Option<i32>, now: Duration) {
         match signal {
             None => self.stop_attempt(number, Stopped::User, now),
@@ -44,7 +44,7 @@ impl Core {
         }
     }
 
-    /// Steps that have not started do not until they are released. How many there were.
+    /// Holds steps that have not started. Returns how many there were.
     pub fn hold(&mut self, steps: &[u32]) -> u32 {
         let mut done = 0;
         for step in steps {
@@ -59,7 +59,7 @@ impl Core {
         done
     }
 
-    /// The opposite of [`Core::hold`].
+    /// Releases held steps. Returns how many there were.
     pub fn release(&mut self, steps: &[u32]) -> u32 {
         let mut done = 0;
         for step in steps {
@@ -76,7 +76,7 @@ impl Core {
         done
     }
 
-    /// Steps that have not started go before all others. How many there were.
+    /// Moves steps that have not started ahead of all others. Returns how many there were.
     pub fn top(&mut self, steps: &[u32]) -> u32 {
         let above =
             self.steps.iter().map(|entry| entry.priority).max().unwrap_or(0).saturating_add(1);
@@ -95,20 +95,20 @@ impl Core {
         done
     }
 
-    /// A step that was to be launched is not: it waits again.
-    pub fn call_off(&mut self, number: u32, now: Duration) {
+    /// Cancels a launch that was never carried out. The step waits again.
+    pub fn cancel_launch(&mut self, number: u32, now: Duration) {
         if let Some(attempt) = self.running.get_mut(&number) {
             attempt.stopped = Some(Stopped::Unstarted);
             self.on_ended(number, ExitCode::signal(SIGKILL), now);
         }
     }
 
-    /// No other step is started.
+    /// Stops starting steps.
     pub fn drain(&mut self) {
         self.halt = self.halt.max(Halt::Drain);
     }
 
-    /// No other step is started, and those that run are ended. Asked again: at once.
+    /// Stops starting steps and terminates running ones. A second call kills them at once.
     pub fn stop(&mut self, now: Duration) {
         let again = self.halt == Halt::Stop;
         self.halt = Halt::Stop;

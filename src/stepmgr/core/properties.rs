@@ -1,17 +1,17 @@
-//! What must hold for any graph and any course of events.
+//! Properties that must hold for any graph and any sequence of events.
 
 use super::tests::{cpus, secs};
 use super::*;
 use crate::stepmgr::def::{After, Ask, Retry, Wanted};
 use proptest::prelude::*;
 
-/// CPUs, priority, retries, and whom it waits for: an earlier one, and how it has to end.
+/// CPUs, priority, retries, and dependencies: an earlier step and how it has to end.
 type PlannedStep = (u32, i64, u32, Vec<(usize, Wanted)>);
 
 #[derive(Debug, Clone)]
 struct Plan {
     steps: Vec<PlannedStep>,
-    /// Exit codes and whose turn it is, used one after the other.
+    /// Exit codes and which running step ends next, used in turn.
     dice: Vec<(i32, usize)>,
 }
 
@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn each_step_runs_as_often_as_it_may_when_it_may_and_with_what_there_is(plan in any_plan()) {
+    fn steps_respect_dependencies_retries_and_resources(plan in any_plan()) {
         let mut core = Core::new(cpus(4), Policy::default(), None);
         core.on_numbers(0..10_000);
         let defs: Vec<StepDef> = plan.steps.iter().enumerate().map(|(at, step)| def(at, step)).collect();
@@ -51,7 +51,7 @@ proptest! {
         let mut now = secs(0);
         let mut live: Vec<(u32, u32, Allocation)> = Vec::new();
         let mut starts = vec![0u32; defs.len()];
-        let mut fates: Vec<Option<StepOutcome>> = vec![None; defs.len()];
+        let mut outcomes: Vec<Option<StepOutcome>> = vec![None; defs.len()];
         let mut dice = plan.dice.iter().cycle();
         for _ in 0..1000 {
             core.on_due(now);
@@ -62,18 +62,18 @@ proptest! {
                         starts[step as usize] += 1;
                         for after in &defs[step as usize].after {
                             let other: usize = after.name[1..].parse().unwrap();
-                            let fate = fates[other].expect("what it waits for has ended");
+                            let outcome = outcomes[other].expect("the dependency has ended");
                             let is_met = match after.wanted {
-                                Wanted::Ok => fate == StepOutcome::Ok,
+                                Wanted::Ok => outcome == StepOutcome::Ok,
                                 Wanted::Any => true,
-                                Wanted::NotOk => fate != StepOutcome::Ok,
+                                Wanted::NotOk => outcome != StepOutcome::Ok,
                             };
-                            prop_assert!(is_met, "step {step} started after {other} ended {fate:?}");
+                            prop_assert!(is_met, "step {step} started after {other} ended {outcome:?}");
                         }
                         live.push((step, number, alloc));
                     }
-                    Effect::Ended { step, fate } => {
-                        prop_assert_eq!(fates[step as usize].replace(fate), None, "one end each");
+                    Effect::Ended { step, outcome } => {
+                        prop_assert_eq!(outcomes[step as usize].replace(outcome), None, "each step ends once");
                     }
                     Effect::Signal { .. } | Effect::OutOfTime => {}
                 }
@@ -82,13 +82,13 @@ proptest! {
             used.sort_unstable();
             let held = used.len();
             used.dedup();
-            prop_assert!(held == used.len() && held <= 4, "no CPU twice, and no more than there are: {:?}", used);
+            prop_assert!(held == used.len() && held <= 4, "CPUs allocated twice, or more than the job has: {:?}", used);
             if core.is_over(now) {
                 break;
             }
             let (status, turn) = dice.next().copied().unwrap_or_default();
             if live.is_empty() {
-                now = core.next_due().expect("nothing runs and nothing is due, yet it is not over");
+                now = core.next_due().expect("nothing runs and nothing is due, but is_over is false");
             } else {
                 let (_, number, _) = live.remove(turn % live.len());
                 core.on_ended(number, ExitCode::status(status), now);
@@ -96,14 +96,14 @@ proptest! {
         }
         prop_assert!(core.is_over(now) && live.is_empty());
         for (at, def) in defs.iter().enumerate() {
-            let fate = fates[at].expect("each step comes to an end");
+            let outcome = outcomes[at].expect("each step ends");
             let most = def.settings.retry.times + 1;
-            let is_right = match fate {
+            let is_right = match outcome {
                 StepOutcome::Skipped => starts[at] == 0,
                 StepOutcome::Failed => starts[at] == most,
                 StepOutcome::Ok | StepOutcome::Cancelled => (1..=most).contains(&starts[at]),
             };
-            prop_assert!(is_right, "step {at} ended {fate:?} after {} starts", starts[at]);
+            prop_assert!(is_right, "step {at} ended {outcome:?} after {} starts", starts[at]);
         }
         prop_assert_eq!(core.counts().ended() as usize, defs.len());
     }

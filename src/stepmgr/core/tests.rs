@@ -1,4 +1,4 @@
-//! Scenarios of the manager, written in its own language.
+//! Scenarios for the manager, with their steps written in TOML.
 
 use super::*;
 use crate::model::Tres;
@@ -32,7 +32,7 @@ impl Scene {
         Scene { core, now: secs(0) }
     }
 
-    /// The names of what starts now.
+    /// Returns the names of the steps that start now.
     fn starts(&mut self) -> Vec<String> {
         self.core.on_due(self.now);
         self.core.decide(self.now);
@@ -68,7 +68,7 @@ impl Scene {
 }
 
 #[test]
-fn time_for_which_the_job_was_suspended_counts_towards_no_limit_of_a_step() {
+fn suspended_time_does_not_count_towards_step_limits() {
     let text = "[[step]]\nname='a'\ncommand='x'\ntime='0:10'\nsignal='USR1@4'\n[[step]]\nname='b'\ncommand='x'\nafter='a'\ntime='0:10'";
     let mut scene = Scene::new(1, text);
     scene.core.on_suspended(secs(100));
@@ -76,7 +76,7 @@ fn time_for_which_the_job_was_suspended_counts_towards_no_limit_of_a_step() {
     scene.now = secs(5);
     scene.core.on_suspended(secs(107));
     scene.now = secs(12);
-    assert_eq!(scene.signals(), [], "it has run for 5 s");
+    assert_eq!(scene.signals(), [], "it has run for only 5 s");
     scene.now = secs(13);
     assert_eq!(scene.signals(), [(0, 10)]);
     scene.core.on_suspended(secs(108));
@@ -88,7 +88,7 @@ fn time_for_which_the_job_was_suspended_counts_towards_no_limit_of_a_step() {
 }
 
 #[test]
-fn a_pattern_waits_for_all_and_kinds_say_how_they_have_to_end() {
+fn patterns_wait_for_all_members_to_end_as_required() {
     let mut scene = Scene::new(
         4,
         r#"
@@ -114,7 +114,7 @@ fn a_pattern_waits_for_all_and_kinds_say_how_they_have_to_end() {
 }
 
 #[test]
-fn a_failed_step_is_tried_again_after_a_wait_that_doubles() {
+fn retry_delay_doubles() {
     let mut scene = Scene::new(
         1,
         r#"step = [{ name = "a", command = "x", retry = { times = 2, delay = 10 } }]"#,
@@ -134,17 +134,17 @@ fn a_failed_step_is_tried_again_after_a_wait_that_doubles() {
 }
 
 #[test]
-fn a_step_that_was_called_off_has_no_exit_code() {
+fn cancelled_launch_has_no_exit_code() {
     let mut scene = Scene::new(1, r#"step = [{ name = "a", command = "x" }]"#);
     scene.starts();
     scene.core.drain();
-    scene.core.call_off(0, scene.now);
+    scene.core.cancel_launch(0, scene.now);
     assert_eq!((scene.row("a").0.as_str(), scene.core.counts().waiting()), ("PENDING", 1));
     assert_eq!((scene.core.entry(0).unwrap().attempts, scene.core.worst()), (0, ExitCode::OK));
 }
 
 #[test]
-fn what_no_program_could_be_started_with_is_refused() {
+fn arguments_too_long_for_the_kernel_are_refused() {
     let policy = Policy { longest_word: Some(100), ..Policy::default() };
     let mut core = Core::new(cpus(1), policy, None);
     let mut last = 0;
@@ -155,7 +155,7 @@ fn what_no_program_could_be_started_with_is_refused() {
         core.add(defs).map_err(|refused| (refused.line, refused.text))
     };
     let word = |count: usize| "x".repeat(count);
-    // A line without anything for a shell to do is several words.
+    // A line without shell syntax is split into words.
     let short = [word(99), format!("{} {}", word(99), word(99)), format!("{};", word(98))];
     for command in short {
         add(&serde_json::json!({"command": command}).to_string()).unwrap();
@@ -170,13 +170,16 @@ fn what_no_program_could_be_started_with_is_refused() {
         let text = format!("\n{}", serde_json::json!({"name": "b", "command": command}));
         assert_eq!(
             add(&text),
-            Err((2, "step \"b\": a word of its command of 100 bytes is too long".to_owned()))
+            Err((2, "step \"b\": an argument of 100 bytes is too long".to_owned()))
         );
     }
     let many = serde_json::json!({"name": "b", "command": vec![word(99); MOST_BYTES / 100 + 1]})
         .to_string();
     let bytes = (MOST_BYTES / 100 + 1) * 100;
-    assert_eq!(add(&many), Err((1, format!("step \"b\": a command of {bytes} bytes is too long"))));
+    assert_eq!(
+        add(&many),
+        Err((1, format!("step \"b\": a command line of {bytes} bytes is too long")))
+    );
     let variable = |count: usize| {
         serde_json::json!({"name": "b", "command": "a", "env": {"A": word(count)}}).to_string()
     };
@@ -188,7 +191,7 @@ fn what_no_program_could_be_started_with_is_refused() {
 }
 
 #[test]
-fn what_follows_a_failure_is_what_was_asked_for() {
+fn on_failure_skips_continues_or_stops() {
     let text = |on_failure: &str| {
         format!(
             "[[step]]\nname='a'\ncommand='x'\non_failure='{on_failure}'\n[[step]]\nname='b'\ncommand='x'\nafter='a'\n\
@@ -205,7 +208,7 @@ fn what_follows_a_failure_is_what_was_asked_for() {
 }
 
 #[test]
-fn a_step_at_its_limit_is_told_to_end_and_killed_after_the_grace() {
+fn step_at_its_limit_gets_sigterm_then_sigkill() {
     let mut scene = Scene::new(
         1,
         r#"step = [{ name = "a", command = "x", time = "0:20", signal = "USR1@5" }]"#,
@@ -222,20 +225,20 @@ fn a_step_at_its_limit_is_told_to_end_and_killed_after_the_grace() {
 }
 
 #[test]
-fn what_cannot_end_before_its_job_does_not_start() {
+fn step_that_cannot_finish_before_the_job_does_not_start() {
     let core = Core::new(cpus(1), Policy::default(), Some(secs(100)));
     let mut scene = Scene::with(
         core,
         r#"step = [{ name = "long", command = "x", time = 2, priority = 9 }, { name = "short", command = "x", time = 1 }]"#,
     );
     assert_eq!(scene.starts(), ["short"]);
-    assert_eq!(scene.row("long").1, "JobEnd: it cannot end before the time limit of the job");
+    assert_eq!(scene.row("long").1, "JobEnd: cannot finish before the job's time limit");
     scene.end("short", 0);
     assert!(scene.core.is_over(scene.now) && scene.core.counts().waiting() == 1);
 }
 
 #[test]
-fn what_runs_when_the_job_ends_is_told_to_end_before() {
+fn steps_are_terminated_before_the_job_ends() {
     let policy = Policy { grace: secs(30), ..Policy::default() };
     let core = Core::new(cpus(1), policy, Some(secs(100)));
     let mut scene =
@@ -251,12 +254,12 @@ fn what_runs_when_the_job_ends_is_told_to_end_before() {
 }
 
 #[test]
-fn a_job_end_that_is_seen_after_the_signal_of_its_limit_takes_no_grace_from_the_steps() {
+fn late_job_end_timer_keeps_the_grace_period() {
     let policy = Policy { grace: secs(30), ..Policy::default() };
     let core = Core::new(cpus(1), policy, Some(secs(100)));
     let mut scene = Scene::with(core, r#"step = [{ name = "a", command = "x" }]"#);
     scene.starts();
-    // It did nothing for a while: both are there when it wakes.
+    // The process was stalled, so the signal and the timer are both pending when it wakes.
     scene.now = secs(101);
     scene.core.stop(scene.now);
     scene.core.on_due(scene.now);
@@ -267,7 +270,7 @@ fn a_job_end_that_is_seen_after_the_signal_of_its_limit_takes_no_grace_from_the_
 }
 
 #[test]
-fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
+fn step_stopped_with_the_manager_is_left_for_the_next() {
     let mut scene =
         Scene::new(2, r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }]"#);
     assert_eq!(scene.starts(), ["a", "b"]);
@@ -275,20 +278,16 @@ fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
     assert_eq!(scene.signals(), [(0, 15), (1, 15)]);
     let end = scene.core.on_ended(0, ExitCode::signal(15), scene.now).unwrap();
     assert_eq!((end.state, end.is_interrupted), (End::Cancelled, true));
-    // It was done when the signal came.
+    // It had finished when the signal arrived.
     let end = scene.core.on_ended(1, ExitCode::OK, scene.now).unwrap();
     assert_eq!((end.state, end.is_interrupted), (End::Completed, false));
     assert!(scene.core.is_over(scene.now));
-    assert_eq!(
-        scene.core.worst(),
-        ExitCode::signal(15),
-        "the exit code tells what its record does"
-    );
+    assert_eq!(scene.core.worst(), ExitCode::signal(15), "the exit code matches the step's record");
     assert_eq!((scene.core.counts().ok, scene.core.counts().waiting()), (1, 1));
 }
 
 #[test]
-fn held_steps_wait_and_the_top_one_goes_first() {
+fn held_steps_wait_and_top_steps_go_first() {
     let mut scene = Scene::new(
         1,
         r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }, { name = "c", command = "x" }]"#,
@@ -299,7 +298,7 @@ fn held_steps_wait_and_the_top_one_goes_first() {
     scene.end("c", 0);
     assert_eq!(scene.starts(), ["b"]);
     scene.end("b", 0);
-    assert!(!scene.core.is_over(scene.now), "somebody may release it");
+    assert!(!scene.core.is_over(scene.now), "the held step may be released");
     assert_eq!(scene.core.release(&[0]), 1);
     assert_eq!(scene.starts(), ["a"]);
     assert_eq!(scene.core.cancel(&[0], scene.now), 1);
@@ -307,7 +306,7 @@ fn held_steps_wait_and_the_top_one_goes_first() {
 }
 
 #[test]
-fn errors_tell_the_place_the_key_the_value_and_the_mend() {
+fn errors_name_line_key_value_and_fix() {
     let fault = |text: &str| {
         let mut core = Core::new(cpus(2), Policy::default(), None);
         let read = |file: &str| match file {
@@ -318,7 +317,7 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
             Err(fault) => format!("{fault}; {}", fault.hint.clone().unwrap_or_default()),
             Ok(defs) => {
                 let refused = core.add(defs).unwrap_err();
-                assert_eq!(core.counts().all, 0, "nothing of it is taken");
+                assert_eq!(core.counts().all, 0, "no step was added");
                 format!(
                     "line {}: {}; {}",
                     refused.line,
@@ -340,27 +339,24 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
         ),
         (
             "[[step]]\nname = 'a'",
-            "f.toml: line 1: a step without a command; add command = \"…\" or command = [\"…\", \"…\"]",
+            "f.toml: line 1: the step has no command; add command = \"…\" or command = [\"…\", \"…\"]",
         ),
         (
             "[[step]]\ncommand = 'x'\n\nmem = '4X'",
-            "f.toml: line 4: mem = \"4X\" is no amount of memory; megabytes, or 512M, 8G",
+            "f.toml: line 4: mem = \"4X\" is not a valid amount of memory; use megabytes, or a suffix: 512M, 8G",
         ),
         (
             "[[step]]\ncommand = 'x'\ncpus = 3",
-            "line 1: step \"x-1\" asks for 3 CPUs; the job has 2 CPUs; ask for less, or submit a larger job (sbatch -c, --mem, --gpus)",
+            "line 1: step \"x-1\" asks for 3 CPUs; the job has 2 CPUs; request less, or submit a larger job (sbatch -c, --mem, --gpus)",
         ),
         (
             &two("b", "a"),
-            "line 1: the steps wait for each other: a after b after a; take one of these dependencies out",
+            "line 1: dependency cycle: a after b after a; remove one of these dependencies",
         ),
-        (
-            &two("*", "a"),
-            "line 1: the steps wait for each other: a after a; take one of these dependencies out",
-        ),
+        (&two("*", "a"), "line 1: dependency cycle: a after a; remove one of these dependencies"),
         (
             &two("bb", ""),
-            "f.toml: line 9: after = \"\" names no step; name a step, or a pattern: fit-*",
+            "f.toml: line 9: after = \"\" names no step; give a step name, or a pattern such as fit-*",
         ),
         (
             "[[step]]\nname='prepare'\ncommand='x'\n[[step]]\nname='b'\ncommand='x'\nafter='prepaer'",
@@ -368,19 +364,19 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
         ),
         (
             "[[step]]\nname='a'\ncommand='x'\n[[step]]\nname='a'\ncommand='x'",
-            "line 4: the name \"a\" is given twice; each step has a name of its own: change one of them",
+            "line 4: duplicate step name \"a\"; rename one of the steps",
         ),
         (
             "[[step]]\nname='a'\ncommand='x'\nforeach={ n = '1-3' }",
-            "f.toml: line 2: name = \"a\": all steps of a foreach would have this name; put a name of foreach into it, in braces",
+            "f.toml: line 2: name = \"a\": every step of the foreach would have this name; include a foreach name in braces",
         ),
         (
             "[[step]]\ncommand='x'\nforeach={ n = { lines = 'no' } }",
-            "f.toml: line 3: foreach: n: no: No such file or directory; name a file that can be read",
+            "f.toml: line 3: foreach: n: no: No such file or directory; give a readable file",
         ),
         (
             "[[step]]\ncommand='x'\nretry = -1",
-            "f.toml: line 3: retry = -1: no number of times, use 0 or more; ",
+            "f.toml: line 3: retry = -1 is not a valid count: use 0 or more; ",
         ),
     ] {
         assert_eq!(fault(text), expected);
@@ -392,7 +388,7 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
 }
 
 #[test]
-fn foreach_makes_the_product_and_fills_it_in() {
+fn foreach_expands_to_the_product_of_its_values() {
     let text = r#"
         [defaults]
         env = { A = "{lr}" }
@@ -417,7 +413,7 @@ fn foreach_makes_the_product_and_fills_it_in() {
 }
 
 #[test]
-fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_counted() {
+fn moved_step_gets_its_warning_and_keeps_its_retries() {
     let policy = Policy {
         grace: secs(30),
         warning: Some(Warning { signal: 12, before_secs: 20 }),
@@ -432,7 +428,8 @@ fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_
         |cpus: &[u32]| NodeParts { cpus: cpus.iter().copied().collect(), ..NodeParts::default() };
     scene.core.on_parts_out(out(&[0, 1]), scene.now);
     assert_eq!(scene.signals(), [(0, 10), (1, 12)]);
-    // Told again, or of less: what was asked to leave leaves.
+    // Repeating the list, or sending a shorter one, does not bring back steps that were asked to
+    // move.
     scene.core.on_parts_out(out(&[0]), scene.now);
     scene.now = secs(5);
     assert_eq!(scene.signals(), [(0, 15)]);
@@ -441,7 +438,7 @@ fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_
     scene.now = secs(35);
     assert_eq!(scene.signals(), [(0, 9)]);
     assert_eq!(scene.end("own", 9), End::NodeFail);
-    assert_eq!(scene.end("job", 0), End::Completed, "it has done all that it had to");
+    assert_eq!(scene.end("job", 0), End::Completed, "it finished its work");
     assert_eq!(scene.starts(), ["own"], "on the other CPU");
     let alloc = |scene: &Scene| {
         scene.core.running().map(|(_, attempt)| attempt.alloc.cpu_ids.clone()).next()
@@ -452,12 +449,12 @@ fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_
     );
     scene.core.on_parts_out(out(&[1]), scene.now);
     scene.core.cancel(&[0], scene.now);
-    assert_eq!(scene.end("own", 1), End::Cancelled, "its user has the last word");
+    assert_eq!(scene.end("own", 1), End::Cancelled, "a user's cancel overrides the move");
     assert!(scene.core.is_over(scene.now));
 }
 
 #[test]
-fn a_step_that_names_no_signal_gets_sigterm_when_its_cpu_goes_out_of_use() {
+fn moved_step_without_a_signal_gets_sigterm() {
     let mut scene = Scene::new(1, "step = [{ name = 'a', command = 'x' }]");
     scene.starts();
     let out = NodeParts { cpus: [0].into(), ..NodeParts::default() };
@@ -470,7 +467,7 @@ fn a_step_that_names_no_signal_gets_sigterm_when_its_cpu_goes_out_of_use() {
 }
 
 #[test]
-fn what_is_larger_than_the_shrunken_job_is_told_so_and_waits_until_it_grows() {
+fn step_larger_than_a_shrunken_job_waits_until_it_grows() {
     let mut scene = Scene::new(
         3,
         "step = [{ name = 'wide', command = 'x', cpus = 3 }, { name = 'one', command = 'x' }]",

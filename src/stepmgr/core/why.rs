@@ -1,36 +1,36 @@
-//! What each step does, and what it waits for.
+//! The state of each step, and why it is waiting.
 
 use super::{Core, Entry, Halt, Phase, shape_of};
 use crate::stepmgr::ready::Fit;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A line of `sjobmgr list`.
+/// A row of `sjobmgr list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub name: String,
     /// `PENDING`, `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, `SKIPPED`.
     pub state: String,
-    /// The number of the step of the job, while it runs.
+    /// The step number while the step runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
-    /// While there is a manager that may start it.
+    /// Set only while a manager is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
     pub attempts: u32,
-    /// What it waits for.
+    /// The reason why the step is waiting.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
 impl Core {
-    /// What `sjobmgr list` shows of a step.
+    /// Returns the row of `sjobmgr list` for a step.
     pub fn row(&self, step: u32, now: Duration) -> Option<Row> {
         let entry = self.entry(step)?;
         let (state, number) = match entry.phase {
             Phase::Waiting | Phase::Ready | Phase::Backoff(_) => ("PENDING", None),
             Phase::Running(number) => ("RUNNING", Some(number)),
-            Phase::Ended(fate) => (fate.name(), None),
+            Phase::Ended(outcome) => (outcome.name(), None),
         };
         Some(Row {
             name: entry.name.to_string(),
@@ -42,8 +42,8 @@ impl Core {
         })
     }
 
-    /// Steps that have not started and ask for more than there is since the job was made smaller:
-    /// how many, and the first.
+    /// Returns how many pending steps ask for more than the job has since it shrank, and the first
+    /// of them.
     pub fn too_large(&self) -> Option<(usize, &Entry)> {
         let is_larger = |entry: &&Entry| {
             let waits = matches!(entry.phase, Phase::Waiting | Phase::Ready | Phase::Backoff(_));
@@ -67,9 +67,9 @@ impl Core {
                 let secs = at.saturating_sub(now).as_secs_f64().ceil();
                 format!("Retry: attempt {} in {secs} s", entry.attempts + 1)
             }
-            _ if self.halt != Halt::No => "Halted: no other step is started".to_owned(),
+            _ if self.halt != Halt::No => "Halted: no more steps are started".to_owned(),
             _ => match self.fit(&shape_of(&entry.settings), now) {
-                Fit::Never => "JobEnd: it cannot end before the time limit of the job".to_owned(),
+                Fit::Never => "JobEnd: cannot finish before the job's time limit".to_owned(),
                 Fit::Later if !self.resources.could_hold(&entry.settings.ask) => {
                     format!("Resources: {}", self.resources.too_little_for(&entry.settings.ask))
                 }
@@ -78,7 +78,7 @@ impl Core {
                     "Priority".to_owned()
                 }
                 Fit::Now if self.numbers.is_empty() => {
-                    "StepNumbers: the daemon has to give some".to_owned()
+                    "StepNumbers: waiting for more from the daemon".to_owned()
                 }
                 Fit::Now => "Resources".to_owned(),
             },

@@ -1,4 +1,4 @@
-//! From what was written to steps: values understood, `foreach` carried out, names made.
+//! Turns parsed descriptions into steps: validates values, expands `foreach` and generates names.
 
 use super::foreach::{Braces, Row, check_braces, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
@@ -12,19 +12,19 @@ use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// How long a step that fails waits before it is started again, where nothing is said; seconds.
+/// The default delay before the first retry in seconds.
 const RETRY_DELAY: u64 = 1;
 
-/// The longest name.
+/// The longest step name in bytes.
 const MAX_NAME: usize = 1024;
 
-/// Makes steps of one text.
+/// Expands the step descriptions of one input.
 pub struct Expander<'a> {
     pub file: &'a str,
     read: ReadFile<'a>,
-    /// Steps that say the same share it.
+    /// Settings seen so far, shared between equal steps.
     known: HashSet<Arc<Settings>>,
-    /// In the name of the last step that had none.
+    /// The last number used in a generated name.
     last_number: &'a mut u32,
     pub steps: Vec<StepDef>,
 }
@@ -34,11 +34,11 @@ impl<'a> Expander<'a> {
         Expander { file, read, known: HashSet::new(), last_number, steps: Vec::new() }
     }
 
-    /// The steps of one description. `number` is what makes the name of one without a name its own,
-    /// where none that came before has had it, or the next one.
+    /// Adds the steps of one description. Generated names contain `number`, or the next free number
+    /// if that one is taken.
     ///
     /// # Errors
-    /// A value makes no sense. `line_of` tells where its key stands.
+    /// Fails if a value is invalid. `line_of` returns the line of a key.
     pub fn add(
         &mut self,
         spec: StepSpec,
@@ -56,12 +56,8 @@ impl<'a> Expander<'a> {
         };
         if combinations.len() > 1 && spec.name.as_ref().is_some_and(|name| !name.contains('{')) {
             let name = spec.name.unwrap_or_default();
-            let text = format!("name = {name:?}: all steps of a foreach would have this name");
-            return Err(refuse(Wrong::new(
-                "name",
-                text,
-                "put a name of foreach into it, in braces",
-            )));
+            let text = format!("name = {name:?}: every step of the foreach would have this name");
+            return Err(refuse(Wrong::new("name", text, "include a foreach name in braces")));
         }
         check_texts(&spec, combinations.first().map_or(&[][..], Vec::as_slice)).map_err(refuse)?;
         let line = line_of("");
@@ -104,7 +100,8 @@ impl<'a> Expander<'a> {
     }
 }
 
-/// Looks whether all braces are somebody's. The names of all rows are those of the first.
+/// Checks that all braces name a `foreach` value. All rows have the same names, so the first
+/// suffices.
 fn check_texts(spec: &StepSpec, row: &[(String, String)]) -> Result<(), Wrong> {
     let known: Vec<&str> = row.iter().map(|(name, _)| name.as_str()).collect();
     let all = |words: &Option<Words>| match words {
@@ -113,7 +110,7 @@ fn check_texts(spec: &StepSpec, row: &[(String, String)]) -> Result<(), Wrong> {
         Some(Words::Many(words)) => words.clone(),
     };
     check_braces("name", spec.name.as_deref().unwrap_or_default(), &known, Braces::Wrong)?;
-    // Without foreach they are nothing special.
+    // Braces have no meaning without foreach.
     if known.is_empty() {
         return Ok(());
     }
@@ -130,11 +127,11 @@ fn check_texts(spec: &StepSpec, row: &[(String, String)]) -> Result<(), Wrong> {
         check_braces(key, text.as_deref().unwrap_or_default(), &known, Braces::Wrong)?;
     }
     for word in all(&spec.command) {
-        check_braces("command", &word, &known, Braces::OfShell)?;
+        check_braces("command", &word, &known, Braces::Shell)?;
     }
     spec.env
         .values()
-        .try_for_each(|Scalar(value)| check_braces("env", value, &known, Braces::OfShell))
+        .try_for_each(|Scalar(value)| check_braces("env", value, &known, Braces::Shell))
 }
 
 fn check_name(name: &str) -> Result<(), Wrong> {
@@ -145,19 +142,15 @@ fn check_name(name: &str) -> Result<(), Wrong> {
     }
     let is_bad = |c: char| c.is_control() || matches!(c, ',' | ':' | '*' | '?');
     if name.is_empty() || name.contains(is_bad) {
-        let hint = "letters, digits and most signs; no control character, comma, colon, * or ?";
-        return refuse(format!("name = {name:?} is no name of a step"), hint);
+        let hint = "do not use control characters, commas, colons, * or ?";
+        return refuse(format!("name = {name:?} is not a valid step name"), hint);
     }
     Ok(())
 }
 
 fn command(spec: &StepSpec, row: &[(String, String)]) -> Result<Command, Wrong> {
     let missing = || {
-        Wrong::new(
-            "",
-            "a step without a command",
-            "add command = \"…\" or command = [\"…\", \"…\"]",
-        )
+        Wrong::new("", "the step has no command", "add command = \"…\" or command = [\"…\", \"…\"]")
     };
     let is_whole = |text: &str| !text.contains('\0');
     let command = match spec.command.as_ref().ok_or_else(missing)? {
@@ -174,8 +167,8 @@ fn command(spec: &StepSpec, row: &[(String, String)]) -> Result<Command, Wrong> 
         return Err(missing());
     }
     if !is_whole(&command.text()) {
-        let why = "a command with a zero byte in it";
-        return Err(Wrong::new("command", why, "no program takes one: leave it out"));
+        let why = "the command contains a null byte";
+        return Err(Wrong::new("command", why, "remove it: no program accepts one"));
     }
     Ok(command)
 }
@@ -196,11 +189,11 @@ fn after_one(word: &str) -> Result<After, Wrong> {
         Some(("afterany", name)) => (Wanted::Any, name),
         Some(("afternotok", name)) => (Wanted::NotOk, name),
         Some((kind, _)) => {
-            let text = format!("after = {word:?}: {kind:?} is no kind of dependency");
+            let text = format!("after = {word:?}: {kind:?} is not a dependency type");
             return Err(Wrong::new(
                 "after",
                 text,
-                "NAME, afterok:NAME, afterany:NAME or afternotok:NAME",
+                "use NAME, afterok:NAME, afterany:NAME or afternotok:NAME",
             ));
         }
     };
@@ -208,7 +201,7 @@ fn after_one(word: &str) -> Result<After, Wrong> {
         return Err(Wrong::new(
             "after",
             format!("after = {word:?} names no step"),
-            "name a step, or a pattern: fit-*",
+            "give a step name, or a pattern such as fit-*",
         ));
     }
     Ok(After { wanted, name: name.into() })
@@ -218,15 +211,15 @@ fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong
     let filled = |text: &Option<String>| text.as_ref().map(|text| Box::from(fill(text, row)));
     let value = |written: &Option<Scalar>| written.as_ref().map(|Scalar(text)| fill(text, row));
     let ntasks =
-        number("ntasks", " from 1", value(&spec.ntasks), |ntasks| *ntasks > 0)?.unwrap_or(1);
-    let cpus: u32 = number("cpus", " from 0", value(&spec.cpus), |_| true)?.unwrap_or(1);
+        number("ntasks", ", 1 or more", value(&spec.ntasks), |ntasks| *ntasks > 0)?.unwrap_or(1);
+    let cpus: u32 = number("cpus", ", 0 or more", value(&spec.cpus), |_| true)?.unwrap_or(1);
     let mem_mb = match value(&spec.mem) {
         None => None,
         Some(text) => Some(mem::megabytes(&text).ok_or_else(|| {
             Wrong::new(
                 "mem",
-                format!("mem = {text:?} is no amount of memory"),
-                "megabytes, or 512M, 8G",
+                format!("mem = {text:?} is not a valid amount of memory"),
+                "use megabytes, or a suffix: 512M, 8G",
             )
         })?),
     };
@@ -235,16 +228,16 @@ fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong
     if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         return Err(Wrong::new(
             "env",
-            format!("env: {name:?} is no name of a variable"),
-            "letters, digits and _",
+            format!("env: {name:?} is not a valid variable name"),
+            "use letters, digits and _",
         ));
     }
     Ok(Settings {
         ask: Ask {
-            // A step that only waits for others takes none.
+            // 0 CPUs are allowed, for a step that only waits for others.
             cpus: cpus.saturating_mul(ntasks),
             mem_mb: mem_mb.filter(|mb| *mb > 0),
-            gpus: number("gpus", " from 0", value(&spec.gpus), |_| true)?.unwrap_or(0),
+            gpus: number("gpus", ", 0 or more", value(&spec.gpus), |_| true)?.unwrap_or(0),
         },
         ntasks,
         time_secs: limit(value(&spec.time))?,
@@ -260,7 +253,7 @@ fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong
     })
 }
 
-/// A value that must be such a number.
+/// Parses a number and checks its range.
 fn number<T: FromStr>(
     key: &'static str,
     kind: &str,
@@ -271,8 +264,8 @@ fn number<T: FromStr>(
     let refuse = || {
         Wrong::new(
             key,
-            format!("{key} = {text:?} is no number of that kind"),
-            format!("a whole number{kind}: {key} = 2"),
+            format!("{key} = {text:?} is not a valid number"),
+            format!("use a whole number{kind}: {key} = 2"),
         )
     };
     text.parse().ok().filter(is_good).map(Some).ok_or_else(refuse)
@@ -283,7 +276,8 @@ fn on_failure(written: Option<String>) -> Result<OnFailure, Wrong> {
         [("skip", OnFailure::Skip), ("continue", OnFailure::Continue), ("stop", OnFailure::Stop)];
     let Some(text) = written else { return Ok(OnFailure::default()) };
     let hint = || suggest::one_of("values", &text, VALUES.map(|(name, _)| name));
-    let refuse = || Wrong::new("on_failure", format!("on_failure = {text:?} is not known"), hint());
+    let refuse =
+        || Wrong::new("on_failure", format!("on_failure = {text:?} is not a valid value"), hint());
     VALUES.iter().find(|(name, _)| *name == text).map(|(_, meant)| *meant).ok_or_else(refuse)
 }
 
@@ -291,7 +285,7 @@ fn limit(written: Option<String>) -> Result<Option<u64>, Wrong> {
     let Some(text) = written else { return Ok(None) };
     time::parse_limit(&text).map_err(|error| Wrong {
         key: "time",
-        text: format!("time = {text:?} is no time limit"),
+        text: format!("time = {text:?} is not a valid time limit"),
         hint: error.hint,
     })
 }
@@ -303,8 +297,8 @@ fn retry(written: Option<&RetrySpec>, row: &[(String, String)]) -> Result<Retry,
         Some(Scalar(text)) => fill(text, row).parse().map_err(|_| {
             Wrong::new(
                 "retry",
-                format!("retry: delay = {text:?} is no number of seconds"),
-                "a whole number: delay = 10",
+                format!("retry: delay = {text:?} is not a valid number of seconds"),
+                "use a whole number: delay = 10",
             )
         })?,
     };
@@ -315,7 +309,7 @@ fn warning(written: Option<String>) -> Result<Option<Warning>, Wrong> {
     let Some(text) = written else { return Ok(None) };
     let parsed = signal::parse_warn(&text).map_err(|error| Wrong {
         key: "signal",
-        text: format!("signal = {text:?} is no signal"),
+        text: format!("signal = {text:?} is not a valid signal"),
         hint: error.hint,
     })?;
     Ok(Some(Warning { signal: parsed.signal, before_secs: parsed.before_secs.into() }))

@@ -2,7 +2,7 @@
 //! file, or for each combination of several.
 
 use super::spec::Scalar;
-use super::text::{ReadFile, Wrong, unmarked};
+use super::text::{ReadFile, Wrong, strip_bom};
 use crate::model::array::MAX_TASK_ID;
 use crate::parse::{array, suggest};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
@@ -10,13 +10,13 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// More steps than this from one description are a slip.
+/// A description that expands to more steps than this is taken for a mistake.
 const MOST: usize = 4_000_000;
 
-/// The values of each name, by name: the last name changes fastest.
+/// The values by name. The last name varies fastest.
 pub type Foreach = BTreeMap<String, Values>;
 
-/// What a name stands for, one after the other.
+/// The source of a name's values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     List(Vec<Scalar>),
@@ -62,12 +62,12 @@ impl<'de> Deserialize<'de> for Values {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
-                let one = "one of lines, csv and range is expected here";
+                let one = "expected one of lines, csv and range";
                 let Some((source, text)) = map.next_entry()? else {
-                    return Err(de::Error::custom(format_args!("{one}, and not nothing")));
+                    return Err(de::Error::custom(format_args!("{one}, found none")));
                 };
                 if map.next_key::<Source>()?.is_some() {
-                    return Err(de::Error::custom(format_args!("{one}, and not two of them")));
+                    return Err(de::Error::custom(format_args!("{one}, found two")));
                 }
                 Ok(match source {
                     Source::Lines => Values::Lines(text),
@@ -81,27 +81,24 @@ impl<'de> Deserialize<'de> for Values {
     }
 }
 
-/// One combination: what each name stands for.
+/// One combination: each name with its value.
 pub type Row = Vec<(String, String)>;
 
-/// All combinations.
+/// Returns all combinations.
 ///
 /// # Errors
-/// A file cannot be read, a range makes no sense, a list is empty, or there are too many.
+/// Fails if a file cannot be read, a range is invalid, a list is empty, or there are too many
+/// combinations.
 pub fn rows(foreach: &Foreach, read: ReadFile) -> Result<Vec<Row>, Wrong> {
     let mut all: Vec<Row> = vec![Vec::new()];
     for (name, values) in foreach {
         let of_name = rows_of(name, values, read)?;
         if of_name.is_empty() {
             let text = format!("foreach: {name} has no values");
-            return Err(Wrong::new(
-                "foreach",
-                text,
-                "give at least one value, or leave the step out",
-            ));
+            return Err(Wrong::new("foreach", text, "give at least one value, or remove the step"));
         }
         if all.len().saturating_mul(of_name.len()) > MOST {
-            let text = format!("foreach: more than {MOST} steps from one description");
+            let text = format!("foreach: expands to more than {MOST} steps");
             return Err(Wrong::new("foreach", text, "use fewer values"));
         }
         all = all
@@ -116,13 +113,9 @@ fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wron
     let one = |value: String| vec![(name.to_owned(), value)];
     let text_of = |file: &str| {
         let text = read(file).map_err(|why| {
-            Wrong::new(
-                "foreach",
-                format!("foreach: {name}: {file}: {why}"),
-                "name a file that can be read",
-            )
+            Wrong::new("foreach", format!("foreach: {name}: {file}: {why}"), "give a readable file")
         })?;
-        Ok::<_, Wrong>(unmarked(&text).to_owned())
+        Ok::<_, Wrong>(strip_bom(&text).to_owned())
     };
     Ok(match values {
         Values::List(list) => list.iter().map(|value| one(value.0.clone())).collect(),
@@ -144,9 +137,12 @@ fn no_range(name: &str, range: &str) -> Wrong {
         number.parse::<u64>().map_or(!number.is_empty(), |number| number > MAX_TASK_ID.into())
     };
     let (fault, hint) = if range.split(|c: char| !c.is_ascii_digit()).any(is_large) {
-        ("too large", format!("numbers up to {MAX_TASK_ID}"))
+        ("too large", format!("the largest number is {MAX_TASK_ID}"))
     } else {
-        ("no range", "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]".to_owned())
+        (
+            "not a valid range",
+            "use \"1-5\", \"1-9:2\", \"1,4,7\" or a list: [\"a\", \"b\"]".to_owned(),
+        )
     };
     Wrong::new("foreach", format!("foreach: {name} = {range:?} is {fault}"), hint)
 }
@@ -156,7 +152,7 @@ fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
         Wrong::new(
             "foreach",
             format!("foreach: {name}: {file}: {error}"),
-            "each row has as many columns as the first",
+            "every row needs as many columns as the header",
         )
     };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
@@ -176,21 +172,20 @@ fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
     Ok(rows)
 }
 
-/// What braces without a value of foreach may be.
+/// How to treat braces that name no `foreach` value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Braces {
-    /// A slip: nothing else reads this text.
+    /// An error: nothing else interprets braces in this value.
     Wrong,
-    /// The shell's, or those of awk and the like. A name that is nearly one of foreach is a slip
-    /// here as well.
-    OfShell,
+    /// They belong to the shell, awk and the like. A name close to a foreach name is still taken
+    /// for a typo.
+    Shell,
 }
 
-/// Refuses braces that a value of foreach was to stand in, and none does. `known` is what it has
-/// values for.
+/// Rejects braces that look like a `foreach` name but match none. `known` lists the foreach names.
 ///
 /// # Errors
-/// The first such braces.
+/// Fails at the first such braces.
 pub fn check_braces(
     key: &'static str,
     text: &str,
@@ -199,33 +194,32 @@ pub fn check_braces(
 ) -> Result<(), Wrong> {
     for (at, _) in text.match_indices('{') {
         let Some((word, _)) = text[at + 1..].split_once('}') else { break };
-        let is_shells = text[..at].ends_with('$') && braces == Braces::OfShell;
-        if known.contains(&word) || is_shells {
+        let is_shell_variable = text[..at].ends_with('$') && braces == Braces::Shell;
+        if known.contains(&word) || is_shell_variable {
             continue;
         }
         let of_row = word.split_once('.').filter(|(row, _)| known.contains(row));
         let is_name = !word.is_empty()
             && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
         let is_near = || is_name && suggest::nearest(word, known.iter().copied()).is_some();
-        if braces == Braces::OfShell && of_row.is_none() && !is_near() {
+        if braces == Braces::Shell && of_row.is_none() && !is_near() {
             continue;
         }
         let shown = format!("{{{}}}", crate::parse::error::shown(word));
-        let text = format!("{key}: {shown} stands for nothing");
+        let text = format!("{key}: unknown placeholder {shown}");
         let mut hint = match known {
-            [] => "this step has no foreach: add one, or take the braces out".to_owned(),
-            known => suggest::one_of("names of foreach", word, known.iter().copied()),
+            [] => "this step has no foreach: add one, or remove the braces".to_owned(),
+            known => suggest::one_of("placeholders", word, known.iter().copied()),
         };
-        if braces == Braces::OfShell {
-            hint.push_str(&format!(" (with blanks, {{ {word} }}, it is left as it is)"));
+        if braces == Braces::Shell {
+            hint.push_str(&format!(" (to keep the braces, add spaces: {{ {word} }})"));
         }
         return Err(Wrong::new(key, text, hint));
     }
     Ok(())
 }
 
-/// `{name}` replaced by what it stands for. Everything else in braces stays as it is, for the shell
-/// or awk.
+/// Replaces each `{name}` with its value. Other braces stay as they are, for the shell or awk.
 pub fn fill(text: &str, row: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -255,24 +249,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_that_no_value_stands_in_are_a_slip_where_no_shell_reads_them() {
+    fn unknown_placeholders_are_errors_outside_shell_text() {
         let hint = |text: &str, braces| {
             let checked = check_braces("name", text, &["rate", "row", "row.id", "n"], braces);
             checked.err().map(|wrong| (wrong.text, wrong.hint.unwrap_or_default()))
         };
         let wrong = |word: &str, hint: &str| {
-            Some((format!("name: {word} stands for nothing"), hint.to_owned()))
+            Some((format!("name: unknown placeholder {word}"), hint.to_owned()))
         };
         assert_eq!(hint("fit-{rate}-{n}-{row.id}", Braces::Wrong), None);
         assert_eq!(hint("fit-{rat}", Braces::Wrong), wrong("{rat}", "did you mean rate?"));
         assert_eq!(
             hint("{n}{m}", Braces::Wrong),
-            wrong("{m}", "names of foreach: rate, row, row.id, n")
+            wrong("{m}", "placeholders: rate, row, row.id, n")
         );
-        assert_eq!(
-            hint("x{}", Braces::Wrong),
-            wrong("{}", "names of foreach: rate, row, row.id, n")
-        );
+        assert_eq!(hint("x{}", Braces::Wrong), wrong("{}", "placeholders: rate, row, row.id, n"));
         assert_eq!(hint("{a b", Braces::Wrong), None);
         for text in [
             "awk '{print}'",
@@ -283,18 +274,18 @@ mod tests {
             "{n.x",
             "{ rat }",
         ] {
-            assert_eq!(hint(text, Braces::OfShell), None, "{text}");
+            assert_eq!(hint(text, Braces::Shell), None, "{text}");
         }
-        let blank = |word: &str| format!(" (with blanks, {{ {word} }}, it is left as it is)");
+        let blank = |word: &str| format!(" (to keep the braces, add spaces: {{ {word} }})");
         assert_eq!(
-            hint("fit {n} {rat}", Braces::OfShell),
+            hint("fit {n} {rat}", Braces::Shell),
             wrong("{rat}", &format!("did you mean rate?{}", blank("rat")))
         );
         assert_eq!(
-            hint("fit {row.no}", Braces::OfShell),
+            hint("fit {row.no}", Braces::Shell),
             wrong("{row.no}", &format!("did you mean row.id?{}", blank("row.no")))
         );
         let none = check_braces("name", "fit-{n}", &[], Braces::Wrong).unwrap_err();
-        assert_eq!(none.hint.unwrap(), "this step has no foreach: add one, or take the braces out");
+        assert_eq!(none.hint.unwrap(), "this step has no foreach: add one, or remove the braces");
     }
 }

@@ -1,17 +1,22 @@
-//! Lines of shell commands: one a step. Empty lines and those that begin with `#` are none.
+//! Lines of shell commands, one step per line. Empty lines and lines that begin with `#` are
+//! skipped.
 
 use super::expand::Expander;
 use super::spec::{StepSpec, Words};
 use super::text::Fault;
 
+/// Parses all steps in `text`.
+///
 /// # Errors
-/// None but those of any command.
+/// Fails if a command is invalid.
 pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     text.lines().zip(1u32..).try_for_each(|(line, number)| parse_line(line, number, expander))
 }
 
+/// Parses the step on one line, if any.
+///
 /// # Errors
-/// As of [`parse`].
+/// Fails if the command is invalid.
 pub fn parse_line(line: &str, number: u32, expander: &mut Expander) -> Result<(), Fault> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {

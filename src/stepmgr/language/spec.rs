@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A step, or many of them, as they were written.
+/// The unvalidated description of a step, or of many with `foreach`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "an object")]
 pub struct StepSpec {
@@ -14,7 +14,7 @@ pub struct StepSpec {
     pub command: Option<Words>,
     pub env: BTreeMap<String, Scalar>,
     pub dir: Option<String>,
-    /// Of each task.
+    /// Per task.
     pub cpus: Option<Scalar>,
     pub mem: Option<Scalar>,
     pub gpus: Option<Scalar>,
@@ -32,7 +32,7 @@ pub struct StepSpec {
 }
 
 impl StepSpec {
-    /// The same, with what it does not say as the defaults say it. Variables of both count.
+    /// Fills in missing keys from the defaults. Environment variables are merged.
     #[must_use]
     pub fn or(self, defaults: &StepSpec) -> StepSpec {
         let other = defaults.clone();
@@ -61,7 +61,7 @@ impl StepSpec {
     }
 }
 
-/// A text, or a list of texts.
+/// A string or a list of strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Words {
     One(String),
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Words {
             type Value = Words;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a text, or a list of texts")
+                f.write_str("a string or a list of strings")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Words, E> {
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Words {
     }
 }
 
-/// A text, or a number or truth value as it is written.
+/// A string, or a number or boolean as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scalar(pub String);
 
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Scalar {
             type Value = Scalar;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a text or a number")
+                f.write_str("a string or a number")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
@@ -158,12 +158,12 @@ impl<'de> Deserialize<'de> for RetrySpec {
             type Value = RetrySpec;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a number, or a table with times and delay")
+                f.write_str("a number or a table with times and delay")
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<RetrySpec, E> {
                 let refuse =
-                    |_| E::custom(format!("retry = {number}: no number of times, use 0 or more"));
+                    |_| E::custom(format!("retry = {number} is not a valid count: use 0 or more"));
                 Ok(RetrySpec { times: u32::try_from(number).map_err(refuse)?, delay: None })
             }
 

@@ -1,21 +1,21 @@
-//! The texts that describe steps: how one is read, and what is wrong with it.
+//! Helpers for reading step descriptions, and the errors in them.
 
 use std::fmt;
 
-/// Reads a file that a text names.
+/// Reads a file named in a step description.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// The text without the byte order mark that some editors begin a file with.
-pub fn unmarked(text: &str) -> &str {
+/// Strips the byte order mark that some editors put at the beginning of a file.
+pub fn strip_bom(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// What is wrong with a text, where, and what would be right.
+/// An error in a step description, with its position and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file as it was named.
+    /// The file name as given by the user.
     pub file: String,
-    /// Counted from 1; 0: the whole.
+    /// Counted from 1; 0 for the whole file.
     pub line: u32,
     pub text: String,
     pub hint: Option<String>,
@@ -30,10 +30,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is wrong with a value, before it is known where it stands.
+/// An error in a value, without its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// The key, where one is to blame.
+    /// The key at fault, or empty.
     pub key: &'static str,
     pub text: String,
     pub hint: Option<String>,

@@ -1,4 +1,4 @@
-//! A TOML file: `[defaults]`, and a `[[step]]` for each step.
+//! TOML files: `[defaults]`, and a `[[step]]` for each step.
 
 use super::expand::Expander;
 use super::spec::StepSpec;
@@ -17,13 +17,15 @@ struct Document {
     step: Vec<Spanned<StepSpec>>,
 }
 
+/// Parses all steps in `text`.
+///
 /// # Errors
-/// The text is no TOML, has other keys, or one of its values makes no sense.
+/// Fails if the text is not valid TOML, has unknown keys, or a value is invalid.
 pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let (message, hint) = in_words(error.message(), "a table");
         let line = error.span().map_or(0, |span| line_at(text, span.start));
-        // Of what kind a value is says little without its key.
+        // The message only names types, so quote the line with the key.
         let written = text.lines().nth((line as usize).saturating_sub(1)).map(str::trim);
         let is_of_value =
             ["invalid type", "invalid value"].iter().any(|kind| error.message().starts_with(kind));
@@ -44,16 +46,13 @@ pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A table in brackets that are those of the other kind of table.
+/// Detects `[step]` and `[[defaults]]`, where single and double brackets are swapped.
 fn brackets(line: &str) -> Option<(&'static str, &'static str)> {
     match line {
-        "[step]" => {
-            Some(("a list is expected here, and not a table", "each step begins with [[step]]"))
+        "[step]" => Some(("expected a list, found a table", "start each step with [[step]]")),
+        "[[defaults]]" => {
+            Some(("expected a table, found a list", "use single brackets: [defaults]"))
         }
-        "[[defaults]]" => Some((
-            "a table is expected here, and not a list",
-            "there is one table of defaults: [defaults]",
-        )),
         _ => None,
     }
 }
@@ -65,8 +64,8 @@ fn line_at(text: &str, at: usize) -> u32 {
         .saturating_add(1)
 }
 
-/// The line of a key within a step; that where the step begins where the defaults say it, or none
-/// of them does.
+/// Returns the line of a key within a step, or the first line of the step if the key is not there
+/// (it comes from the defaults, or is missing).
 fn line_of_key(text: &str, span: std::ops::Range<usize>, key: &str) -> u32 {
     let first = line_at(text, span.start);
     let is_key = |line: &str| {

@@ -1,4 +1,4 @@
-//! What clients of the socket and the pipe on standard input say.
+//! Requests from clients of the socket, and steps from standard input.
 
 use super::Shell;
 use crate::model::ExitCode;
@@ -7,47 +7,47 @@ use crate::stepmgr::api::{Ask, Event, Status};
 use crate::stepmgr::core::{Halt, Phase};
 use crate::stepmgr::def::Settings;
 use crate::stepmgr::language::expand::Expander;
-use crate::stepmgr::language::{Fault, Form, in_words, json, parse, unmarked};
+use crate::stepmgr::language::{Fault, Form, in_words, json, parse, strip_bom};
 use crate::stepmgrd::api::Waiting;
-use crate::stepmgrd::run::{NO_TEXT, fault_of, read_named};
+use crate::stepmgrd::run::{NOT_UTF8, fault_of, read_named};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lines on standard input that have not all come.
+/// Partial input from standard input.
 #[derive(Debug, Default)]
 pub struct Input {
     text: Vec<u8>,
     form: Option<Form>,
-    /// Lines so far.
+    /// The number of lines so far.
     lines: u32,
 }
 
-/// What may be asked for.
+/// The names of all requests.
 const REQUESTS: [&str; 9] =
     ["watch", "submit", "list", "status", "wait", "cancel", "hold", "release", "top"];
 
-/// Of steps that would never run.
+/// Returns the answer for steps that would never run.
 fn too_late() -> Event {
     Event::Refused {
-        error: "the manager starts no other step: it ends with those that run".to_owned(),
-        hint: Some("start another one then: sjobmgr run FILE".to_owned()),
+        error: "the manager is ending and starts no more steps".to_owned(),
+        hint: Some("when it has ended, start a new one: sjobmgr run FILE".to_owned()),
     }
 }
 
-/// What a client is told of it: the place says nothing to it.
+/// Returns the error for a client. The position would mean nothing to it.
 fn refusal(fault: Fault) -> Event {
     Event::Refused { error: fault.text, hint: fault.hint }
 }
 
-fn no_text(file: &str, line: u32) -> Fault {
-    Fault { file: file.to_owned(), line, text: NO_TEXT.to_owned(), hint: None }
+fn not_utf8(file: &str, line: u32) -> Fault {
+    Fault { file: file.to_owned(), line, text: NOT_UTF8.to_owned(), hint: None }
 }
 
 impl Shell {
-    /// To be called when standard input is readable.
-    pub(super) fn hear_input(&mut self) {
+    /// Reads standard input. Call this when it is readable.
+    pub(super) fn read_input(&mut self) {
         let Some(mut input) = self.input.take() else { return };
         let mut chunk = [0u8; 65_536];
         let is_end = match io::stdin().lock().read(&mut chunk) {
@@ -64,7 +64,7 @@ impl Shell {
             input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1)
         };
         input.form =
-            input.form.or_else(|| Form::begun_by(&String::from_utf8_lossy(&input.text[..end])));
+            input.form.or_else(|| Form::guess(&String::from_utf8_lossy(&input.text[..end])));
         let is_stream = matches!(input.form, Some(Form::Lines | Form::Json));
         if let Some(form) = input.form.filter(|_| is_end || is_stream) {
             let whole: Vec<u8> = input.text.drain(..end).collect();
@@ -80,15 +80,15 @@ impl Shell {
         if form == Form::Toml {
             let work_dir = self.work_dir.clone();
             let read = |name: &str| read_named(&work_dir, name);
-            let text = std::str::from_utf8(bytes).map_err(|_| no_text(FILE, 0));
+            let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(FILE, 0));
             let steps = text.and_then(|text| parse(form, FILE, text, &read, &mut self.last_number));
             let added = steps.and_then(|steps| self.core.add(steps).map_err(|r| fault_of(FILE, r)));
             return added.map_or_else(|fault| self.refuse_input(&fault), drop);
         }
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             *lines = lines.saturating_add(1);
-            let text = std::str::from_utf8(line).map_err(|_| no_text(FILE, *lines));
-            let text = text.map(|text| if *lines == 1 { unmarked(text) } else { text });
+            let text = std::str::from_utf8(line).map_err(|_| not_utf8(FILE, *lines));
+            let text = text.map(|text| if *lines == 1 { strip_bom(text) } else { text });
             if let Err(fault) = text.and_then(|text| self.take_line(text, form, *lines, FILE, None))
             {
                 self.refuse_input(&fault);
@@ -98,13 +98,13 @@ impl Shell {
 
     fn refuse_input(&mut self, fault: &Fault) {
         self.is_faulty = true;
-        self.progress.say(&format!("error: {fault}"));
+        self.progress.print(&format!("error: {fault}"));
         if let Some(hint) = &fault.hint {
-            self.progress.say(hint);
+            self.progress.print(hint);
         }
     }
 
-    /// The steps of one line, for this client. Their names.
+    /// Adds the steps of one line for a client. Returns their names.
     fn take_line(
         &mut self,
         line: &str,
@@ -132,7 +132,7 @@ impl Shell {
         Ok(names)
     }
 
-    /// The steps of a whole text, for this client. Their names.
+    /// Adds the steps of a whole text for a client. Returns their names.
     fn take_text(
         &mut self,
         file: &str,
@@ -154,30 +154,30 @@ impl Shell {
         Ok(names)
     }
 
-    pub(super) fn hear_clients(&mut self, ready: impl Iterator<Item = bool>, now: Duration) {
-        let mut said = Vec::new();
+    pub(super) fn read_clients(&mut self, ready: impl Iterator<Item = bool>, now: Duration) {
+        let mut lines = Vec::new();
         for (client, _) in self.api.clients.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             if client.is_open() {
-                said.extend(client.lines().into_iter().map(|line| (client.id, line)));
+                lines.extend(client.lines().into_iter().map(|line| (client.id, line)));
             }
         }
-        for (id, line) in said {
-            self.hear_line(id, &line, now);
+        for (id, line) in lines {
+            self.handle_line(id, &line, now);
         }
     }
 
-    fn hear_line(&mut self, id: u64, line: &str, now: Duration) {
+    fn handle_line(&mut self, id: u64, line: &str, now: Duration) {
         let is_request = serde_json::from_str::<serde_json::Value>(line)
             .is_ok_and(|value| value.get("request").is_some());
         if !is_request && self.core.halt() != Halt::No {
-            return self.api.tell(id, &too_late());
+            return self.api.send(id, &too_late());
         }
         if !is_request {
             match self.take_line(line, Form::Json, 0, "socket", Some(id)) {
                 Ok(names) => {
-                    names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name }))
+                    names.into_iter().for_each(|name| self.api.send(id, &Event::Accepted { name }))
                 }
-                Err(fault) => self.api.tell(id, &refusal(fault)),
+                Err(fault) => self.api.send(id, &refusal(fault)),
             }
             return;
         }
@@ -196,7 +196,7 @@ impl Shell {
                     ),
                     None => in_words(message, "an object"),
                 };
-                self.api.tell(id, &Event::Refused { error, hint });
+                self.api.send(id, &Event::Refused { error, hint });
             }
         }
     }
@@ -220,7 +220,7 @@ impl Shell {
             Ask::Submit { file, text, dir } => match self.take_text(&file, &text, &dir, id) {
                 Ok(names) => {
                     let steps = u32::try_from(names.len()).unwrap_or(u32::MAX);
-                    names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name }));
+                    names.into_iter().for_each(|name| self.api.send(id, &Event::Accepted { name }));
                     Event::Changed { steps }
                 }
                 Err(fault) => Event::Refused { error: fault.to_string(), hint: fault.hint },
@@ -247,10 +247,10 @@ impl Shell {
             }
             Ask::Top { names } => change(self, &names, &mut |shell, steps| shell.core.top(steps)),
         };
-        self.api.tell(id, &event);
+        self.api.send(id, &event);
     }
 
-    /// The steps of these names and patterns; all steps, where there are none.
+    /// Returns the steps that match the names and patterns; all steps if there are no names.
     fn named(&self, names: &[String]) -> Result<Vec<u32>, Fault> {
         if names.is_empty() {
             return Ok((0..self.core.counts().all).collect());
@@ -260,7 +260,7 @@ impl Shell {
             let found = self.core.find(name);
             if found.is_empty() {
                 let (text, hint) = (
-                    format!("no step has the name {name:?}"),
+                    format!("no step is named {name:?}"),
                     "sjobmgr list shows the names".to_owned(),
                 );
                 return Err(Fault { file: "socket".to_owned(), line: 0, text, hint: Some(hint) });
@@ -310,8 +310,8 @@ impl Shell {
         self.answer_waiting();
     }
 
-    /// A step is over for good: whoever waits for it has one less to wait for.
-    pub(super) fn tell_waiting(&mut self, step: u32, exit: ExitCode) {
+    /// Removes an ended step from all pending `wait` requests.
+    pub(super) fn update_waiting(&mut self, step: u32, exit: ExitCode) {
         for waiting in self.api.clients.iter_mut().filter_map(|client| client.waits_for.as_mut()) {
             if waiting.left.remove(&step) {
                 waiting.worst = waiting.worst.worse(exit);
@@ -328,7 +328,7 @@ impl Shell {
             }
         }
         for (id, worst) in done {
-            self.api.tell(id, &Event::Waited { exit_code: worst.as_shell() });
+            self.api.send(id, &Event::Waited { exit_code: worst.as_shell() });
         }
     }
 }

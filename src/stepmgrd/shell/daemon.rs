@@ -1,10 +1,10 @@
-//! What the daemon says to the manager.
+//! Messages from the daemon.
 
-use super::{Heard, Shell};
-use crate::model::Refusal;
+use super::{LinkEvent, Shell};
 use crate::model::node::NodeParts;
 use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::tres::Usage;
+use crate::model::{Refusal, counted};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::stepmgr::api::{Event, Owed};
@@ -12,40 +12,40 @@ use crate::stepmgr::core::Halt;
 use crate::sys::{proc, system};
 use std::time::Duration;
 
-/// What is carried out so much later than it is due is very late.
+/// A timer that fires this much too late is very late.
 const LATE: Duration = Duration::from_millis(500);
 
-/// Why something is very late.
+/// Whether timers are very late, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lateness {
-    /// Nothing is, as far as is known.
+    /// No timer is known to be late.
     None,
-    /// The daemon is asked.
+    /// The daemon was asked whether the job was suspended.
     Asked,
-    /// It has said all that it knows: the host is slow.
+    /// The daemon has answered. Any remaining delay is due to a slow host.
     Explained,
 }
 
-/// More numbers, when those are used up.
+/// Step numbers to request once the first ones are used up.
 const MORE_NUMBERS: u32 = 10_000;
 
 impl Shell {
-    pub(super) fn hear_daemon(&mut self, now: Duration) {
-        for heard in self.link.hear(&self.identity) {
-            match heard {
-                Heard::Gone => {
+    pub(super) fn read_daemon(&mut self, now: Duration) {
+        for event in self.link.receive(&self.identity) {
+            match event {
+                LinkEvent::Disconnected => {
                     self.records.on_lost(now);
                     self.asked_for_numbers = false;
                     self.lateness = Lateness::None;
                 }
-                Heard::Back => self.tell_running_again(now),
-                Heard::Answer(answer) => self.on_answer(*answer, now),
+                LinkEvent::Reconnected => self.resend_running(now),
+                LinkEvent::Answer(answer) => self.on_answer(*answer, now),
             }
         }
     }
 
-    /// The daemon that is back has what the last one had written down.
-    fn tell_running_again(&mut self, now: Duration) {
+    /// Resends the records of running steps. After a restart, the daemon knows only stored records.
+    fn resend_running(&mut self, now: Duration) {
         for live in self.live.values() {
             self.records.put(live.record.clone(), now);
         }
@@ -86,15 +86,15 @@ impl Shell {
                 self.link.send(&Request::StepMeasured { ticket, usage, pids });
             }
             Answer::Ended { view } => {
-                self.progress.say(&format!("error: job {} is over: its steps are ended", view.id));
+                self.progress
+                    .print(&format!("error: job {} has ended: terminating its steps", view.id));
                 self.core.stop(now);
                 self.link.give_up();
             }
             Answer::Refused(Refusal::ShuttingDown) => self.records.on_lost(now),
             Answer::Refused(why) => {
-                // The job is over, or another manager has it: nobody waits for the records any
-                // more.
-                self.progress.say(&format!("error: the daemon does not know this manager: {why}"));
+                // The job has ended or has another manager. Nobody needs the records any more.
+                self.progress.print(&format!("error: the daemon rejected this manager: {why}"));
                 self.core.stop(now);
                 self.link.give_up();
             }
@@ -102,7 +102,7 @@ impl Shell {
         }
     }
 
-    /// The manager has this of its job. Without a `why` it has heard nothing for a while.
+    /// Updates the manager's share of the job. `why` is `None` after a reconnect.
     fn on_part(&mut self, part: ManagersPart, why: Option<PartChange>) {
         let ManagersPart { alloc, owed, whole, end_us, suspended_us } = part;
         self.core.on_suspended(Duration::from_micros(suspended_us));
@@ -115,29 +115,31 @@ impl Shell {
         if is_news {
             let why = why.map(|why| why.to_string()).unwrap_or_default();
             let owed = Owed { cpus: owed.cpus, mem_mb: owed.mem_mb, gpus: owed.gpus };
-            self.api.tell_all(None, &Event::Resources { cpus, mem_mb, gpus, owed, why });
-            self.tell_too_large();
+            self.api.broadcast(None, &Event::Resources { cpus, mem_mb, gpus, owed, why });
+            self.report_too_large();
         }
     }
 
-    /// Some steps wait now for what the job had and has no more.
-    fn tell_too_large(&mut self) {
+    /// Reports steps that wait for resources that the job no longer has.
+    fn report_too_large(&mut self) {
         let words = self.core.too_large().map(|(count, first)| {
             let lack = self.core.resources().too_little_for(&first.settings.ask);
+            let verb = if count == 1 { "needs" } else { "need" };
+            let steps = counted(count, "step");
             format!(
-                "{count} steps wait until the job is larger again (sjobmgr resize), or they are cancelled (sjobmgr \
+                "{steps} {verb} a larger job: resize it (sjobmgr resize), or cancel steps (sjobmgr \
                  cancel): step {:?} {lack}",
                 first.name
             )
         });
-        // The job shrinks in several steps.
-        if words != self.told_too_large {
-            words.iter().for_each(|words| self.progress.say(words));
-            self.told_too_large = words;
+        // Repeat the message only if it changed: the job shrinks in several steps.
+        if words != self.reported_too_large {
+            words.iter().for_each(|words| self.progress.print(words));
+            self.reported_too_large = words;
         }
     }
 
-    /// What no step uses goes back, if the job is to have less.
+    /// Gives idle resources back if the job has to shrink.
     pub(super) fn give_back(&mut self) {
         if let Some(given_back) = self.core.given_back() {
             let (job, client) = (self.identity.job, self.identity.client);
@@ -145,7 +147,7 @@ impl Shell {
         }
     }
 
-    /// What was told before is no news.
+    /// Updates the CPUs and GPUs that are out of use. Repeated lists are ignored.
     fn on_parts_out(&mut self, parts: NodeParts, why: String, now: Duration) {
         if parts == *self.core.resources().out() {
             return;
@@ -153,16 +155,16 @@ impl Shell {
         let (cpus, gpus) =
             (parts.cpus.iter().copied().collect(), parts.gpus.iter().copied().collect());
         if parts.is_empty() {
-            self.progress.note("all that the job has may be used again")
+            self.progress.note("all resources of the job are usable again")
         } else {
-            self.progress.note(&format!("{parts} out of use: steps on it are moved ({why})"))
+            self.progress.note(&format!("{parts} out of use: moving their steps ({why})"))
         }
         self.core.on_parts_out(parts, now);
-        self.api.tell_all(None, &Event::Out { cpus, gpus, why });
+        self.api.broadcast(None, &Event::Out { cpus, gpus, why });
     }
 
-    /// What is due is carried out, but for what is very late: then this process may have stood
-    /// still with its job, and the daemon says first for how long.
+    /// Fires due timers. If one is very late, this process may have been suspended with its job, so
+    /// it first asks the daemon for how long.
     pub(super) fn carry_out_due(&mut self, now: Duration) {
         let is_late = self.core.next_due().is_some_and(|due| due + LATE <= now)
             && self.core.halt() != Halt::Stop;
@@ -176,13 +178,13 @@ impl Shell {
         }
     }
 
-    /// False: it is away.
+    /// Returns false if the daemon is down.
     fn ask_daemon(&mut self, numbers: u32) -> bool {
         let (job, client, within) = (self.identity.job, self.identity.client, self.identity.within);
         self.link.send(&Request::ManageSteps { job, client, within, numbers })
     }
 
-    /// Steps wait for nothing but a number.
+    /// Requests step numbers if steps wait only for those.
     pub(super) fn ask_for_numbers(&mut self, now: Duration) {
         if !self.asked_for_numbers && self.core.wants_numbers(now) {
             self.asked_for_numbers = self.ask_daemon(MORE_NUMBERS);
@@ -190,7 +192,7 @@ impl Shell {
     }
 }
 
-/// What these processes and those below them use now.
+/// Measures these processes and all their descendants.
 fn measure(tasks: &[i32]) -> (Usage, Vec<i32>) {
     let pids: Vec<i32> =
         tasks.iter().flat_map(|pid| [vec![*pid], proc::descendants(*pid)].concat()).collect();

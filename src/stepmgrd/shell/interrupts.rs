@@ -1,25 +1,25 @@
-//! SIGINT that one or two processes hear of.
+//! Merges the SIGINTs received by the manager and by the launcher.
 //!
-//! The manager and the launcher, its parent, are in one process group: Ctrl-C and whoever signals
-//! the group tell both, and whoever signals a process tells one of them. The launcher passes on
-//! what it hears.
+//! The manager and its parent, the launcher, share a process group. Ctrl-C or a signal to the group
+//! reaches both; a signal to one process reaches only that one. The launcher forwards its
+//! interrupts.
 
 use std::collections::HashMap;
 
-/// Who of the two heard of an interrupt.
+/// The process that received an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     Manager,
     Launcher,
 }
 
-/// What was heard from each sender (0: the terminal): how many times more often by the manager than
-/// by the launcher.
+/// For each sender (0: the terminal), how many more interrupts the manager received than the
+/// launcher.
 #[derive(Debug, Default)]
 pub struct Interrupts(HashMap<u32, i64>);
 
 impl Interrupts {
-    /// Whether this one is news, and not what the other of the two has told before.
+    /// Returns whether this interrupt is new, and not one that the other process already received.
     pub fn is_new(&mut self, sender: u32, by: By) -> bool {
         let ahead = self.0.entry(sender).or_default();
         match by {
@@ -40,21 +40,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupt_that_both_hear_of_counts_once_in_whatever_order() {
-        let mut heard = Interrupts::default();
+    fn interrupt_received_by_both_counts_once() {
+        let mut interrupts = Interrupts::default();
         for order in [[By::Manager, By::Launcher], [By::Launcher, By::Manager]] {
-            assert_eq!(order.map(|by| heard.is_new(0, by)), [true, false]);
+            assert_eq!(order.map(|by| interrupts.is_new(0, by)), [true, false]);
         }
         for by in [By::Launcher, By::Manager] {
             assert!(
                 [7, 8, 9]
                     .into_iter()
-                    .all(|sender| heard.is_new(sender + 10 * u32::from(by == By::Manager), by))
+                    .all(|sender| interrupts.is_new(sender + 10 * u32::from(by == By::Manager), by))
             );
         }
         assert!(
-            heard.is_new(19, By::Manager) && heard.is_new(9, By::Launcher),
-            "a second one from each"
+            interrupts.is_new(19, By::Manager) && interrupts.is_new(9, By::Launcher),
+            "a second one, received by the other process"
         );
     }
 }
