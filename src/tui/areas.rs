@@ -1,25 +1,26 @@
-//! Where everything is on a screen of this size: the same for drawing, for the mouse and for
-//! scrolling.
+//! The layout of a screen of the current size, shared by drawing, the mouse and scrolling.
 
 use super::keys::{self, Line, Spot};
 use super::page::Part;
-use super::picture::Place;
 use super::state::Screen;
+use crate::live::Place;
 use ratatui::layout::Rect;
 
-/// The lists.
+/// The areas of the page with the lists.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Areas {
     pub title: Rect,
     pub host: Rect,
-    /// Of each list, with its heading.
+    /// The area of each list, including its heading.
     pub panes: [Rect; 3],
-    /// What the chosen job waits for, or a message.
+    /// The jobs of other clusters, with a heading. Empty if there are none.
+    pub elsewhere: Rect,
+    /// Why the selected job waits, or a message.
     pub status: Rect,
     pub keys: Rect,
 }
 
-/// Takes so many lines from the top.
+/// Takes this many lines from the top.
 fn cut(rest: &mut Rect, lines: u16) -> Rect {
     let lines = lines.min(rest.height);
     let taken = Rect { height: lines, ..*rest };
@@ -28,17 +29,20 @@ fn cut(rest: &mut Rect, lines: u16) -> Rect {
     taken
 }
 
-/// GPUs that have a line of their own at most.
+/// Maximum number of GPUs with a line of their own.
 pub const MOST_GPUS: usize = 8;
 
-/// Lines of keys at most, and the height of a screen below which there is one.
+/// Maximum number of lines of key hints. A screen lower than `LOW` has only one.
 const MOST_FOOT: u16 = 3;
 const LOW: u16 = 16;
 
-/// Lines of what a job used over time.
+/// The jobs of other clusters get up to this part of the height.
+const ELSEWHERE: u16 = 4;
+
+/// The lines of the usage plots of a job.
 const PLOTS: u16 = 2;
 
-/// As many again where there are GPUs.
+/// Additional lines for jobs with GPUs.
 const GPU_PLOTS: u16 = 2;
 
 impl Screen {
@@ -50,13 +54,18 @@ impl Screen {
         rest.height -= bottom;
         let gpus = self.picture.node.as_ref().map_or(0, |node| node.host.gpus.len().min(MOST_GPUS));
         let host = cut(&mut rest, 2 + u16::try_from(gpus).unwrap_or(0));
-        let heights = self.heights(rest.height);
+        let wanted = match u16::try_from(self.elsewhere.len()).unwrap_or(u16::MAX) {
+            0 => 0,
+            lines => lines.saturating_add(1).min(rest.height / ELSEWHERE),
+        };
+        let heights = self.heights(rest.height - wanted);
         let panes = heights.map(|height| cut(&mut rest, height));
-        Areas { title, host, panes, status: cut(&mut foot, 1), keys: foot }
+        let elsewhere = cut(&mut rest, wanted);
+        Areas { title, host, panes, elsewhere, status: cut(&mut foot, 1), keys: foot }
     }
 
-    /// Each list has what it needs up to a third, and the one that keys are for what the others
-    /// leave.
+    /// Gives each list the lines that it needs, up to a third of the height, and the rest to the
+    /// focused list first.
     fn heights(&self, all: u16) -> [u16; 3] {
         let need = |i: usize| u16::try_from(self.panes[i].len() + 1).unwrap_or(u16::MAX).max(2);
         let mut heights = [0, 1, 2].map(|i| need(i).min(all / 3));
@@ -70,29 +79,30 @@ impl Screen {
         heights
     }
 
-    /// How many rows of this list are in sight.
+    /// Returns how many rows of this list fit on the screen.
     pub fn lines(&self, place: Place) -> usize {
         let at = Place::ALL.iter().position(|known| *known == place).unwrap_or(0);
         usize::from(self.areas().panes[at].height.saturating_sub(1))
     }
 
-    /// The parts of the page of a job: its details and its outputs, each with a heading.
+    /// Returns the areas of the page of a job: details and outputs, each with a heading.
     pub fn parts(&self) -> [Rect; 3] {
         self.page_areas().0
     }
 
-    /// On that page, below the details: what the job used over time.
+    /// Returns the area of the usage plots, below the details.
     pub fn plots(&self) -> Rect {
         self.page_areas().1
     }
 
-    /// The lowest lines of the page.
+    /// Returns the bottom lines of the page of a job.
     pub fn page_foot(&self) -> Rect {
         let height = self.foot_lines(Spot::Page).min(self.size.1);
         Rect { x: 0, y: self.size.1 - height, width: self.size.0, height }
     }
 
-    /// What the keys do that have a meaning here, in a word each, on as many lines as that takes.
+    /// Returns the hints for the keys that apply here, one word each, wrapped to the width of the
+    /// screen.
     pub fn foot(&self, spot: Spot) -> Vec<String> {
         let places = self.places();
         let is_of_use = |line: &&Line| match line.job_action() {
@@ -146,7 +156,7 @@ impl Screen {
         ([details, out, err], plots)
     }
 
-    /// How many lines of this part are in sight.
+    /// Returns how many lines of this part fit on the screen.
     pub fn part_lines(&self, part: Part) -> usize {
         usize::from(self.parts()[part.index()].height.saturating_sub(1))
     }

@@ -1,12 +1,12 @@
-//! The keys, what they are for, and where: the help and the lowest lines of the screen are made of
-//! this table.
+//! The keys, with their commands and the places where they apply. The help and the key hints at the
+//! bottom of the screen are built from this table.
 
 use super::state::JobAction;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key asks for.
+/// The command of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum Command {
     Up,
     Down,
     PageUp,
@@ -36,7 +36,7 @@ pub enum Word {
     Right,
 }
 
-/// Where keys are pressed.
+/// The pages on which keys are pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spot {
     Lists,
@@ -48,13 +48,13 @@ const BOTH: &[Spot] = &[Spot::Lists, Spot::Page];
 const LISTS: &[Spot] = &[Spot::Lists];
 const PAGE: &[Spot] = &[Spot::Page];
 
-/// Keys that are explained together.
+/// Keys that share an explanation.
 pub struct Line {
     pub spots: &'static [Spot],
-    pub keys: &'static [(KeyCode, Word)],
-    /// As they are written in the help.
+    pub keys: &'static [(KeyCode, Command)],
+    /// The keys, as the help names them.
     pub name: &'static str,
-    /// In a word; empty: only the help has it.
+    /// One word for the key hints; empty if only the help lists the keys.
     pub short: &'static str,
     pub about: &'static str,
 }
@@ -65,7 +65,7 @@ const fn letter(c: char) -> KeyCode {
 
 const fn line(
     spots: &'static [Spot],
-    keys: &'static [(KeyCode, Word)],
+    keys: &'static [(KeyCode, Command)],
     name: &'static str,
     short: &'static str,
     about: &'static str,
@@ -73,170 +73,194 @@ const fn line(
     Line { spots, keys, name, short, about }
 }
 
-/// All keys, the most needed first.
+/// All keys, the most important ones first.
 pub const KEYS: &[Line] = &[
-    line(BOTH, &[(letter('?'), Word::Help)], "?", "help", "this help"),
+    line(BOTH, &[(letter('?'), Command::Help)], "?", "help", "show this help"),
     line(
         BOTH,
-        &[(letter('q'), Word::Quit)],
+        &[(letter('q'), Command::Quit)],
         "q",
         "quit",
-        "quit (Ctrl-C too; Ctrl-Z stops it until the shell's fg)",
+        "quit (also Ctrl-C; Ctrl-Z suspends, fg resumes)",
     ),
     line(
         BOTH,
         &[
-            (KeyCode::Up, Word::Up),
-            (KeyCode::Down, Word::Down),
-            (letter('k'), Word::Up),
-            (letter('j'), Word::Down),
-            (KeyCode::PageUp, Word::PageUp),
-            (KeyCode::PageDown, Word::PageDown),
+            (KeyCode::Up, Command::Up),
+            (KeyCode::Down, Command::Down),
+            (letter('k'), Command::Up),
+            (letter('j'), Command::Down),
+            (KeyCode::PageUp, Command::PageUp),
+            (KeyCode::PageDown, Command::PageDown),
         ],
         "up down PgUp PgDn k j",
         "",
-        "move; the mouse does too",
+        "move (the mouse works too)",
     ),
     line(
         BOTH,
         &[
-            (KeyCode::Home, Word::First),
-            (KeyCode::End, Word::Last),
-            (letter('g'), Word::First),
-            (letter('G'), Word::Last),
+            (KeyCode::Home, Command::First),
+            (KeyCode::End, Command::Last),
+            (letter('g'), Command::First),
+            (letter('G'), Command::Last),
         ],
         "Home End g G",
         "",
-        "the first and the last; the beginning and the end",
+        "go to the start or the end",
     ),
     line(
         LISTS,
-        &[(KeyCode::Enter, Word::Open)],
+        &[(KeyCode::Enter, Command::Open)],
         "Enter",
         "open",
-        "details and outputs of a job; the tasks of an array",
+        "open a job's details and outputs, or an array's tasks",
     ),
     line(
         PAGE,
-        &[(KeyCode::Esc, Word::Back)],
+        &[(KeyCode::Esc, Command::Back)],
         "Esc",
         "back",
-        "back to the lists; stops a search first",
+        "return to the lists, or stop a running search",
     ),
     line(
         LISTS,
-        &[(KeyCode::Tab, Word::NextPane), (KeyCode::BackTab, Word::PreviousPane)],
+        &[(KeyCode::Tab, Command::NextPane), (KeyCode::BackTab, Command::PreviousPane)],
         "Tab",
         "next",
-        "the next list; with Shift the one before",
+        "go to the next list (Shift-Tab: the previous one)",
     ),
     line(
         PAGE,
-        &[(KeyCode::Tab, Word::NextPane), (KeyCode::BackTab, Word::PreviousPane)],
+        &[(KeyCode::Tab, Command::NextPane), (KeyCode::BackTab, Command::PreviousPane)],
         "Tab",
         "next",
-        "the next part; with Shift the one before",
+        "go to the next part (Shift-Tab: the previous one)",
     ),
     line(
         LISTS,
-        &[(letter('/'), Word::Filter)],
+        &[(letter('/'), Command::Filter)],
         "/",
         "filter",
-        "show what has this text in it alone",
+        "show only jobs that contain a text",
     ),
-    line(PAGE, &[(letter('/'), Word::Search)], "/", "search", "search the output"),
+    line(PAGE, &[(letter('/'), Command::Search)], "/", "search", "search the output"),
     line(
         PAGE,
-        &[(letter('n'), Word::Next), (letter('N'), Word::Previous)],
+        &[(letter('n'), Command::Next), (letter('N'), Command::Previous)],
         "n N",
         "hits",
-        "the next hit, and the one before",
+        "go to the next or the previous hit",
     ),
-    line(PAGE, &[(letter('f'), Word::Follow)], "f", "follow", "follow the output, or stand still"),
-    line(PAGE, &[(letter('z'), Word::Zoom)], "z", "zoom", "this part alone"),
     line(
         PAGE,
-        &[(KeyCode::Left, Word::Left), (KeyCode::Right, Word::Right)],
+        &[(letter('f'), Command::Follow)],
+        "f",
+        "follow",
+        "follow the output, or stop following",
+    ),
+    line(PAGE, &[(letter('z'), Command::Zoom)], "z", "zoom", "show only this part"),
+    line(
+        PAGE,
+        &[(KeyCode::Left, Command::Left), (KeyCode::Right, Command::Right)],
         "left right",
         "",
-        "the rest of long lines",
+        "scroll long lines sideways",
     ),
-    line(LISTS, &[(letter('s'), Word::Sort)], "s", "sort", "another order"),
-    line(LISTS, &[(letter(' '), Word::Mark)], "Space", "mark", "mark a job for the next action"),
-    line(LISTS, &[(letter('*'), Word::MarkAll)], "*", "all", "mark all of the list, or none"),
+    line(LISTS, &[(letter('s'), Command::Sort)], "s", "sort", "change the sort order"),
+    line(LISTS, &[(letter(' '), Command::Mark)], "Space", "mark", "mark a job for the next action"),
     line(
         LISTS,
-        &[(KeyCode::Right, Word::Toggle), (KeyCode::Left, Word::Toggle)],
+        &[(letter('*'), Command::MarkAll)],
+        "*",
+        "all",
+        "mark all jobs of the list, or none",
+    ),
+    line(
+        LISTS,
+        &[(KeyCode::Right, Command::Toggle), (KeyCode::Left, Command::Toggle)],
         "left right",
         "",
-        "open and close an array",
+        "open or close an array",
     ),
-    line(LISTS, &[(KeyCode::Esc, Word::Back)], "Esc", "clear", "no filter and no marks"),
-    line(BOTH, &[(letter('c'), Word::Do(JobAction::Cancel))], "c", "cancel", "cancel"),
+    line(LISTS, &[(KeyCode::Esc, Command::Back)], "Esc", "clear", "clear the filter and the marks"),
+    line(BOTH, &[(letter('c'), Command::Do(JobAction::Cancel))], "c", "cancel", "cancel the job"),
     line(
         BOTH,
-        &[(letter('R'), Word::Do(JobAction::Requeue))],
+        &[(letter('R'), Command::Do(JobAction::Requeue))],
         "R",
         "requeue",
-        "end it and put it back into the queue",
+        "end the job and requeue it",
     ),
-    line(BOTH, &[(letter('h'), Word::Do(JobAction::Hold))], "h", "hold", "hold"),
-    line(BOTH, &[(letter('r'), Word::Do(JobAction::Release))], "r", "release", "release"),
-    line(BOTH, &[(letter('t'), Word::Do(JobAction::Top))], "t", "top", "to the top of the queue"),
+    line(BOTH, &[(letter('h'), Command::Do(JobAction::Hold))], "h", "hold", "hold the job"),
     line(
         BOTH,
-        &[(letter('e'), Word::Edit)],
+        &[(letter('r'), Command::Do(JobAction::Release))],
+        "r",
+        "release",
+        "release the job",
+    ),
+    line(
+        BOTH,
+        &[(letter('t'), Command::Do(JobAction::Top))],
+        "t",
+        "top",
+        "move the job to the top of the queue",
+    ),
+    line(
+        BOTH,
+        &[(letter('e'), Command::Edit)],
         "e",
         "edit",
-        "edit the options and the script of a job that waits",
+        "edit the options and the script of a pending job",
     ),
     line(
         BOTH,
-        &[(letter('a'), Word::Do(JobAction::Retry))],
+        &[(letter('a'), Command::Do(JobAction::Retry))],
         "a",
         "again",
-        "submit again what is over; of an array what failed",
+        "resubmit an ended job, or an array's failed tasks",
     ),
 ];
 
 impl Line {
-    /// What these keys do to jobs: it has a meaning for jobs in some states alone.
+    /// Returns the job action of these keys, which applies only to jobs in certain states.
     pub fn job_action(&self) -> Option<JobAction> {
         match self.keys {
-            [(_, Word::Do(job_action)), ..] => Some(*job_action),
+            [(_, Command::Do(job_action)), ..] => Some(*job_action),
             _ => None,
         }
     }
 
     pub fn is_edit(&self) -> bool {
-        matches!(self.keys, [(_, Word::Edit), ..])
+        matches!(self.keys, [(_, Command::Edit), ..])
     }
 }
 
-/// The lines of the help.
+/// Returns the lines of the help.
 pub fn lines(spot: Spot) -> impl Iterator<Item = &'static Line> {
     KEYS.iter().filter(move |line| line.spots.contains(&spot))
 }
 
-/// What means the same wherever it is pressed, also while something is typed.
-pub fn always(event: KeyEvent) -> Option<Word> {
+/// Returns the command of a key that has the same meaning everywhere, even while text is typed.
+pub fn always(event: KeyEvent) -> Option<Command> {
     let is_control = event.modifiers.contains(KeyModifiers::CONTROL);
     match event.code {
-        KeyCode::Char('c') if is_control => Some(Word::Quit),
-        KeyCode::Char('z') if is_control => Some(Word::Suspend),
+        KeyCode::Char('c') if is_control => Some(Command::Quit),
+        KeyCode::Char('z') if is_control => Some(Command::Suspend),
         _ => None,
     }
 }
 
-/// What a key means there.
-pub fn word(spot: Spot, event: KeyEvent) -> Option<Word> {
+/// Returns the command of a key on this page.
+pub fn command(spot: Spot, event: KeyEvent) -> Option<Command> {
     if event.modifiers.contains(KeyModifiers::CONTROL) {
         return None;
     }
     lines(spot)
         .flat_map(|line| line.keys)
         .find(|(code, _)| *code == event.code)
-        .map(|(_, word)| *word)
+        .map(|(_, command)| *command)
 }
 
 #[cfg(test)]

@@ -1,37 +1,37 @@
-//! A part of an output as it is on the screen. Which part is read of the file is the loop's
-//! business.
+//! The part of an output that is on the screen. The event loop decides which part of the file to
+//! read.
 
-/// What the loop has read of a file.
+/// The text that the event loop has read from a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text {
     pub path: String,
     pub lines: Vec<String>,
-    /// Where the first line begins, and how long the file is, bytes.
+    /// The offset of the first line and the length of the file, bytes.
     pub at: u64,
     pub size: u64,
-    /// Why there is nothing to read.
+    /// Why nothing could be read.
     pub error: Option<String>,
-    /// The end stays in sight.
+    /// Whether the end stays on the screen.
     pub follows: bool,
 }
 
-/// Where to look in an output.
+/// A change of the position in an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Move {
     Lines(i64),
     Start,
     End,
-    /// Follow the end, or stand still.
+    /// Start or stop following the end.
     Follow,
-    /// The next line with this in it, or the one before.
+    /// The next or the previous line that contains this text.
     Search {
         text: String,
         back: bool,
     },
 }
 
-/// What a terminal would show of a line, with what it would act on written out: a progress bar that
-/// draws over itself leaves its last state.
+/// Returns a line as a terminal would show it, with control characters escaped. Only the
+/// last state of a progress bar that overwrites itself remains.
 pub fn shown(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let last = line.rsplit('\r').next().unwrap_or_default();
@@ -43,7 +43,7 @@ mod tests {
     use super::shown;
 
     #[test]
-    fn what_would_do_something_to_the_terminal_is_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(shown("a\tb\u{1b}[2J"), "a    b\\033[2J");
         assert_eq!(shown(" 10%\r 50%\r 99%\r"), " 99%");
     }

@@ -1,6 +1,6 @@
 //! The page of one job: its details, and its outputs side by side.
 
-use super::keys::{self, Spot, Word};
+use super::keys::{self, Command, Spot};
 use super::log::{Move, Text};
 use super::state::{Action, Screen, Typing};
 use crate::model::JobId;
@@ -8,7 +8,7 @@ use crate::render::show;
 use crate::render::why::{self, Names};
 use crossterm::event::KeyEvent;
 
-/// What keys are for.
+/// The parts of the page. Keys apply to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Part {
     Details,
@@ -47,17 +47,17 @@ impl Side {
 pub struct Page {
     pub job: JobId,
     pub part: Part,
-    /// The first line of the details in sight.
+    /// The first visible line of the details.
     pub top: usize,
-    /// The first column of the outputs in sight.
+    /// The first visible column of the outputs.
     pub left: usize,
     pub zoom: bool,
     pub logs: [Text; 2],
-    /// The paths of both, once they are known.
+    /// The paths of both outputs, once they are known.
     pub paths: Option<[String; 2]>,
-    /// What was searched for last.
+    /// The text of the last search.
     pub wanted: String,
-    /// How far a search is, and how far it goes, bytes.
+    /// The progress and the length of a search, bytes.
     pub searching: Option<(u64, u64)>,
 }
 
@@ -95,47 +95,47 @@ impl Page {
     }
 }
 
-/// How far the left and right keys move.
+/// The number of columns by which the left and right keys scroll.
 const COLUMNS: usize = 8;
 
 impl Screen {
     pub(super) fn page_key(&mut self, event: KeyEvent) -> Vec<Action> {
-        let Some(word) = keys::word(Spot::Page, event) else { return Vec::new() };
+        let Some(command) = keys::command(Spot::Page, event) else { return Vec::new() };
         let Some(page) = &mut self.page else { return Vec::new() };
         let lines =
             |screen: &Screen, part| i64::try_from(screen.part_lines(part)).unwrap_or(1).max(2) - 1;
-        match word {
-            Word::Back if page.searching.is_some() => return vec![Action::StopSearch],
-            Word::Back => {
+        match command {
+            Command::Back if page.searching.is_some() => return vec![Action::StopSearch],
+            Command::Back => {
                 self.page = None;
                 return vec![Action::CloseLogs];
             }
-            Word::NextPane => page.next_part(),
-            Word::PreviousPane => page.previous_part(),
-            Word::Zoom => {
+            Command::NextPane => page.next_part(),
+            Command::PreviousPane => page.previous_part(),
+            Command::Zoom => {
                 page.zoom = !page.zoom;
                 return vec![Action::Redraw];
             }
-            Word::Left => page.left = page.left.saturating_sub(COLUMNS),
-            Word::Right => page.left += COLUMNS,
-            Word::Search => self.typing = Some(Typing::Search(String::new())),
-            Word::Next | Word::Previous => {
+            Command::Left => page.left = page.left.saturating_sub(COLUMNS),
+            Command::Right => page.left += COLUMNS,
+            Command::Search => self.typing = Some(Typing::Search(String::new())),
+            Command::Next | Command::Previous => {
                 let text = page.wanted.clone();
-                return self.move_log(Move::Search { text, back: word == Word::Previous });
+                return self.move_log(Move::Search { text, back: command == Command::Previous });
             }
-            Word::Follow => return self.move_log(Move::Follow),
-            Word::Up => return self.move_page(-1),
-            Word::Down => return self.move_page(1),
-            Word::PageUp => return self.move_page(-lines(self, self.part())),
-            Word::PageDown => return self.move_page(lines(self, self.part())),
-            Word::First => return self.jump(Move::Start),
-            Word::Last => return self.jump(Move::End),
+            Command::Follow => return self.move_log(Move::Follow),
+            Command::Up => return self.move_page(-1),
+            Command::Down => return self.move_page(1),
+            Command::PageUp => return self.move_page(-lines(self, self.part())),
+            Command::PageDown => return self.move_page(lines(self, self.part())),
+            Command::First => return self.jump(Move::Start),
+            Command::Last => return self.jump(Move::End),
             other => return self.common(other),
         }
         Vec::new()
     }
 
-    /// How far a search is; `None`: there is none.
+    /// Sets the progress of a search; `None` if no search is running.
     pub(super) fn searching(&mut self, far: Option<(u64, u64)>) {
         if let Some(page) = &mut self.page {
             page.searching = far;
@@ -173,8 +173,8 @@ impl Screen {
         side.map(|side| Action::Log { side, to }).into_iter().collect()
     }
 
-    /// What is known of the job: why it waits or ended as `slotd why` says it, and the rest as
-    /// `scontrol show job` has it.
+    /// Returns the details of the job: the explanation of `slotd why`, followed by the output of
+    /// `scontrol show job`.
     pub fn details_text(&self) -> String {
         let Some(page) = &self.page else { return String::new() };
         let Some(job) = self.picture.details.get(&page.job) else { return "...".to_owned() };
@@ -187,7 +187,7 @@ impl Screen {
         format!("{why}\n{}", show::jobs(std::slice::from_ref(job), false, true, &self.ctx()))
     }
 
-    /// The outputs of the job whose page is open, once it is known where they are.
+    /// Opens the outputs of the job on the page once their paths are known.
     pub(super) fn open_logs(&mut self) -> Vec<Action> {
         let Some(page) = &mut self.page else { return Vec::new() };
         let Some(job) = self.picture.details.get(&page.job) else { return Vec::new() };

@@ -1,16 +1,16 @@
-//! One of the three lists: which rows it has, in which order, and which of them are in sight.
+//! One of the three lists: its rows, their order, and the part on the screen.
 //!
-//! A queue may be long: a change costs what the records cost that have changed, and a look at the
-//! list what is in sight.
+//! A queue may be long, so a change costs only the changed records and drawing only the visible
+//! rows.
 
-use super::order::{Order, Sort, Turns};
-use super::picture::{Picture, Place, label};
-use super::sorted::Sorted;
+use super::order::{Order, Sort};
+use crate::live::picture::label;
+use crate::live::{Picture, Place, Sorted};
 use crate::model::JobId;
 use crate::model::view::JobView;
 use std::collections::{BTreeSet, HashMap};
 
-/// What a row stands for.
+/// The job or array that a row shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     Job(JobId),
@@ -21,13 +21,11 @@ pub enum Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     pub key: Key,
-    /// A record of the array in the row above.
+    /// Whether this is a record of the array in the row above.
     pub is_inner: bool,
-    /// Of a job that waits for its turn: how many are before it in the queue, and one.
-    pub position: Option<usize>,
 }
 
-/// What is known here of a record.
+/// The stored facts about a record.
 #[derive(Debug)]
 struct Entry {
     order: Order,
@@ -45,14 +43,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// The one whose place it has.
+    /// Returns the record that decides the position of the group.
     pub fn first(&self) -> Option<JobId> {
         self.records.get(0).map(|(_, id)| *id)
     }
 }
 
-/// An array that is open: its place among those rows that are no records of others, and how many
-/// rows it has within.
+/// An open array: its position among the top-level rows, and the number of rows inside it.
 #[derive(Debug, Clone, Copy)]
 struct Opened {
     at: usize,
@@ -63,18 +60,17 @@ struct Opened {
 #[derive(Debug)]
 pub struct Pane {
     pub place: Place,
-    /// The place of the row that keys are about.
+    /// The selected row.
     pub at: usize,
-    /// The first row in sight.
+    /// The first visible row.
     pub top: usize,
     pub sort: Sort,
-    /// Records here, tasks of arrays each counted.
+    /// The number of records, counting each task of an array.
     pub count: usize,
     entries: HashMap<JobId, Entry>,
     groups: HashMap<JobId, Group>,
-    /// A row each, but for those within arrays that are open.
+    /// The top-level rows, without the rows inside open arrays.
     heads: Sorted<(Order, Key)>,
-    turns: Turns,
     open: BTreeSet<JobId>,
     opened: Vec<Opened>,
 }
@@ -90,7 +86,6 @@ impl Pane {
             entries: HashMap::new(),
             groups: HashMap::new(),
             heads: Sorted::default(),
-            turns: Turns::default(),
             open: BTreeSet::new(),
             opened: Vec::new(),
         }
@@ -100,12 +95,12 @@ impl Pane {
         self.row(self.at).map(|row| row.key)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.heads.len() + self.opened.iter().map(|opened| opened.rows).sum::<usize>()
     }
 
-    /// The rows that are no records of others.
+    /// Returns the keys of the top-level rows.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.heads.iter().map(|(_, key)| *key)
     }
@@ -114,20 +109,15 @@ impl Pane {
         self.groups.get(&array)
     }
 
-    /// Makes the rows anew. The same row stays chosen, wherever it is now.
+    /// Rebuilds all rows and keeps the same job or array selected.
     pub fn fill(&mut self, picture: &Picture, filter: &str) {
         let chosen = self.selected();
         let wanted = filter.to_lowercase();
-        (self.count, self.turns) = (0, Turns::default());
+        self.count = 0;
         self.entries.clear();
         self.groups.clear();
-        let (mut heads, mut records, mut turns) =
-            (Vec::new(), HashMap::<JobId, Vec<(Order, JobId)>>::new(), Vec::new());
-        for job in picture.jobs.values().filter(|job| Place::of(job.run.state) == self.place) {
-            turns.extend(Turns::turn(job));
-            if !matches(job, &wanted) {
-                continue;
-            }
+        let (mut heads, mut records) = (Vec::new(), HashMap::<JobId, Vec<(Order, JobId)>>::new());
+        for job in picture.list(self.place).filter(|job| matches(job, &wanted)) {
             let entry = self.entry(job);
             self.count += entry.tasks;
             match entry.array {
@@ -148,18 +138,16 @@ impl Pane {
             }
         }
         self.heads = Sorted::of(heads);
-        self.turns = Turns::of(turns);
         self.settle(chosen);
     }
 
-    /// Takes these records as they are now. The same row stays chosen, wherever it is now.
+    /// Updates these records and keeps the same job or array selected.
     pub fn change(&mut self, picture: &Picture, filter: &str, changed: &BTreeSet<JobId>) {
         let chosen = self.selected();
         let wanted = filter.to_lowercase();
         for id in changed {
             self.take_out(*id);
             let job = picture.jobs.get(id).filter(|job| Place::of(job.run.state) == self.place);
-            self.turns.set(*id, job.and_then(Turns::turn));
             if let Some(job) = job.filter(|job| matches(job, &wanted)) {
                 self.put_in(job);
             }
@@ -169,7 +157,7 @@ impl Pane {
 
     fn entry(&self, job: &JobView) -> Entry {
         Entry {
-            order: Order::of(job, self.sort, self.place),
+            order: Order::of(job, self.sort),
             array: job.array_job_id(),
             tasks: job.weight(),
             cpus: job.tres.cpus,
@@ -212,7 +200,7 @@ impl Pane {
         self.entries.insert(job.id, entry);
     }
 
-    /// After a change: where the arrays are that are open, and the chosen row.
+    /// Recomputes the positions of the open arrays and of the selected row after a change.
     fn settle(&mut self, chosen: Option<Key>) {
         let opened = |array: &JobId| {
             let group = self.groups.get(array).filter(|group| group.records.len() > 1)?;
@@ -229,7 +217,7 @@ impl Pane {
         self.at = kept.unwrap_or(self.at).min(self.len().saturating_sub(1));
     }
 
-    /// The row of this key.
+    /// Returns the row of this key.
     fn place_of(&self, key: Key) -> Option<usize> {
         let (array, id) = match key {
             Key::Array(array) => (Some(array), None),
@@ -242,7 +230,7 @@ impl Pane {
         let group = self.groups.get(&array)?;
         let row = self.row_of_head(self.heads.place(&head(array, group)?)?);
         match id.filter(|_| group.records.len() > 1) {
-            // Nobody sees it where the array is closed: the array is where it was.
+            // A record inside a closed array is not visible; its array's row is used.
             Some(id) if self.open.contains(&array) => {
                 let order = self.entries.get(&id)?.order.clone();
                 Some(row + 1 + group.records.place(&(order, id))?)
@@ -268,24 +256,15 @@ impl Pane {
             }
             if head <= opened.at + opened.rows {
                 let (_, id) = self.groups.get(&opened.array)?.records.get(head - opened.at - 1)?;
-                return Some(Row {
-                    key: Key::Job(*id),
-                    is_inner: true,
-                    position: self.turns.position(*id),
-                });
+                return Some(Row { key: Key::Job(*id), is_inner: true });
             }
             head -= opened.rows;
         }
         let (_, key) = self.heads.get(head)?;
-        let first = match key {
-            Key::Job(id) => Some(*id),
-            Key::Array(array) => self.groups.get(array).and_then(Group::first),
-        };
-        let position = first.and_then(|id| self.turns.position(id));
-        Some(Row { key: *key, is_inner: false, position })
+        Some(Row { key: *key, is_inner: false })
     }
 
-    /// Opens or closes the array of the chosen row. False where it is none.
+    /// Opens or closes the array of the selected row. Returns false if the row has no array.
     pub fn toggle(&mut self) -> bool {
         let array = match self.row(self.at) {
             Some(Row { key: Key::Array(array), .. }) => array,
@@ -308,32 +287,32 @@ impl Pane {
         self.open.contains(&array)
     }
 
-    /// Moves the choice by so many rows.
+    /// Moves the selection by this many rows.
     pub fn step(&mut self, by: isize) {
         self.at = self.at.saturating_add_signed(by).min(self.len().saturating_sub(1));
     }
 
-    /// Brings the chosen row in sight of so many lines.
+    /// Scrolls until the selected row is within this many lines.
     pub fn scroll(&mut self, lines: usize) {
         let most = self.len().saturating_sub(lines);
         let first = (self.at + 1).saturating_sub(lines);
         self.top = self.top.clamp(first, self.at.max(first)).min(most);
     }
 
-    /// The rows in sight.
+    /// Returns the visible rows.
     pub fn shown(&self, lines: usize) -> impl Iterator<Item = Row> {
         (self.top..self.top + lines).map_while(move |at| self.row(at))
     }
 }
 
-/// The row of an array: several records, or the one that there is.
+/// Returns the row of an array: the array itself, or its only record.
 fn head(array: JobId, group: &Group) -> Option<(Order, Key)> {
     let (order, id) = group.records.get(0)?;
     let key = if group.records.len() > 1 { Key::Array(array) } else { Key::Job(*id) };
     Some((order.clone(), key))
 }
 
-/// Whether what is shown of a job has this text in it, which is in small letters.
+/// Returns whether the visible fields of a job contain this text, which must be in lower case.
 fn matches(job: &JobView, wanted: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(wanted);
     wanted.is_empty()

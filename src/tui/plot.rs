@@ -1,4 +1,4 @@
-//! Plots made of cells: bars over time, as a part of the screen or as lines of text.
+//! Plots made of cells: bars over time, on the screen or as lines of text.
 
 use crate::model::Timestamp;
 use crate::model::series::{JobSeries, StepSeries};
@@ -13,7 +13,7 @@ use ratatui::style::Style;
 use ratatui::symbols::bar;
 use ratatui::widgets::{Sparkline, Widget};
 
-/// Bars of letters that every terminal has.
+/// Bars of characters that every terminal has.
 const LETTERS: bar::Set<'_> = bar::Set {
     full: "#",
     seven_eighths: "#",
@@ -26,26 +26,26 @@ const LETTERS: bar::Set<'_> = bar::Set {
     empty: " ",
 };
 
-/// What is plotted is a part of something.
+/// A plot of an amount that is part of a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    /// In words and figures.
+    /// The description, with figures.
     pub title: String,
     pub values: Vec<f64>,
-    /// What the top of it stands for.
+    /// The value at the top of the plot.
     pub top: f64,
 }
 
-/// Lines of bars in a text.
+/// The height of the bars in a text, lines.
 const HEIGHT: u16 = 4;
 
-/// Columns of a text at least and at most.
+/// Minimum and maximum width of a text.
 const WIDTHS: (u16, u16) = (20, 120);
 
 impl Plot {
-    /// Fills an area with its bars, one a column.
+    /// Fills an area with bars, one per column.
     pub fn draw(&self, to: &mut Buffer, area: Rect, ascii: bool, style: Style) {
-        // What is there at all is seen.
+        // Draw at least one tick for any amount above zero.
         let ticks = f64::from(area.height) * 8.0;
         let of_top = |value: &f64| {
             if self.top > 0.0 { (value / self.top * ticks).clamp(0.0, ticks) } else { 0.0 }
@@ -71,8 +71,8 @@ impl Plot {
     }
 }
 
-/// CPUs, memory and GPUs of a job over time, of what it has; and what it read and wrote, if that is
-/// seen at all.
+/// Returns the plots of a job: CPUs, memory and GPUs against the allocation, and the transfers if
+/// they are large enough.
 pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -83,7 +83,7 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
     let mut plots = vec![
         Plot {
             title: format!(
-                "CPUs in use: {:.2} of {}, at most {:.2}",
+                "CPUs in use: {:.2} of {}, peak {:.2}",
                 mean(&cpus),
                 has.cpus,
                 most(&cpus)
@@ -92,7 +92,7 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
             values: cpus,
         },
         Plot {
-            title: format!("Memory: at most {} of {}", glance(most(&memory)), glance(asked)),
+            title: format!("Memory: peak {} of {}", glance(most(&memory)), glance(asked)),
             top: most(&memory).max(asked),
             values: memory,
         },
@@ -100,31 +100,31 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
     if series.has_gpus {
         let (gpus, memory) =
             (series.column(|bin| bin.gpus), series.column(|bin| bin.gpu_mem_kb * 1024.0));
-        // A share of one is one that is seen.
+        // A share of a GPU counts as one GPU.
         let all = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len()).max(1) as f64;
         plots.push(Plot {
-            title: format!("GPUs in use: {:.2} of {all}, at most {:.2}", mean(&gpus), most(&gpus)),
+            title: format!("GPUs in use: {:.2} of {all}, peak {:.2}", mean(&gpus), most(&gpus)),
             top: most(&gpus).max(all),
             values: gpus,
         });
-        let title = format!("GPU memory: at most {}", glance(most(&memory)));
+        let title = format!("GPU memory: peak {}", glance(most(&memory)));
         plots.push(Plot { title, top: most(&memory), values: memory });
     }
     for (name, values) in
         [("Read", series.column(|bin| bin.read)), ("Written", series.column(|bin| bin.written))]
     {
-        if most(&values) >= SEEN {
-            let title = format!("{name}: at most {} in a second", glance(most(&values)));
+        if most(&values) >= MIN_RATE {
+            let title = format!("{name}: peak {}/s", glance(most(&values)));
             plots.push(Plot { title, top: most(&values), values });
         }
     }
     plots
 }
 
-/// Bytes in a second that are worth a plot.
-const SEEN: f64 = 1024.0 * 1024.0;
+/// Minimum peak transfer rate for a plot, bytes per second.
+const MIN_RATE: f64 = 1024.0 * 1024.0;
 
-/// The plots of a job as text, that is as wide as a terminal.
+/// Returns the plots of a job as text as wide as the terminal.
 pub fn text(view: &JobView, steps: &[StepSeries], columns: u16, ascii: bool, ctx: &Ctx) -> String {
     let width = width(columns);
     let Some(series) = JobSeries::of(steps, usize::from(width)) else { return String::new() };
@@ -132,19 +132,19 @@ pub fn text(view: &JobView, steps: &[StepSeries], columns: u16, ascii: bool, ctx
     format!("{plots}{}", times(series.from, series.to, width, ctx))
 }
 
-/// From and to, below bars.
+/// Returns the line below the bars with the start and the end.
 fn times(from: Timestamp, to: Timestamp, width: u16, ctx: &Ctx) -> String {
     let (from, to) = (iso(from, &ctx.tz), iso(to, &ctx.tz));
     let between = usize::from(width).saturating_sub(from.len() + to.len()).max(1);
     format!("{from}{:between$}{to}\n", "")
 }
 
-/// The columns of text on a terminal that is so wide.
+/// Returns the width of text on a terminal with this many columns.
 pub fn width(columns: u16) -> u16 {
     columns.clamp(WIDTHS.0, WIDTHS.1)
 }
 
-/// Charts as text. What is nothing is seen as a little, so that it is told from what is not known.
+/// Returns charts as text. Zero is drawn as a tiny amount, so that it differs from missing data.
 pub fn charts(
     all: &[Chart],
     from: Timestamp,
@@ -163,7 +163,7 @@ pub fn charts(
     format!("{plots}{}", times(from, to, width, ctx))
 }
 
-/// A part of a whole, by name.
+/// A named part of a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     pub name: String,
@@ -171,10 +171,10 @@ pub struct Part {
     pub whole: f64,
 }
 
-/// Columns of a name at most.
+/// Maximum width of a name.
 const NAME: usize = 24;
 
-/// Lines of bars: each as long as its whole, filled as far as its part goes.
+/// Returns lines of bars, each as long as its whole and filled up to its part.
 pub fn parts(all: &[Part], columns: u16, ascii: bool) -> String {
     let name = all.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).min(NAME);
     let figures = |one: &Part| format!("{:.2} of {:.2}", one.part, one.whole);
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_plotted_against_what_it_has() {
+    fn a_job_is_plotted_against_its_allocation() {
         let shown = text(&view(), &steps(), 20, true, &ctx());
         assert_eq!(
             shown,
-            "CPUs in use: 1.25 of 2, at most 2.00\n               #####\n          ##########\n     \
-             ###############\n####################\nMemory: at most 1G of 2G\n\n\n          =====#####\n\
-             =====###############\nWritten: at most 5M in a second\n####################\n####################\n\
+            "CPUs in use: 1.25 of 2, peak 2.00\n               #####\n          ##########\n     \
+             ###############\n####################\nMemory: peak 1G of 2G\n\n\n          =====#####\n\
+             =====###############\nWritten: peak 5M/s\n####################\n####################\n\
              ####################\n####################\n2026-11-20T23:38:58 2026-11-20T23:39:38\n"
         );
         assert!(text(&view(), &steps(), 20, false, &ctx()).contains("▄▄▄▄▄███"), "{shown}");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_plotted_where_there_are_some() {
+    fn gpus_are_plotted_if_a_job_used_them() {
         let mut steps = steps();
         let gpu =
             GpuSpan { ms: 40_000, busy_milli: 1500, mem_max_kb: 3 << 20, mem_mean_kb: 3 << 20 };
@@ -265,14 +265,14 @@ mod tests {
         };
         let shown = text(&view, &steps, 20, true, &ctx());
         assert!(
-            shown.contains("GPUs in use: 0.75 of 2, at most 1.50\n\n          ##########\n"),
+            shown.contains("GPUs in use: 0.75 of 2, peak 1.50\n\n          ##########\n"),
             "{shown}"
         );
-        assert!(shown.contains("\nGPU memory: at most 3G\n"), "{shown}");
+        assert!(shown.contains("\nGPU memory: peak 3G\n"), "{shown}");
     }
 
     #[test]
-    fn a_gap_is_told_from_what_is_idle() {
+    fn a_gap_differs_from_idle_time() {
         let chart = |values: Vec<Option<f64>>| Chart {
             name: "CPUs".to_owned(),
             title: "t".to_owned(),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_as_long_as_their_wholes() {
+    fn bars_are_as_long_as_their_whole() {
         let part = |name: &str, part, whole| Part { name: name.to_owned(), part, whole };
         let all = [
             part("train", 5.0, 10.0),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_at_all_is_seen_and_nothing_is_higher_than_the_top() {
+    fn small_amounts_are_visible_and_large_ones_are_clipped() {
         let plot =
             Plot { title: "t".to_owned(), values: vec![0.0, 0.0001, 5.0, f64::INFINITY], top: 1.0 };
         assert_eq!(plot.text(4, true), "t\n  ##\n  ##\n  ##\n _##\n");

@@ -1,11 +1,11 @@
-//! The screen: what it knows, and what each key, answer and moment does to it.
+//! The screen: its state, and how keys, answers and time change it.
 
-use super::keys::{self, Spot, Word};
-use super::link::{Link, Looks};
+use super::elsewhere::Line;
+use super::keys::{self, Command, Spot};
 use super::log::{Move, Text};
 use super::page::{Page, Side};
 use super::pane::{Key, Pane};
-use super::picture::{Picture, Place, Touched};
+use crate::live::{InView, Link, Picture, Place, Touched};
 use crate::model::changed::Changed;
 use crate::model::{JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
@@ -14,46 +14,48 @@ use crate::render::Ctx;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use std::collections::BTreeSet;
 
-/// What comes in.
+/// The events that change the screen.
 #[derive(Debug)]
 pub enum Input {
     Key(KeyEvent),
     Mouse(MouseEvent),
     Size(u16, u16),
-    /// The daemon's clock, while something runs, and which part of the CPUs worked since the last
-    /// time, from 0 to 1.
+    /// The daemon's clock, while a job runs, and the share of the CPUs in use since the last tick,
+    /// from 0 to 1.
     Tick {
         now: Timestamp,
         cpus: Option<f64>,
     },
     Changed(Changed),
     Answer(Answer),
-    /// What became of an action.
+    /// The result of an action.
     Told(String),
     Log(Side, Text),
-    /// How far a search is, bytes.
+    /// The progress of a search, bytes.
     Searching {
         done: u64,
         of: u64,
     },
-    /// A search is over: where it has found something is shown already, or why it has not.
+    /// The end of a search, with an explanation if nothing was found. A hit is already shown.
     Searched(Option<String>),
-    /// The daemon is gone.
+    /// The connection to the daemon was lost.
     Lost,
+    /// The jobs of other clusters.
+    Elsewhere(Vec<Line>),
 }
 
-/// What is to be done.
+/// The actions that the event loop carries out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     Quit,
-    /// Stop until the shell lets it go on.
+    /// Stop until the shell resumes the process.
     Suspend,
-    /// Ask for this, and tell what came of it.
+    /// Send this request and report the result.
     Do {
         what: JobAction,
         jobs: Vec<JobRef>,
     },
-    /// Leave the screen to the user's editor, with this job in it.
+    /// Open this job in the user's editor.
     Edit(JobRef),
     OpenLogs {
         out: String,
@@ -65,7 +67,7 @@ pub enum Action {
         to: Move,
     },
     StopSearch,
-    /// What is in sight of the outputs has another size.
+    /// The visible part of the outputs has a new size.
     Redraw,
 }
 
@@ -76,12 +78,12 @@ pub enum JobAction {
     Release,
     Top,
     Requeue,
-    /// Submit it again.
+    /// Submit the job again.
     Retry,
 }
 
 impl JobAction {
-    /// Whether it has a meaning for jobs in this list.
+    /// Returns whether the action applies to jobs in this list.
     pub fn is_for(self, place: Place) -> bool {
         match self {
             JobAction::Cancel => place != Place::Ended,
@@ -92,7 +94,7 @@ impl JobAction {
     }
 }
 
-/// No more changes than this are taken one by one: lists are made anew as fast.
+/// Above this number of changes, rebuilding the lists is as fast as applying them one by one.
 const FEW: usize = 256;
 
 /// A line that is being typed.
@@ -102,22 +104,22 @@ pub enum Typing {
     Search(String),
 }
 
-/// What is asked before something is done that cannot be taken back.
+/// A confirmation before an action that cannot be undone.
 #[derive(Debug)]
 pub struct Question {
     pub text: String,
     action: Action,
 }
 
-/// How it looks.
+/// The appearance of the screen.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Theme {
     pub colour: bool,
-    /// Bars are made of letters that every terminal has.
+    /// Whether bars consist of characters that every terminal has.
     pub ascii: bool,
 }
 
-/// What only the host can tell.
+/// Lookups that only the host can answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Words {
     pub signal: fn(i32) -> String,
@@ -128,7 +130,9 @@ pub struct Screen {
     pub picture: Picture,
     pub link: Link,
     pub panes: [Pane; 3],
-    /// The list that keys are for.
+    /// The jobs of other clusters.
+    pub elsewhere: Vec<Line>,
+    /// The focused list.
     pub focus: usize,
     pub marks: BTreeSet<Key>,
     pub filter: String,
@@ -141,7 +145,7 @@ pub struct Screen {
     pub size: (u16, u16),
     pub theme: Theme,
     pub words: Words,
-    /// Which part of the CPUs works now, whoever uses them: known while something runs.
+    /// The share of the CPUs in use by any process, known while a job runs.
     pub cpu_share: Option<f64>,
     ctx: Ctx,
 }
@@ -152,6 +156,7 @@ impl Screen {
             picture: Picture::default(),
             link: Link::default(),
             panes: Place::ALL.map(Pane::new),
+            elsewhere: Vec::new(),
             focus: 0,
             marks: BTreeSet::new(),
             filter: String::new(),
@@ -169,7 +174,7 @@ impl Screen {
         }
     }
 
-    /// The surroundings, at the moment of the last answer or tick.
+    /// Returns the rendering context at the time of the last answer or tick.
     pub fn ctx(&self) -> Ctx {
         self.ctx.clone()
     }
@@ -178,25 +183,25 @@ impl Screen {
         self.ctx.now
     }
 
-    /// Whether something on the screen changes with time.
+    /// Returns whether anything on the screen changes with time.
     pub fn ticks(&self) -> bool {
         !self.is_lost && self.picture.running().next().is_some()
     }
 
-    /// The next question to the daemon.
+    /// Returns the next request to the daemon.
     pub fn next_request(&mut self) -> Option<Request> {
         if self.is_lost {
             return None;
         }
-        let looks = self.looks();
-        self.link.next(&self.picture, &looks)
+        let in_view = self.in_view();
+        self.link.next(&self.picture, &in_view)
     }
 
     pub fn update(&mut self, input: Input) -> Vec<Action> {
         let actions = match input {
             Input::Key(event) if event.modifiers.contains(KeyModifiers::ALT) => {
-                // Esc and another key that came together are not to be told from it, and it has no
-                // meaning of its own.
+                // Esc followed at once by a key arrives as Alt with that key. Alt has no meaning of
+                // its own here, so handle both keys.
                 let mut actions = self.key(KeyCode::Esc.into());
                 let modifiers = event.modifiers - KeyModifiers::ALT;
                 actions.extend(self.key(KeyEvent { modifiers, ..event }));
@@ -245,6 +250,10 @@ impl Screen {
                 self.message = why_not.or(self.message.take());
                 Vec::new()
             }
+            Input::Elsewhere(lines) => {
+                self.elsewhere = lines;
+                Vec::new()
+            }
             Input::Lost => {
                 self.is_lost = true;
                 self.link.lost();
@@ -278,14 +287,14 @@ impl Screen {
         }
     }
 
-    /// Makes the rows anew.
+    /// Rebuilds all rows.
     fn fill(&mut self) {
         for pane in &mut self.panes {
             pane.fill(&self.picture, &self.filter);
         }
     }
 
-    /// What is no more is not marked.
+    /// Removes the marks of jobs that no longer exist.
     fn forget_marks(&mut self) {
         let picture = &self.picture;
         self.marks.retain(|key| match key {
@@ -301,9 +310,10 @@ impl Screen {
         }
     }
 
-    fn looks(&self) -> Looks {
+    fn in_view(&self) -> InView {
         if let Some(page) = &self.page {
-            return Looks { visible: vec![page.job], chosen: Some(page.job), page: Some(page.job) };
+            let job = Some(page.job);
+            return InView { visible: vec![page.job], chosen: job, page: job, host: false };
         }
         let of_row = |key: Key| match key {
             Key::Job(id) => Some(id),
@@ -314,15 +324,20 @@ impl Screen {
             Some(Key::Job(id)) => Some(id),
             Some(Key::Array(_)) | None => None,
         };
-        Looks { visible: visible.filter_map(|row| of_row(row.key)).collect(), chosen, page: None }
+        InView {
+            visible: visible.filter_map(|row| of_row(row.key)).collect(),
+            chosen,
+            page: None,
+            host: true,
+        }
     }
 
     fn key(&mut self, event: KeyEvent) -> Vec<Action> {
         self.message = None;
-        self.link.go_on();
+        self.link.allow_retry();
         match keys::always(event) {
-            Some(Word::Quit) => return vec![Action::Quit],
-            Some(Word::Suspend) => return vec![Action::Suspend],
+            Some(Command::Quit) => return vec![Action::Quit],
+            Some(Command::Suspend) => return vec![Action::Suspend],
             _ => {}
         }
         if self.help {
@@ -345,33 +360,33 @@ impl Screen {
     }
 
     fn list_key(&mut self, event: KeyEvent) -> Vec<Action> {
-        let Some(word) = keys::word(Spot::Lists, event) else { return Vec::new() };
+        let Some(command) = keys::command(Spot::Lists, event) else { return Vec::new() };
         let lines =
             isize::try_from(self.lines(self.panes[self.focus].place)).unwrap_or(1).max(2) - 1;
         let pane = &mut self.panes[self.focus];
-        match word {
-            Word::Up => pane.step(-1),
-            Word::Down => pane.step(1),
-            Word::PageUp => pane.step(-lines),
-            Word::PageDown => pane.step(lines),
-            Word::First => pane.at = 0,
-            Word::Last => pane.step(isize::MAX),
-            Word::NextPane => self.focus = (self.focus + 1) % self.panes.len(),
-            Word::PreviousPane => {
+        match command {
+            Command::Up => pane.step(-1),
+            Command::Down => pane.step(1),
+            Command::PageUp => pane.step(-lines),
+            Command::PageDown => pane.step(lines),
+            Command::First => pane.at = 0,
+            Command::Last => pane.step(isize::MAX),
+            Command::NextPane => self.focus = (self.focus + 1) % self.panes.len(),
+            Command::PreviousPane => {
                 self.focus = (self.focus + self.panes.len() - 1) % self.panes.len()
             }
-            Word::Open => return self.open(),
-            Word::Toggle => {
+            Command::Open => return self.open(),
+            Command::Toggle => {
                 pane.toggle();
             }
-            Word::Mark => self.mark(),
-            Word::MarkAll => self.mark_all(),
-            Word::Filter => self.typing = Some(Typing::Filter),
-            Word::Sort => {
+            Command::Mark => self.mark(),
+            Command::MarkAll => self.mark_all(),
+            Command::Filter => self.typing = Some(Typing::Filter),
+            Command::Sort => {
                 pane.sort = pane.sort.next();
                 pane.fill(&self.picture, &self.filter);
             }
-            Word::Back => {
+            Command::Back => {
                 self.filter.clear();
                 self.marks.clear();
                 self.fill();
@@ -381,16 +396,18 @@ impl Screen {
         Vec::new()
     }
 
-    /// Keys that mean the same everywhere.
-    pub(super) fn common(&mut self, word: Word) -> Vec<Action> {
-        match word {
-            Word::Help => self.help = true,
-            Word::Quit => return vec![Action::Quit],
-            Word::Do(job_action @ (JobAction::Cancel | JobAction::Requeue)) => self.ask(job_action),
-            // One that was meant is easily many by mistake.
-            Word::Do(JobAction::Retry) if self.targets().len() > 1 => self.ask(JobAction::Retry),
-            Word::Do(job_action) => return self.job_action(job_action),
-            Word::Edit => return self.edit(),
+    /// Runs a command that has the same meaning on every page.
+    pub(super) fn common(&mut self, command: Command) -> Vec<Action> {
+        match command {
+            Command::Help => self.help = true,
+            Command::Quit => return vec![Action::Quit],
+            Command::Do(job_action @ (JobAction::Cancel | JobAction::Requeue)) => {
+                self.ask(job_action)
+            }
+            // The user may have meant to resubmit a single job.
+            Command::Do(JobAction::Retry) if self.targets().len() > 1 => self.ask(JobAction::Retry),
+            Command::Do(job_action) => return self.job_action(job_action),
+            Command::Edit => return self.edit(),
             _ => {}
         }
         Vec::new()
@@ -444,21 +461,21 @@ impl Screen {
         if text.is_empty() { Vec::new() } else { self.move_log(Move::Search { text, back: false }) }
     }
 
-    /// Before what cannot be taken back.
+    /// Asks for confirmation before an action that cannot be undone.
     fn ask(&mut self, what: JobAction) {
         let jobs = self.targets();
         if jobs.is_empty() {
             return;
         }
-        let whom = match &jobs[..] {
+        let target = match &jobs[..] {
             [one] => format!("job {one}"),
             many => format!("{} jobs", many.len()),
         };
         let text = match what {
-            JobAction::Requeue => format!("End {whom} and put it back into the queue? (y/n)"),
-            JobAction::Retry => format!("Submit {whom} again? (y/n)"),
+            JobAction::Requeue => format!("End and requeue {target}? (y/n)"),
+            JobAction::Retry => format!("Submit {target} again? (y/n)"),
             JobAction::Cancel | JobAction::Hold | JobAction::Release | JobAction::Top => {
-                format!("Cancel {whom}? (y/n)")
+                format!("Cancel {target}? (y/n)")
             }
         };
         self.question = Some(Question { text, action: Action::Do { what, jobs } });
@@ -469,7 +486,7 @@ impl Screen {
         if jobs.is_empty() { Vec::new() } else { vec![Action::Do { what, jobs }] }
     }
 
-    /// One job in the user's editor.
+    /// Opens one job in the user's editor.
     fn edit(&mut self) -> Vec<Action> {
         match &self.targets()[..] {
             [] => {}
@@ -478,17 +495,18 @@ impl Screen {
             }
             [one] => {
                 self.message =
-                    Some(format!("job {one} does not wait: only what waits can be edited"))
+                    Some(format!("job {one} is not pending: only pending jobs can be edited"))
             }
             [..] => {
-                self.message =
-                    Some("one job is edited at a time: Esc takes the marks away".to_owned())
+                self.message = Some(
+                    "only one job can be edited at a time: press Esc to clear the marks".to_owned(),
+                )
             }
         }
         Vec::new()
     }
 
-    /// The lists in which those are that an action is about.
+    /// Returns the lists of the jobs that an action applies to.
     pub fn places(&self) -> BTreeSet<Place> {
         let of = |id: &JobId| self.picture.jobs.get(id).map(|job| Place::of(job.run.state));
         match &self.page {
@@ -497,7 +515,7 @@ impl Screen {
             None => {
                 let of_mark = |key: &Key| match key {
                     Key::Job(id) => of(id).into_iter().collect::<Vec<_>>(),
-                    // Its tasks may be anywhere.
+                    // The tasks of an array may be in any list.
                     Key::Array(_) => Place::ALL.to_vec(),
                 };
                 self.marks.iter().flat_map(of_mark).collect()
@@ -505,7 +523,7 @@ impl Screen {
         }
     }
 
-    /// Whom an action is about: the job of the page, those that are marked, or the chosen row.
+    /// Returns the targets of an action: the job of the page, the marked jobs, or the selected row.
     fn targets(&self) -> Vec<JobRef> {
         let keys: Vec<Key> = match &self.page {
             Some(page) => vec![Key::Job(page.job)],
@@ -513,7 +531,7 @@ impl Screen {
             None => self.panes[self.focus].selected().into_iter().collect(),
         };
         let of = |key: Key| match key {
-            Key::Job(id) => super::picture::named(&self.picture, id),
+            Key::Job(id) => crate::live::picture::named(&self.picture, id),
             Key::Array(array) => JobRef::job(array),
         };
         keys.into_iter().map(of).collect()
@@ -570,8 +588,8 @@ impl Screen {
         if std::mem::replace(&mut pane.at, at) == at { self.open() } else { Vec::new() }
     }
 
-    /// The job that is looked at alone.
+    /// Returns the selected job.
     pub fn chosen(&self) -> Option<JobId> {
-        self.looks().chosen
+        self.in_view().chosen
     }
 }

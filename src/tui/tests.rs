@@ -1,4 +1,4 @@
-//! The screen with a daemon that is played: what it shows, what keys do, and what it asks for.
+//! Tests of the screen with a simulated daemon: drawing, keys and requests.
 
 use super::state::{JobAction, Theme, Words};
 use super::{Action, Input, Screen, draw};
@@ -17,6 +17,7 @@ use crate::model::{
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::fixture::{at, ctx, job, node, now, step};
+use crate::tui::elsewhere::Line;
 use crate::tui::keys::Spot;
 use crate::tui::log::{Move, Text};
 use crate::tui::order::MADE;
@@ -27,9 +28,9 @@ use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-/// A daemon with these jobs, which remembers what it was asked.
+/// A daemon with these jobs that records its requests.
 struct Daemon {
-    /// It knows what the host used over time.
+    /// Whether it has the usage of the host over time.
     has_host_use: bool,
     jobs: Vec<JobView>,
     asked: Vec<Request>,
@@ -49,7 +50,7 @@ impl Daemon {
         }
     }
 
-    /// Each job that runs or ran has used one CPU and ever more memory in a batch step.
+    /// Returns a batch step for each started job, with one busy CPU and growing memory.
     fn over_time(&self, named: &[JobRef]) -> Vec<StepSeries> {
         let list = self.jobs(&JobQuery::of(named.to_vec()));
         let of = |view: &JobView| {
@@ -86,7 +87,7 @@ impl Daemon {
                     vec![Gpu { id: 0, model: Some("nvidia_h100".to_owned()), ..Gpu::default() }];
                 Answer::Node(Box::new(view))
             }
-            // Half of the hour before now, three of four CPUs.
+            // Three of four CPUs for half of the past hour.
             Request::HostOverTime(from) => {
                 let to = now().0 / 1000;
                 let span = HostSpan {
@@ -107,24 +108,23 @@ impl Daemon {
         }
     }
 
-    /// Answers until nothing is asked any more.
+    /// Answers until there are no more requests.
     fn serve(&mut self, screen: &mut Screen) {
         while let Some(request) = screen.next_request() {
             screen.update(Input::Answer(self.answer(&request)));
             self.asked.push(request);
-            assert!(self.asked.len() < 100, "it asks for ever: {:?}", self.asked.last());
+            assert!(self.asked.len() < 100, "endless requests: {:?}", self.asked.last());
         }
     }
 
-    fn tell(&mut self, screen: &mut Screen, changed: Changed) {
+    fn notify(&mut self, screen: &mut Screen, changed: Changed) {
         self.asked.clear();
         screen.update(Input::Changed(changed));
         self.serve(screen);
     }
 }
 
-/// A running array, a job with a GPU, some that wait for different reasons, and some that have
-/// ended.
+/// A running array, a job with a GPU, jobs that wait for different reasons, and ended jobs.
 fn mixed() -> Vec<JobView> {
     let spec = || {
         Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..10).collect::<Vec<u32>>()), limit: None })
@@ -175,7 +175,7 @@ fn open(jobs: Vec<JobView>, size: (u16, u16)) -> (Daemon, Screen) {
     let words =
         Words { signal: |signal| format!("signal {signal}"), user: |uid| format!("user {uid}") };
     let mut screen = Screen::new(ctx(), Theme { colour: false, ascii: true }, words, size);
-    daemon.tell(&mut screen, Changed::everything());
+    daemon.notify(&mut screen, Changed::everything());
     (daemon, screen)
 }
 
@@ -218,9 +218,9 @@ fn a_mixed_queue_on_screens_of_several_widths() {
 }
 
 #[test]
-fn the_last_hour_of_the_host_is_shown_where_there_is_room_and_asked_for_now_and_then() {
+fn the_last_hour_of_the_host_is_shown_on_wide_screens() {
     let (mut daemon, mut screen) = open(mixed(), (200, 40));
-    assert!(!text(&screen).contains("last hour"), "nothing is known of it");
+    assert!(!text(&screen).contains("last hour"), "it is not known yet");
     daemon.has_host_use = true;
     let mut asked = 0;
     for _ in 0..45 {
@@ -267,7 +267,7 @@ fn the_help_and_the_page_of_a_job() {
     screen.update(Input::Log(Side::Err, log("/w/err", &["a warning"])));
     is_recorded("job", &text(&screen));
     daemon.serve(&mut screen);
-    // With what it used over time, once that is known.
+    // The plots appear once the usage over time is known.
     is_recorded("use", &text(&screen));
     let down = Action::Log { side: Side::Out, to: Move::Lines(1) };
     let search =
@@ -277,7 +277,7 @@ fn the_help_and_the_page_of_a_job() {
 }
 
 #[test]
-fn what_cannot_be_taken_back_is_asked_about() {
+fn irreversible_actions_ask_for_confirmation() {
     let (_, mut screen) = open(mixed(), (80, 24));
     let cancel = |jobs| Action::Do { what: JobAction::Cancel, jobs };
     assert_eq!(press(&mut screen, "cn"), []);
@@ -285,7 +285,7 @@ fn what_cannot_be_taken_back_is_asked_about() {
     assert_eq!(press(&mut screen, "jc"), []);
     assert!(text(&screen).contains("Cancel job 20? (y/n)"), "{}", text(&screen));
     press(&mut screen, "n");
-    // Marked ones together, each by its own name.
+    // Marked rows are cancelled together, each by its own ID.
     let task = JobRef { tasks: Some(TaskSet::one(2)), ..JobRef::job(JobId(20)) };
     assert_eq!(press(&mut screen, "g j\nj "), []);
     assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12)), task])]);
@@ -311,7 +311,7 @@ fn an_array_is_a_row_that_opens() {
 }
 
 #[test]
-fn a_filter_narrows_the_lists_as_it_is_typed_and_an_order_can_be_chosen() {
+fn lists_can_be_filtered_and_sorted() {
     let (_, mut screen) = open(mixed(), (80, 24));
     let rows = |screen: &Screen| screen.panes.each_ref().map(|pane| pane.len());
     assert_eq!(rows(&screen), [2, 4, 2]);
@@ -326,7 +326,7 @@ fn a_filter_narrows_the_lists_as_it_is_typed_and_an_order_can_be_chosen() {
 }
 
 #[test]
-fn the_mouse_chooses_and_opens() {
+fn the_mouse_selects_and_opens() {
     let (_, mut screen) = open(mixed(), (80, 24));
     let ended = screen.areas().panes[2];
     let click = MouseEvent {
@@ -342,13 +342,13 @@ fn the_mouse_chooses_and_opens() {
 }
 
 #[test]
-fn after_a_change_what_has_changed_is_asked_for_and_no_more() {
+fn a_change_requests_only_the_changed_jobs() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
-    assert!(screen.next_request().is_none(), "all is known");
+    assert!(screen.next_request().is_none(), "everything is known");
     let ended = daemon.jobs.iter_mut().find(|job| job.id == JobId(12)).unwrap();
     (ended.run.state, ended.run.end) = (JobState::Ended(End::Completed), Some(at(1)));
     daemon.jobs.retain(|job| job.id != JobId(32));
-    daemon.tell(
+    daemon.notify(
         &mut screen,
         Changed { jobs: [JobId(12), JobId(32)].into(), queue: true, ..Changed::default() },
     );
@@ -357,12 +357,12 @@ fn after_a_change_what_has_changed_is_asked_for_and_no_more() {
     let whole =
         |request: &&Request| matches!(request, Request::Jobs(query) if query.jobs.is_empty());
     assert_eq!(daemon.asked.iter().filter(whole).count(), 0, "{:?}", daemon.asked);
-    daemon.tell(&mut screen, Changed { node: true, ..Changed::default() });
+    daemon.notify(&mut screen, Changed { node: true, ..Changed::default() });
     assert!(matches!(daemon.asked[..], [Request::Node]), "{:?}", daemon.asked);
 }
 
 #[test]
-fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
+fn only_visible_jobs_of_a_long_queue_get_details() {
     let jobs = (1..=10_000).map(|id| job(id, "many").build()).collect();
     let (mut daemon, mut screen) = open(jobs, (80, 24));
     assert_eq!(screen.panes[1].len(), 10_000);
@@ -374,13 +374,13 @@ fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
             );
         }
     }
-    // Keys and drawing order nothing, and a change what has changed.
+    // Keys and drawing compute no sort keys, and a change only those of the changed jobs.
     MADE.set(0);
     press(&mut screen, "\tGkkj");
     text(&screen);
     assert_eq!(MADE.get(), 0);
     daemon.jobs[5000].job.priority = u32::MAX;
-    daemon.tell(
+    daemon.notify(
         &mut screen,
         Changed { jobs: [JobId(5001)].into(), queue: true, ..Changed::default() },
     );
@@ -393,7 +393,7 @@ fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
 }
 
 #[test]
-fn thousands_of_arrays_cost_what_is_in_sight() {
+fn thousands_of_arrays_cost_only_the_visible_rows() {
     let task = |id: u32| {
         job(id, "many").task(10_000 + id.div_ceil(3), id).reason(Reason::Resources).build()
     };
@@ -407,23 +407,23 @@ fn thousands_of_arrays_cost_what_is_in_sight() {
 }
 
 #[test]
-fn what_the_daemon_refuses_to_tell_is_asked_for_again_when_something_happens() {
+fn a_refused_request_is_retried_at_the_next_event() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     screen.update(Input::Changed(Changed::gone(JobId(32))));
     daemon.jobs.retain(|job| job.id != JobId(32));
     let first = screen.next_request();
     screen.update(Input::Answer(Answer::Refused(Refusal::ShuttingDown)));
     assert!(text(&screen).contains(&Refusal::ShuttingDown.to_string()), "{}", text(&screen));
-    assert!(screen.next_request().is_none(), "not at once");
+    assert!(screen.next_request().is_none(), "not immediately");
     press(&mut screen, "j");
     assert_eq!(format!("{:?}", screen.next_request()), format!("{first:?}"));
-    screen.update(Input::Answer(daemon.answer(&first.expect("it was asked for"))));
+    screen.update(Input::Answer(daemon.answer(&first.expect("a request"))));
     daemon.serve(&mut screen);
     assert!(!screen.picture.jobs.contains_key(&JobId(32)));
 }
 
 #[test]
-fn keys_are_at_the_foot_where_they_mean_something() {
+fn key_hints_show_the_keys_that_apply() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     let foot = |screen: &Screen| screen.foot(Spot::Lists).join(" ");
     let has = |screen: &Screen| {
@@ -435,18 +435,18 @@ fn keys_are_at_the_foot_where_they_mean_something() {
     assert_eq!(has(&screen), [true, false, true, true, false]);
     press(&mut screen, "\t");
     assert_eq!(has(&screen), [false, false, false, false, true]);
-    // What is marked counts, wherever it is.
+    // The hints depend on the marked jobs, even if those are in another list.
     press(&mut screen, "\t ");
     assert_eq!(has(&screen), [true, true, false, false, false]);
     press(&mut screen, "\u{1b}\tjj");
     daemon.serve(&mut screen);
     assert_eq!(press(&mut screen, "e"), [Action::Edit(JobRef::job(JobId(31)))]);
     press(&mut screen, "  e");
-    assert!(text(&screen).contains("one job is edited at a time"), "{}", text(&screen));
+    assert!(text(&screen).contains("only one job can be edited"), "{}", text(&screen));
 }
 
 #[test]
-fn a_terminal_that_has_another_size_meanwhile_is_not_drawn_upon() {
+fn a_buffer_of_another_size_is_not_drawn() {
     let (_, screen) = open(mixed(), (120, 30));
     for (columns, rows) in [(80, 24), (300, 80), (0, 0)] {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
@@ -456,26 +456,26 @@ fn a_terminal_that_has_another_size_meanwhile_is_not_drawn_upon() {
 }
 
 #[test]
-fn esc_and_a_key_that_come_together_are_both_heard() {
+fn esc_and_a_key_sent_together_are_both_handled() {
     let (_, mut screen) = open(mixed(), (80, 24));
     press(&mut screen, "\n");
     let both = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::ALT);
     assert_eq!(screen.update(Input::Key(both)), [Action::CloseLogs]);
     assert!(
         screen.page.is_none() && screen.question.is_some(),
-        "the page is left, and it is asked"
+        "the page is closed, and a question is asked"
     );
 }
 
 #[test]
-fn a_search_is_seen_and_stopped() {
+fn a_search_shows_progress_and_can_be_stopped() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     press(&mut screen, "\n");
     daemon.serve(&mut screen);
     press(&mut screen, "/lost\n");
     screen.update(Input::Searching { done: 30 << 20, of: 100 << 20 });
     assert!(
-        text(&screen).contains("searching for lost: 30% of 104857600 bytes (Esc stops)"),
+        text(&screen).contains("searching for lost: 30% of 104857600 bytes (Esc to stop)"),
         "{}",
         text(&screen)
     );
@@ -486,12 +486,12 @@ fn a_search_is_seen_and_stopped() {
 }
 
 #[test]
-fn a_daemon_that_went_away_is_told_and_a_new_one_is_looked_at_anew() {
+fn a_lost_daemon_is_reported_and_the_next_one_is_queried() {
     let (mut daemon, mut screen) = open(mixed(), (80, 24));
     screen.update(Input::Lost);
-    assert!(text(&screen).contains("the daemon is gone") && screen.next_request().is_none());
+    assert!(text(&screen).contains("daemon unreachable") && screen.next_request().is_none());
     daemon.jobs.truncate(1);
-    daemon.tell(&mut screen, Changed::everything());
+    daemon.notify(&mut screen, Changed::everything());
     assert_eq!((screen.is_lost, screen.picture.jobs.len()), (false, 1));
 }
 
@@ -503,4 +503,33 @@ proptest! {
         daemon.serve(&mut screen);
         text(&screen);
     }
+}
+
+#[test]
+fn jobs_of_other_clusters_have_a_list_of_their_own_below_the_others() {
+    let (_, mut screen) = open(mixed(), (100, 40));
+    let without = text(&screen);
+    assert!(!without.contains("ELSEWHERE"), "{without}");
+    let job = |id: u32| Line::Job {
+        job: format!("{id}@hpc"),
+        state: if id == 1 { "COMPLETED" } else { "RUNNING" }.to_owned(),
+        has_ended: id == 1,
+        submitted: now(),
+        command: "-n 4 'a\u{1b}[2Jb.sh'".to_owned(),
+    };
+    let problem = Line::Problem("cluster lab cannot be reached: Connection refused".to_owned());
+    screen.update(Input::Elsewhere(vec![problem, job(17), job(1)]));
+    let drawn = text(&screen);
+    let list: Vec<&str> = drawn.lines().skip_while(|line| !line.contains("ELSEWHERE")).collect();
+    assert_eq!(list[1], " cluster lab cannot be reached: Connection refused");
+    assert!(list[2].starts_with(" 17@hpc         RUNNING       "), "{drawn}");
+    assert!(list[3].starts_with(" 1@hpc          COMPLETED     "), "{drawn}");
+    assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
+    // More than fit.
+    screen.update(Input::Elsewhere((2..60).map(job).collect()));
+    let drawn = text(&screen);
+    assert!(drawn.contains(" more: squeue -M all --me\n"), "{drawn}");
+    assert!(drawn.contains("RUNNING") && drawn.contains("WAITING"), "{drawn}");
+    screen.update(Input::Elsewhere(Vec::new()));
+    assert_eq!(text(&screen), without);
 }

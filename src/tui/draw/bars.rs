@@ -1,4 +1,4 @@
-//! Bars: parts of a whole, drawn with cells.
+//! Bars that show parts of a whole, drawn with cells.
 
 use crate::tui::state::Theme;
 use ratatui::buffer::Buffer;
@@ -9,20 +9,20 @@ use ratatui::style::{Color, Style};
 pub struct Segment {
     pub amount: f64,
     pub style: Style,
-    /// Which of two fillings it has, so that neighbours differ without colours.
+    /// Selects one of two fill characters, so that adjacent segments differ without colours.
     pub odd: bool,
 }
 
-/// The colours that jobs are told apart by.
+/// The colours that distinguish jobs.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta, Color::Blue, Color::LightRed];
 
-/// The colour of the job of this number.
+/// Returns the colour of a job.
 pub fn colour(theme: Theme, job: u32) -> Style {
     theme.fg(COLOURS[job as usize % COLOURS.len()])
 }
 
-/// Draws a bar of `whole` into the first line of an area.
+/// Draws a bar of `whole` on the first line of an area.
 pub fn draw(to: &mut Buffer, area: Rect, theme: Theme, whole: f64, segments: &[Segment]) {
     if area.height == 0 {
         return;
@@ -33,7 +33,7 @@ pub fn draw(to: &mut Buffer, area: Rect, theme: Theme, whole: f64, segments: &[S
     let (mut sum, mut x) = (0.0, 0u16);
     for segment in segments {
         sum += segment.amount;
-        // What is there at all is seen.
+        // Draw at least one cell for any amount above zero.
         let end = (cells(sum).round() as u16)
             .max(if segment.amount > 0.0 { x + 1 } else { x })
             .min(area.width);
@@ -49,7 +49,7 @@ pub fn draw(to: &mut Buffer, area: Rect, theme: Theme, whole: f64, segments: &[S
     }
 }
 
-/// A bar of one part.
+/// Draws a bar with a single segment.
 pub fn single(to: &mut Buffer, area: Rect, theme: Theme, share: f64, style: Style) {
     draw(to, area, theme, 1.0, &[Segment { amount: share.clamp(0.0, 1.0), style, odd: false }]);
 }

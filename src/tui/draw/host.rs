@@ -1,20 +1,20 @@
-//! The host: what of it is given out, to whom, and what of it is used.
+//! The host: its allocated resources with the jobs that have them, and its usage.
 
 use super::bars::{self, Segment};
 use super::line;
+use crate::live::link::HOST_WINDOW;
+use crate::live::picture::label;
 use crate::model::host_use::{HostBin, HostUse};
 use crate::model::view::{JobView, NodeView};
 use crate::render::size::{Units, mib};
 use crate::tui::areas::MOST_GPUS;
-use crate::tui::link::HOST_WINDOW;
-use crate::tui::picture::label;
 use crate::tui::plot::Plot;
 use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Before a bar, and of a bar.
+/// The width of the label in front of a bar.
 const NAME: u16 = 5;
 
 pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
@@ -24,7 +24,7 @@ pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     let load = f64::from(node.load_centi) / 100.0;
     let busy =
         screen.cpu_share.map(|share| format!(", {:.0}% used", share * 100.0)).unwrap_or_default();
-    let cpus = format!("{}/{} given out{busy}, load {load:.2}", node.allocated.cpus, total.cpus);
+    let cpus = format!("{}/{} allocated{busy}, load {load:.2}", node.allocated.cpus, total.cpus);
     let free = row(
         screen,
         to,
@@ -37,7 +37,7 @@ pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     last_hour(screen, to, free, 0, f64::from(total.cpus), |bin| bin.cpus);
     let used = node.host.machine_mem_mb.max(total.mem_mb).saturating_sub(node.free_mem_mb);
     let memory = format!(
-        "{}/{} given out, {} used",
+        "{}/{} allocated, {} used",
         size(node.allocated.mem_mb),
         size(total.mem_mb),
         size(used)
@@ -64,7 +64,7 @@ pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     }
 }
 
-/// A size as it is read at a glance: `1.5G`.
+/// Formats a size for quick reading: `1.5G`.
 pub fn size(mb: u64) -> String {
     if mb < 1024 || mb.is_multiple_of(1024) {
         return mib(mb, Units::Exact);
@@ -72,11 +72,11 @@ pub fn size(mb: u64) -> String {
     format!("{:.1}G", mb as f64 / 1024.0)
 }
 
-/// Columns of the last hour at the right of a row, and before them its name.
+/// The width of the last-hour plot at the right of a row, and its label.
 const HOUR: u16 = 30;
 const HOUR_NAME: &str = "last hour ";
 
-/// The last hour in bars, where there is room for it.
+/// Draws the last hour as bars if the row is wide enough.
 fn last_hour(
     screen: &Screen,
     to: &mut Buffer,
@@ -97,7 +97,7 @@ fn last_hour(
     }
     let left = rest.x + rest.width - HOUR;
     line(to, Rect { x: left - name, width: name, ..rest }, at, HOUR_NAME, screen.theme.weak());
-    // What is nothing is seen as a little, so that it is told from what is not known.
+    // Draw zero as a tiny amount, so that it differs from missing data.
     let seen = |value: Option<f64>| value.map_or(0.0, |value| value.max(f64::MIN_POSITIVE));
     let values = found.column(amount).into_iter().map(seen).collect();
     let plot = Plot { title: String::new(), values, top };
@@ -111,7 +111,7 @@ fn last_hour(
 
 type Amount<'a> = (&'static str, f64, &'a dyn Fn(&JobView) -> f64);
 
-/// What is right of it and free.
+/// Draws one row and returns the free area at its right.
 fn row(
     screen: &Screen,
     to: &mut Buffer,
@@ -140,7 +140,7 @@ fn row(
     let mut rest =
         Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
     line(to, rest, at, text, Style::new());
-    // By whom, as far as there is room.
+    // List the jobs as far as the width allows.
     skip(&mut rest, text.len() + 2);
     for job in jobs {
         let name = label(job);
@@ -179,14 +179,14 @@ fn gpu_row(
     let style = jobs.first().map(|job| bars::colour(screen.theme, job.id.0)).unwrap_or_default();
     let share = busy.map_or(if jobs.is_empty() { 0.0 } else { 1.0 }, |busy| busy as f64 / 100.0);
     bars::single(to, place, screen.theme, share, style);
-    let whom = match &jobs[..] {
+    let users = match &jobs[..] {
         [] => "free".to_owned(),
         jobs => jobs.iter().map(|job| label(job)).collect::<Vec<_>>().join(" "),
     };
     let used = busy.map(|busy| format!(", {busy}% used")).unwrap_or_default();
     let model =
         node.host.gpus.iter().find(|known| known.id == gpu).and_then(|gpu| gpu.model.as_deref());
-    let text = format!("{whom}{used}  {}", model.unwrap_or_default());
+    let text = format!("{users}{used}  {}", model.unwrap_or_default());
     let rest =
         Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
     line(to, rest, at, text.trim_end(), Style::new());

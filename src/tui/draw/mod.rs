@@ -1,20 +1,21 @@
-//! The screen as cells: every function here fills a part of a buffer and changes nothing else.
+//! Draws the screen. Every function here fills a part of a buffer and changes nothing else.
 
 mod bars;
+mod elsewhere;
 mod host;
 mod page;
 mod rows;
 
 use super::keys::{self, Spot};
-use super::picture::Place;
 use super::state::{Screen, Theme, Typing};
+use crate::live::Place;
 use crate::model::JobState;
 use crate::render::tone::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-/// Draws all of it, where the buffer has the size that the screen is laid out for: nothing else.
+/// Draws the whole screen if the buffer has the size of the layout, and nothing otherwise.
 pub fn draw(screen: &Screen, to: &mut Buffer) {
     if (to.area.width, to.area.height) != screen.size {
         return;
@@ -29,7 +30,7 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     }
 }
 
-/// Writes a text from the left end of a line of an area, as far as there is room.
+/// Writes text at the left end of a line of an area, truncated to its width.
 fn line(to: &mut Buffer, area: Rect, row: u16, text: &str, style: Style) {
     if row < area.height && area.width > 0 {
         to.set_stringn(area.x, area.y + row, text, usize::from(area.width), style);
@@ -71,6 +72,7 @@ fn lists(screen: &Screen, to: &mut Buffer) {
     for (i, pane) in screen.panes.iter().enumerate() {
         rows::draw(screen, pane, i == screen.focus, to, areas.panes[i]);
     }
+    elsewhere::draw(screen, to, areas.elsewhere);
     status(screen, to, areas.status);
     foot(screen, to, areas.keys, Spot::Lists);
 }
@@ -89,7 +91,7 @@ fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
     );
     line(to, area, 0, &text, screen.theme.strong());
     let alert = match node.and_then(|node| node.drained.as_ref()) {
-        _ if screen.is_lost => Some("the daemon is gone; waiting for it".to_owned()),
+        _ if screen.is_lost => Some("daemon unreachable; reconnecting".to_owned()),
         Some(why) => Some(format!("drained: {}", why.text)),
         None => None,
     };
@@ -106,16 +108,14 @@ fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
     }
 }
 
-/// A question, what is typed, a message, or why the chosen job waits.
+/// Draws a question, the typed text, a message, or why the selected job waits.
 fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
     let theme = screen.theme;
     let (text, style) = match (&screen.question, &screen.typing, &screen.message) {
         (Some(question), _, _) => {
             (question.text.clone(), theme.fg(Color::Red).add_modifier(Modifier::BOLD))
         }
-        (_, Some(Typing::Filter), _) => {
-            (format!("show what has in it: {}_", screen.filter), theme.strong())
-        }
+        (_, Some(Typing::Filter), _) => (format!("filter: {}_", screen.filter), theme.strong()),
         (_, Some(Typing::Search(text)), _) => (format!("search: {text}_"), theme.strong()),
         (None, None, None) if searching(screen).is_some() => {
             (searching(screen).unwrap_or_default(), theme.strong())
@@ -126,30 +126,30 @@ fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
     line(to, area, 0, &super::log::shown(&text), style);
 }
 
-/// How far a search is.
+/// Returns the progress of a search.
 fn searching(screen: &Screen) -> Option<String> {
     let page = screen.page.as_ref()?;
     let (done, of) = page.searching?;
     let percent = (done * 100).checked_div(of).unwrap_or(0).min(100);
-    Some(format!("searching for {}: {percent}% of {of} bytes (Esc stops)", page.wanted))
+    Some(format!("searching for {}: {percent}% of {of} bytes (Esc to stop)", page.wanted))
 }
 
-/// What there is to say of the chosen job.
+/// Explains the state of the selected job.
 fn sentence(screen: &Screen) -> String {
     let Some(job) = screen.chosen().and_then(|id| screen.picture.detailed(id)) else {
         return String::new();
     };
     let blocker = job.blockers.first().map(|blocker| blocker.text.as_str());
     let words = job.run.system_comment.as_deref().or(blocker).unwrap_or_default();
-    let label = super::picture::label(job);
+    let label = crate::live::picture::label(job);
     match (job.run.state, words) {
-        (JobState::Pending, "") => format!("{label} waits: {}", job.run.reason.name()),
+        (JobState::Pending, "") => format!("{label} is waiting: {}", job.run.reason.name()),
         (_, "") => String::new(),
         (_, words) => format!("{label}: {words}"),
     }
 }
 
-/// The keys in a word each, the most needed first: the help has all of them.
+/// Draws the key hints, the most important ones first. The help lists all keys.
 fn foot(screen: &Screen, to: &mut Buffer, area: Rect, spot: Spot) {
     for (row, words) in (0..area.height).zip(screen.foot(spot)) {
         line(to, area, row, &words, screen.theme.weak());
@@ -158,7 +158,7 @@ fn foot(screen: &Screen, to: &mut Buffer, area: Rect, spot: Spot) {
 
 fn help(screen: &Screen, to: &mut Buffer) {
     let area = to.area;
-    line(to, area, 0, "Keys (any key goes back)", screen.theme.strong());
+    line(to, area, 0, "Keys (press any key to return)", screen.theme.strong());
     let spot = if screen.page.is_some() { Spot::Page } else { Spot::Lists };
     let width = keys::lines(spot).map(|line| line.name.len()).max().unwrap_or(0) + 2;
     for (row, key) in (2..).zip(keys::lines(spot)) {

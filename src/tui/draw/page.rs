@@ -1,11 +1,11 @@
 //! The page of one job: its details above its outputs.
 
 use super::{bars, foot, line, status};
+use crate::live::picture::label;
 use crate::model::series::JobSeries;
 use crate::tui::keys::Spot;
 use crate::tui::log::shown;
 use crate::tui::page::{Page, Part};
-use crate::tui::picture::label;
 use crate::tui::plot;
 use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
@@ -28,8 +28,9 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     output(screen, page, Part::Out, both, to, parts[1]);
     output(screen, page, Part::Err, "stderr", to, parts[2]);
     let last = screen.page_foot();
-    let is_told = screen.question.is_some() || screen.typing.is_some() || screen.message.is_some();
-    if is_told || page.searching.is_some() {
+    let has_status =
+        screen.question.is_some() || screen.typing.is_some() || screen.message.is_some();
+    if has_status || page.searching.is_some() {
         status(screen, to, last);
     } else {
         foot(screen, to, last, Spot::Page);
@@ -51,7 +52,7 @@ fn details(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
     }
 }
 
-/// A line for the CPUs and one for the memory: figures, and bars over time.
+/// Draws a line for each plot: figures, and bars over time.
 fn plots(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
     let figures = (area.width / 2).min(FIGURES);
     let right = Rect { x: area.x + figures, width: area.width - figures, height: 1, ..area };
@@ -68,7 +69,7 @@ fn plots(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
     }
 }
 
-/// Columns of what is said beside bars over time.
+/// The width of the figures next to the bars.
 const FIGURES: u16 = 40;
 
 fn output(screen: &Screen, page: &Page, part: Part, name: &str, to: &mut Buffer, area: Rect) {
@@ -76,7 +77,7 @@ fn output(screen: &Screen, page: &Page, part: Part, name: &str, to: &mut Buffer,
         return;
     }
     let log = &page.logs[part.index() - 1];
-    let follows = if log.follows { ", followed" } else { "" };
+    let follows = if log.follows { ", following" } else { "" };
     let place = match log.size {
         0 => "empty".to_owned(),
         size => format!("{}% of {size} bytes", log.at * 100 / size),
@@ -86,7 +87,7 @@ fn output(screen: &Screen, page: &Page, part: Part, name: &str, to: &mut Buffer,
         (None, "") => name.to_owned(),
         (None, path) => format!("{name} {path}: {place}{follows}"),
     };
-    // A line that divides it from its neighbour.
+    // Draw a line between the two outputs.
     let area = match area.x {
         0 => area,
         x => {

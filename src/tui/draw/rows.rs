@@ -1,14 +1,13 @@
-//! The lists: a heading and a row for each job or array, in the columns that the width has room
-//! for.
+//! The lists: a heading, and a row for each job or array, with the columns that fit the width.
 
 use super::{bars, host, line};
+use crate::live::picture::{Place, label};
 use crate::model::view::JobView;
 use crate::model::{End, JobId, JobState, Reason};
 use crate::render::{job as words, seff, time};
 use crate::tui::log::shown;
 use crate::tui::order::Sort;
 use crate::tui::pane::{Key, Pane, Row};
-use crate::tui::picture::{Place, label};
 use crate::tui::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -40,7 +39,7 @@ enum Field {
 }
 
 impl Field {
-    /// Its heading, its width, and whether it stands at the right end of it.
+    /// Returns the heading, the width, and whether the text is right-justified.
     fn form(self) -> (&'static str, u16, bool) {
         match self {
             Field::Position => ("#", 5, true),
@@ -68,10 +67,11 @@ impl Field {
     }
 }
 
-/// The columns of a list of this width, each with its own. Names get what others leave.
+/// Returns the columns of a list of this width, each with its own width. Names get the remaining
+/// width.
 fn columns(place: Place, width: u16) -> Vec<(Field, u16)> {
     use Field::*;
-    // With the least width of a screen on which each is shown.
+    // Each column with the minimum screen width at which it is shown.
     let all: &[(Field, u16)] = match place {
         Place::Running => &[
             (Id, 0),
@@ -178,11 +178,14 @@ fn heading(
         Sort::Queue => String::new(),
         sort => format!(" by {}", sort.name()),
     };
-    let kept =
-        if screen.filter.is_empty() { String::new() } else { format!(" with {:?}", screen.filter) };
+    let kept = if screen.filter.is_empty() {
+        String::new()
+    } else {
+        format!(" matching {:?}", screen.filter)
+    };
     line(to, area, 0, &" ".repeat(area.width.into()), style);
     line(to, area, 0, &text, style);
-    // The name of the list stands where the number's heading is.
+    // The name of the list replaces the heading of the ID.
     let at = if pane.place == Place::Waiting { 7 } else { 1 };
     let title = format!("{name}{order}{kept} ");
     line(
@@ -220,7 +223,7 @@ fn draw_row(
         }
         let (text, style) = match row.key {
             Key::Job(id) => job_cell(screen, *field, id, row),
-            Key::Array(array) => array_cell(screen, pane, *field, array, row),
+            Key::Array(array) => array_cell(screen, pane, *field, array),
         };
         let text = shown(&text);
         let mut padded = String::new();
@@ -230,7 +233,7 @@ fn draw_row(
     }
 }
 
-/// How much of its limit a job has had, or how far an array is.
+/// Draws the share of the time limit that a job has used, or the progress of an array.
 fn bar(screen: &Screen, row: Row, to: &mut Buffer, area: Rect) {
     let theme = screen.theme;
     match row.key {
@@ -273,7 +276,7 @@ fn job_cell(screen: &Screen, field: Field, id: JobId, row: Row) -> (String, Styl
         Field::Gpus => {
             plain(if job.tres.gpus > 0 { job.tres.gpus.to_string() } else { String::new() })
         }
-        Field::Position => plain(row.position.map(|n| n.to_string()).unwrap_or_default()),
+        Field::Position => plain(turn(screen, id)),
         Field::State => (job.run.state.name().to_owned(), theme.state(job.run.state)),
         Field::CpuUse | Field::MemUse | Field::GpuUse => plain(use_cell(screen, field, job)),
         Field::Time if job.run.state == JobState::Running => plain(times(screen, job)),
@@ -285,6 +288,10 @@ fn job_cell(screen: &Screen, field: Field, id: JobId, row: Row) -> (String, Styl
             plain(ended_cell(screen, field, job, detailed))
         }
     }
+}
+
+fn turn(screen: &Screen, id: JobId) -> String {
+    screen.picture.turn(id).map(|n| n.to_string()).unwrap_or_default()
 }
 
 fn times(screen: &Screen, job: &JobView) -> String {
@@ -352,14 +359,8 @@ fn ended_cell(screen: &Screen, field: Field, job: &JobView, detailed: &JobView) 
     }
 }
 
-/// Of several records of an array in one row.
-fn array_cell(
-    screen: &Screen,
-    pane: &Pane,
-    field: Field,
-    array: JobId,
-    row: Row,
-) -> (String, Style) {
+/// Returns a cell of a row that combines several records of an array.
+fn array_cell(screen: &Screen, pane: &Pane, field: Field, array: JobId) -> (String, Style) {
     let Some(group) = pane.group(array) else { return (String::new(), Style::new()) };
     let first = group.first().and_then(|id| screen.picture.jobs.get(&id));
     let progress = screen.picture.progress(array);
@@ -371,7 +372,7 @@ fn array_cell(
         Field::User => first.map(|job| job.request.user.clone()).unwrap_or_default(),
         Field::Partition => first.map(|job| job.partition.clone()).unwrap_or_default(),
         Field::Cpus => group.cpus.to_string(),
-        Field::Position => row.position.map(|n| n.to_string()).unwrap_or_default(),
+        Field::Position => group.first().map(|id| turn(screen, id)).unwrap_or_default(),
         Field::Time => format!("{}/{} done", progress.done(), progress.all()),
         Field::State if progress.failed > 0 => format!("{} failed", progress.failed),
         Field::State => first.map(|job| job.run.state.name().to_owned()).unwrap_or_default(),

@@ -1,15 +1,15 @@
-//! A list as its queue changes: always as if it had just been made.
+//! An incrementally updated list must equal a rebuilt one.
 
 use super::*;
+use crate::live::picture::Touched;
 use crate::model::array::ArraySpec;
 use crate::model::view::JobList;
 use crate::model::{End, ExitCode, Reason, TaskSet};
 use crate::render::fixture::{job, now};
-use crate::tui::picture::Touched;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A record in one of the states that lists tell apart, alone or of one of two arrays.
+/// A record in one of the states that lists distinguish, either alone or in one of two arrays.
 fn record(id: u32, kind: u8) -> JobView {
     let array = 100 + u32::from(kind % 2);
     let name = format!("x{}", id % 3);
@@ -39,10 +39,10 @@ fn put(picture: &mut Picture, view: JobView) {
 }
 
 fn rows(pane: &Pane) -> Vec<Row> {
-    (0..pane.len()).map(|at| pane.row(at).expect("there are as many")).collect()
+    (0..pane.len()).map(|at| pane.row(at).expect("the row exists")).collect()
 }
 
-/// A list of the same picture, made anew.
+/// Returns the same list, rebuilt from scratch.
 fn anew(pane: &Pane, picture: &Picture, filter: &str) -> Pane {
     let mut anew = Pane { sort: pane.sort, open: pane.open.clone(), ..Pane::new(pane.place) };
     anew.fill(picture, filter);
@@ -51,7 +51,7 @@ fn anew(pane: &Pane, picture: &Picture, filter: &str) -> Pane {
 
 proptest! {
     #[test]
-    fn after_any_changes_it_is_as_if_made_anew(
+    fn an_updated_list_equals_a_rebuilt_one(
         changes in vec((1u32..30, 0u8..16), 1..60),
         sort in 0usize..5,
         filter in "(|x1|pend)",
@@ -64,14 +64,14 @@ proptest! {
                 14.. => picture.drop(JobId(id)),
                 kind => put(&mut picture, record(id, kind)),
             }
-            let Touched::Records(touched) = picture.touched() else { panic!("one has changed") };
+            let Touched::Records(touched) = picture.touched() else { panic!("records changed") };
             let chosen = pane.selected();
             pane.change(&picture, &filter, &touched);
             let expected = anew(&pane, &picture, &filter);
             prop_assert_eq!(rows(&pane), rows(&expected));
             prop_assert_eq!(pane.count, expected.count);
             if chosen.is_some_and(|key| rows(&pane).iter().any(|row| row.key == key)) {
-                prop_assert_eq!(pane.selected(), chosen, "the same row is chosen");
+                prop_assert_eq!(pane.selected(), chosen, "the same row is selected");
             }
             prop_assert!(pane.at < pane.len().max(1));
             if i % 3 == 0 {
@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn a_position_is_that_in_the_queue_whatever_is_shown() {
+fn positions_ignore_the_filter_and_the_sort_order() {
     let mut picture = Picture::default();
     for (id, priority) in [(1, 5), (2, 9), (3, 7)] {
         put(
@@ -100,9 +100,14 @@ fn a_position_is_that_in_the_queue_whatever_is_shown() {
     }
     put(&mut picture, job(4, "held").reason(Reason::JobHeldUser).build());
     let mut pane = Pane::new(Place::Waiting);
-    let shown =
-        |pane: &Pane| rows(pane).iter().map(|row| (row.key, row.position)).collect::<Vec<_>>();
-    let row = |id, position| (Key::Job(JobId(id)), position);
+    let shown = |pane: &Pane| {
+        let turn = |row: &Row| match row.key {
+            Key::Job(id) => picture.turn(id),
+            Key::Array(_) => None,
+        };
+        rows(pane).iter().map(|row| (row.key, turn(row))).collect::<Vec<_>>()
+    };
+    let row = |id, turn| (Key::Job(JobId(id)), turn);
     pane.fill(&picture, "");
     assert_eq!(shown(&pane), [row(2, Some(1)), row(3, Some(2)), row(1, Some(3)), row(4, None)]);
     pane.sort = Sort::Number;
@@ -111,7 +116,7 @@ fn a_position_is_that_in_the_queue_whatever_is_shown() {
 }
 
 #[test]
-fn the_progress_of_an_array_is_counted_as_it_changes() {
+fn the_progress_of_an_array_follows_its_records() {
     let mut picture = Picture::default();
     let kinds = |kinds: &[(u32, u8)], picture: &mut Picture| {
         kinds.iter().for_each(|(id, kind)| put(picture, record(*id, *kind)));
@@ -127,4 +132,12 @@ fn the_progress_of_an_array_is_counted_as_it_changes() {
     picture.drop(JobId(4));
     assert_eq!((counted(&picture, 100), counted(&picture, 101)), ((0, 1, 1, 1), (0, 0, 0, 0)));
     assert_eq!((picture.running().count(), picture.first_of(JobId(101))), (1, None));
+}
+
+#[test]
+fn ended_records_do_not_pile_up() {
+    let mut picture = Picture::default();
+    (1..5000).for_each(|id| put(&mut picture, record(id, 6)));
+    put(&mut picture, record(9000, 2));
+    assert_eq!((picture.list(Place::Ended).len(), picture.jobs.len()), (4096, 4097));
 }
