@@ -1,19 +1,19 @@
-//! Tells cargo that new SQL files change the program, which `embed_migrations!` alone does not
-//! notice, and links the program statically where the C library's archive is installed: it starts
-//! in half the time then.
+//! Rebuilds the program when an SQL file is added, which `embed_migrations!` alone does not notice,
+//! and links it statically if the C library's archive is installed. A static program starts in half
+//! the time.
 //!
-//! Rust's own flag for it, `target-feature=+crt-static`, is of no use here: cargo gives it to the
-//! procedural macros too, which cannot be built with it, unless the target is named and lies in
-//! another directory.
+//! Rust's own flag, `target-feature=+crt-static`, does not work here: cargo also passes it to the
+//! procedural macros, which cannot be built with it, unless `--target` is given, and then the build
+//! goes to another directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// What rustc asks the linker for by name, and would get as shared libraries.
+/// The libraries that rustc requests from the linker by name, which would resolve to shared ones.
 const ASKED_FOR: [&str; 3] = ["libc.a", "libm.a", "libgcc_s.a"];
 
-/// What stands for each of them: they need one another.
+/// The archives that replace each of them. They depend on each other.
 const ARCHIVES: [&str; 4] = ["libc.a", "libm.a", "libgcc.a", "libgcc_eh.a"];
 
 fn main() -> io::Result<()> {
@@ -28,22 +28,22 @@ fn main() -> io::Result<()> {
         Some(archives) if has_threads_in_libc() => link_statically(&archives),
         _ => {
             println!(
-                "cargo:warning=no libc.a of glibc 2.34 or later (glibc-static, libc6-dev): slotd is linked dynamically"
+                "cargo:warning=libc.a of glibc 2.34 or later not found (glibc-static, libc6-dev): linking slotd dynamically"
             );
             Ok(())
         }
     }
 }
 
-/// Where the compiler has it; `None` where it has none.
+/// Returns the path of an archive, or `None` if the compiler does not find it.
 fn archive(name: &str) -> Option<PathBuf> {
     let told = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
     let path = PathBuf::from(String::from_utf8(told.stdout).ok()?.trim());
     path.is_absolute().then_some(path)
 }
 
-/// Before glibc 2.34 threads had an archive of their own, of which a static program gets too
-/// little. It is empty since.
+/// Whether threads are part of libc.a. Before glibc 2.34 they had their own archive, and a static
+/// program gets too little of it. Since then that archive is empty.
 fn has_threads_in_libc() -> bool {
     const EMPTY: u64 = 8;
     archive("libpthread.a")
@@ -51,7 +51,7 @@ fn has_threads_in_libc() -> bool {
         .is_none_or(|file| file.len() <= EMPTY)
 }
 
-/// Puts the archives where the linker looks first, under the names that it is asked for.
+/// Puts the archives where the linker looks first, under the names that rustc requests.
 fn link_statically(archives: &[PathBuf]) -> io::Result<()> {
     let dir = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("static");
     fs::create_dir_all(&dir)?;
@@ -61,7 +61,7 @@ fn link_statically(archives: &[PathBuf]) -> io::Result<()> {
         fs::write(dir.join(name), format!("GROUP({})\n", paths.join(" ")))?;
     }
     println!("cargo:rustc-link-arg-bins=-L{}", dir.display());
-    // At a fixed address: nothing is relocated when it starts.
+    // A fixed address needs no relocations at startup.
     println!("cargo:rustc-link-arg-bins=-static");
     println!("cargo:rustc-link-arg-bins=-no-pie");
     Ok(())

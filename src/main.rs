@@ -1,8 +1,9 @@
-//! The one binary: the daemon, the launcher, and every Slurm command by the name it is called by.
+//! The only binary: the daemon, the launcher, and every Slurm command, selected by the name that it
+//! is invoked as.
 //!
-//! It has the C library's `main`. Rust's own first reads the map of the process to find the end of
-//! the stack, and makes another stack on which to tell that the first is full: a fifth of the
-//! system calls of a command that asks one thing.
+//! It uses the C library's `main`. Rust's own `main` first reads the process's memory map to find
+//! the end of the stack, and allocates an alternate stack for reporting overflows: a fifth of the
+//! system calls of a command that sends one request.
 #![no_main]
 
 use std::ffi::c_int;
