@@ -13,9 +13,9 @@ cancelled() { state_of "$running" | cut -d ' ' -f 1; }
 until_is CANCELLED cancelled
 expect "a running job" CANCELLED "$(cancelled)"
 
-told=$(sbatch --parsable -o told.out --wrap 'trap "echo got USR1; exit 0" USR1; echo ready; while :; do sleep 0.1; done')
-until_is ready cat told.out 2>/dev/null
-scancel --signal USR1 --batch "$told"
-until_is COMPLETED state_of "$told"
+signalled=$(sbatch --parsable -o signalled.out --wrap 'trap "echo got USR1; exit 0" USR1; echo ready; while :; do sleep 0.1; done')
+until_is ready cat signalled.out 2>/dev/null
+scancel --signal USR1 --batch "$signalled"
+until_is COMPLETED state_of "$signalled"
 expect "a signal" "ready
-got USR1" "$(cat told.out)"
+got USR1" "$(cat signalled.out)"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A job that needs a feature of the machine is refused where there is none. SLOTD_FEATURES lists what there is.
+# A job that needs a feature is refused on a machine without it. SLOTD_FEATURES lists the machine's
+# features.
 . "$(dirname "$0")/lib.sh"
 
 sbatch -W -o cpu.out --constraint cpu --wrap 'echo ran'
-expect "a feature that every machine has" ran "$(cat cpu.out)"
+expect "a feature of every machine" ran "$(cat cpu.out)"
 
 code=0
 message=$(sbatch --constraint quantum --wrap 'echo never' 2>&1) || code=$?
 echo "$message"
-expect "exit code for one that this machine lacks" 1 "$code"
+expect "exit code for a missing feature" 1 "$code"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# More jobs than CPUs: over_subscribe = "FORCE:2" gives each CPU to two jobs, and never to three.
+# More jobs than CPUs: over_subscribe = "FORCE:2" gives each CPU to at most two jobs.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 <<'EOF'
@@ -13,5 +13,5 @@ waiting() { squeue -h -t PD -o %r; }
 sbatch --array 1-5 -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 until_is 4 running
 expect "jobs on two CPUs" 4 "$(running)"
-expect "the fifth waits for" "Resources" "$(waiting)"
-expect "what the partition says" "FORCE:2" "$(sinfo -h -o %h)"
+expect "the fifth job waits for" "Resources" "$(waiting)"
+expect "OVERSUBSCRIBE of the partition" "FORCE:2" "$(sinfo -h -o %h)"

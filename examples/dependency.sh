@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Jobs that wait for others: by how those end, or for any of the same name.
+# Jobs that wait for others: for their success, failure or end, or for any job of the same name.
 . "$(dirname "$0")/lib.sh"
 submit() { sbatch --parsable --mem 64M -o /dev/null "$@"; }
 
@@ -19,6 +19,6 @@ submit -W -d "afterany:$started:$ok:$notok:$any:$one:$two" --wrap true >/dev/nul
 for id in "$started" "$ok" "$notok" "$any" "$one" "$two"; do
   expect "job $id" COMPLETED "$(state_of "$id")"
 done
-expect "what waits for the success of a failed job" "PENDING DependencyNeverSatisfied" \
+expect "a job that waits for the success of a failed one" "PENDING DependencyNeverSatisfied" \
   "$(squeue -h -j "$never" -o '%T %r')"
 scancel "$never"

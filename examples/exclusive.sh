@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --exclusive: the machine is shared with no other job meanwhile.
+# --exclusive: no other job runs on the machine at the same time.
 . "$(dirname "$0")/lib.sh"
 
 job='echo start >>log; sleep 0.2; echo end >>log'

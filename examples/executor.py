@@ -1,7 +1,7 @@
-"""A concurrent.futures.Executor whose calls are steps of the job: see executor.sh.
+"""A concurrent.futures.Executor that runs calls as steps of the job: see executor.sh.
 
-The manager runs the program as one of its steps (sjobmgr run). Functions and values are pickled: functions are those of
-modules or of the program itself, which is to do nothing when it is imported.
+The manager runs the program as one of its steps (sjobmgr run). Functions and values are pickled, so functions must be
+defined in modules or in the program itself, which must do nothing on import.
 """
 import concurrent.futures
 import functools
@@ -18,10 +18,10 @@ import threading
 
 
 class StepExecutor(concurrent.futures.Executor):
-    """Runs each call as a step. `keys` are those of all steps: cpus=2, mem="1G", retry=1."""
+    """Runs each call as a step. `keys` apply to all steps: cpus=2, mem="1G", retry=1."""
 
     def __init__(self, **keys):
-        path = os.environ["SLURM_JOBMGR_SOCKET"]  # a manager sets it for its steps
+        path = os.environ["SLURM_JOBMGR_SOCKET"]  # set by the manager for its steps
         self._keys, self._futures, self._numbers = keys, {}, itertools.count()
         self._lock = threading.Lock()
         self._dir = tempfile.mkdtemp(prefix="executor-", dir=os.getcwd())
@@ -69,7 +69,7 @@ class StepExecutor(concurrent.futures.Executor):
                     future.set_exception(error) if error else future.set_result(value)
                 except Exception as error:
                     future.set_exception(RuntimeError(f"step {event['name']}: {event['state']} ({error})"))
-        self._fail_all(RuntimeError("the manager is gone"))
+        self._fail_all(RuntimeError("the manager has exited"))
 
     def _fail_all(self, error):
         for name in list(self._futures):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A Python program whose calls are steps of the job: executor.py is a concurrent.futures.Executor over sjobmgr.
+# A Python program that runs calls as steps of the job: executor.py is a concurrent.futures.Executor based on sjobmgr.
 jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
 
-# The program itself only waits: it takes no CPU from its steps.
+# The program itself only waits, so it takes no CPU from its steps.
 cat >program.toml <<END
 [[step]]
 name = "program"

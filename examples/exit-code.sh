@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sbatch -W and srun end with the exit code of their job.
+# sbatch -W and srun exit with the exit code of their job.
 . "$(dirname "$0")/lib.sh"
 
 code=0

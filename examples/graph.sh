@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A graph of steps in one job: jobs/graph.toml, run by sjobmgr. One of them fails at first and is tried again.
+# A graph of steps in one job: jobs/graph.toml, run by sjobmgr. One of them fails at first and is
+# retried.
 jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
 

@@ -6,7 +6,7 @@ blocker=$(sbatch --parsable --exclusive -o /dev/null --wrap 'sleep 600')
 until_is RUNNING state_of "$blocker"
 code=0
 srun --immediate -- echo never || code=$?
-expect "exit code on a full machine" 1 "$code"
+expect "exit code on a busy machine" 1 "$code"
 scancel "$blocker"
 cancelled() { state_of "$blocker" | cut -d ' ' -f 1; }
 until_is CANCELLED cancelled

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole host: a job with --exclusive has all CPUs, fills them as it likes, and nobody else is on the host meanwhile.
-# It returns it clean: what it leaves over is ended, and told.
+# A job with --exclusive has all CPUs of the host and fills them as it likes. Processes that it
+# leaves behind are killed, and this is reported.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=4 </dev/null
@@ -19,10 +19,10 @@ lease=$(sbatch --parsable lease.sbatch)
 sbatch -J other -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 full() { [[ -e full ]] && echo yes || echo no; }
 until_is yes full
-expect "who runs" "lease" "$(running)"
-expect "what it filled" "4 CPUs for 4 tasks| 4 task" "$(paste -s -d '|' lease.out)"
+expect "running jobs" "lease" "$(running)"
+expect "its tasks" "4 CPUs for 4 tasks| 4 task" "$(paste -s -d '|' lease.out)"
 touch enough
 until_is "other" running
-expect "returned, and sold again" "other" "$(running)"
-expect "what it left over" "SystemComment=1 process was left over at its end, and was killed" \
+expect "running after its end" "other" "$(running)"
+expect "its leftover process" "SystemComment=killed 1 leftover process" \
     "$(scontrol show job "$lease" | sed 's|\\040| |g' | grep -o 'SystemComment=.*[^ ]')"

@@ -1,4 +1,5 @@
-# What the examples share: a directory of their own to run in, and a way to tell what was expected and what came.
+# Shared by the examples: a temporary directory to run in, and functions that compare expected and
+# actual values.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -6,7 +7,7 @@ workdir=$(mktemp -d)
 trap 'rm -rf "$workdir"' EXIT
 cd "$workdir"
 
-# expect WHAT WANTED GOT: prints both; the example fails where they differ.
+# expect WHAT WANTED GOT: prints the result, and exits if they differ.
 expect() {
   if [[ $2 == "$3" ]]; then
     printf 'ok: %s: %s\n' "$1" "${3//$'\n'/ | }"
@@ -16,7 +17,7 @@ expect() {
   fi
 }
 
-# until_is WANTED COMMAND...: waits two minutes at most until the command prints that.
+# until_is WANTED COMMAND...: waits up to two minutes until the command prints WANTED.
 until_is() {
   local wanted=$1 got=''
   local -i give_up=$((SECONDS + 120))
@@ -30,8 +31,8 @@ until_is() {
   done
 }
 
-# own_daemon [NAME=VALUE...]: a daemon for this example alone, with what standard input says as its slotd.toml. It ends with
-# the script, and its jobs with it.
+# own_daemon [NAME=VALUE...]: starts a daemon for this example only, with standard input as its
+# slotd.toml. It is stopped with its jobs when the script exits.
 own_daemon() {
   export SLOTD_ROOT=$workdir/root
   cat >slotd.toml
@@ -41,8 +42,8 @@ own_daemon() {
   until_is yes answers
 }
 
-# Whether the daemon does.
+# Prints whether the daemon answers.
 answers() { sinfo >sinfo.out 2>&1 && echo yes || echo no; }
 
-# The state of a job, as sacct has it.
+# Prints the state of a job from sacct.
 state_of() { sacct -X -n -P -o State -j "$1"; }

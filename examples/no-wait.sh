@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# srun --no-wait: the daemon runs the command, and srun returns at once.
+# srun --no-wait: srun returns at once, and the daemon runs the command.
 . "$(dirname "$0")/lib.sh"
 
 line=$(srun --no-wait -o run.out -- echo later)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A command for each job that ends: SLOTD_NOTIFY_CMD of the daemon. This example runs a daemon of its own for it, which
-# is also how to do without the installer.
+# Run a command whenever a job ends: SLOTD_NOTIFY_CMD of the daemon. This example starts its own
+# daemon, which also shows how to run slotd without the installer.
 . "$(dirname "$0")/lib.sh"
 
 export SLOTD_ROOT=$workdir/root
@@ -14,4 +14,4 @@ until_is yes answers
 touch notes
 sbatch -W -J nice -o /dev/null --wrap true
 until_is "1 nice COMPLETED" cat notes
-expect "told" "1 nice COMPLETED" "$(cat notes)"
+expect "notified" "1 nice COMPLETED" "$(cat notes)"

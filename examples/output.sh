@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Where output goes: patterns, a file for errors, appending.
+# Output files: patterns, a separate file for errors, appending.
 . "$(dirname "$0")/lib.sh"
 
 id=$(sbatch --parsable -W --wrap 'echo default')
 expect "slurm-$id.out" default "$(cat "slurm-$id.out")"
 
+mkdir out err # Slurm does not create them
 id=$(sbatch --parsable -W -J named -o 'out/%x-%j-%u.txt' -e 'err/%j.txt' --wrap 'echo to out; echo to err >&2')
 expect "out/named-$id-$(id -un).txt" "to out" "$(cat "out/named-$id-$(id -un).txt")"
 expect "err/$id.txt" "to err" "$(cat "err/$id.txt")"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A part of the host for some jobs: partitions over chosen CPUs, one of them closed and opened again by its owner.
+# Parts of the host for certain jobs: partitions over chosen CPUs. Their owner can close and open
+# them.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 <<'EOF'
@@ -18,9 +19,9 @@ sbatch -p long -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -p long -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -p short -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 until_is "long short" running
-expect "one CPU is kept from long jobs" "long short" "$(running)"
-expect "the second long one waits for" "Resources" "$(reason)"
+expect "one CPU is reserved for short jobs" "long short" "$(running)"
+expect "the second long job waits for" "Resources" "$(reason)"
 scontrol update PartitionName=long State=DOWN
-expect "and while its partition is closed for" "PartitionDown" "$(reason)"
+expect "and while its partition is closed, for" "PartitionDown" "$(reason)"
 scontrol reconfigure
-expect "until the file is read again" "up" "$(sinfo -h -p long -o %a)"
+expect "the partition after a reconfigure" "up" "$(sinfo -h -p long -o %a)"

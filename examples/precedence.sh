@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Who wins: the command line, then SBATCH_* variables, then #SBATCH lines.
+# Precedence of options: the command line, then SBATCH_* variables, then #SBATCH lines.
 jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
 name_of() { sacct -X -n -P -o JobName -j "$1"; }

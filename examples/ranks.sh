@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# -n N runs N processes side by side; each knows its rank.
+# -n N runs N processes side by side. Each knows its rank.
 . "$(dirname "$0")/lib.sh"
 
 expect "srun -n 2" "0: rank 0 of 2

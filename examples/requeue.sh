@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A job that fails is run once more with --requeue, and no third time.
+# With --requeue a job that fails runs once more, but not a third time.
 . "$(dirname "$0")/lib.sh"
 
 id=$(sbatch --parsable -W --requeue -o runs.out --open-mode append \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# An allocation: what srun starts in it are steps of one job. Without a command, salloc starts your shell in it.
+# An allocation: srun starts steps of one job in it. Without a command, salloc starts your shell in
+# it.
 . "$(dirname "$0")/lib.sh"
 
 salloc -J demo -c 1 -t 00:05:00 bash -c '

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A batch script: its leading #SBATCH lines are its options.
+# A batch script with options in its leading #SBATCH lines.
 jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
+mkdir logs # Slurm does not create it
 
 id=$(sbatch --parsable -W "$jobs/script-demo.sh")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One job on each CPU: as many jobs of one CPU run as there are CPUs, and a CPU that becomes free is given out at once.
+# One job per CPU: a freed CPU is allocated again immediately.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 </dev/null
@@ -10,7 +10,7 @@ first=$(submit first)
 submit second >/dev/null
 submit third >/dev/null
 until_is "first second" running
-expect "two seats are sold" "first second" "$(running)"
+expect "two jobs on two CPUs" "first second" "$(running)"
 scancel "$first"
 until_is "second third" running
-expect "the free seat is sold again" "second third" "$(running)"
+expect "after one of them has ended" "second third" "$(running)"

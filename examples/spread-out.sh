@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# CPUs that stay empty. The owner keeps CPUs back for everybody (cpus = -1), and a job asks for one more than it uses
-# (--cpus-per-task=2 for a program with one thread).
+# CPUs that stay empty: the owner keeps one back from all jobs (SLOTD_CPUS=-1), or a job requests
+# more than it uses (--cpus-per-task=2 for a program with one thread).
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=3 </dev/null
@@ -10,10 +10,10 @@ sbatch -J large -c 2 -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -J small -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -J late -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 until_is "large small" running
-expect "three CPUs are two jobs" "large small" "$(running)"
-expect "seats of the large one" 2 "$(squeue -h -n large -o %C)"
+expect "two jobs on three CPUs" "large small" "$(running)"
+expect "CPUs of the large one" 2 "$(squeue -h -n large -o %C)"
 
-# shellcheck disable=SC2154 # of lib.sh
+# shellcheck disable=SC2154 # set in lib.sh
 kept_back() {
   export SLOTD_ROOT=$workdir/kept
   SLOTD_CPUS=-1 SLOTD_GPU_COUNT=0 slotd daemon 2>kept.log &
@@ -24,5 +24,5 @@ kept_back() {
   wait "$kept" || true
 }
 if (($(nproc) > 1)); then
-  expect "all CPUs but one are sold" "$(($(nproc) - 1))" "$(kept_back)"
+  expect "all CPUs but one are available" "$(($(nproc) - 1))" "$(kept_back)"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A command in the foreground, with the machine's resources reserved while it runs.
+# A command in the foreground, with its resources allocated while it runs.
 . "$(dirname "$0")/lib.sh"
 
 expect "--label" "0: hello" "$(srun --label --unbuffered -- echo hello)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Steps in a batch job: each srun is one, with its own entry in sacct.
+# Steps in a batch job: each srun is a step with its own entry in sacct.
 jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
 

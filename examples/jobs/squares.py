@@ -1,4 +1,4 @@
-# Squares of a thousand numbers, ten of them a step: run as a step of sjobmgr (examples/executor.sh).
+# Squares a thousand numbers, fifty per step. Run as a step of sjobmgr, see examples/executor.sh.
 import os
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts the words of one part: SLURM_ARRAY_TASK_ID says which.
+# Counts the words of one part, given by SLURM_ARRAY_TASK_ID.
 set -euo pipefail
 export LC_ALL=C
 part=$SLURM_ARRAY_TASK_ID

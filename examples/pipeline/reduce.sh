@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Adds the counts of the parts up: the most frequent word first.
+# Adds up the counts of all parts. The most frequent word comes first.
 set -euo pipefail
 export LC_ALL=C
 

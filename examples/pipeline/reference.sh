@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The same result in one pipe, without slotd. Prints it.
+# Prints the same result, computed in one pipe without slotd.
 set -euo pipefail
 export LC_ALL=C
 

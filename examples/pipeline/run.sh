@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The words of all licence texts of this machine, counted by three chained jobs:
+# Counts the words of all license texts on this machine in three chained jobs:
 #
-#   prepare            lists the texts and deals them into eight parts
+#   prepare            lists the texts and splits them into eight parts
 #   count   0..7       an array: each task counts the words of its part
-#   reduce             adds the eight counts up
+#   reduce             adds up the eight counts
 #
 # Usage: run.sh [--submit-only] [DIRECTORY]
 #
-# The directory (./pipeline-out if none is named) must be empty or new. result.txt in it is the result; reference.sh
-# computes the same without slotd, and check.sh compares them.
+# DIRECTORY (default: ./pipeline-out) must be empty or new. The result is written to result.txt in
+# it. reference.sh computes the same without slotd, and check.sh compares them.
 #
-# TEXTS is where the texts are (/usr/share/common-licenses); PAUSE makes each job last so many seconds longer.
+# TEXTS is the directory of the texts (/usr/share/common-licenses). PAUSE makes each job take this
+# many seconds longer.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,7 +23,7 @@ fi
 out=${1:-pipeline-out}
 mkdir -p "$out"
 if [[ -n $(ls -A "$out") ]]; then
-  echo "run.sh: $out is not empty: remove it, or name another directory" >&2
+  echo "run.sh: $out is not empty: remove it, or give another directory" >&2
   exit 1
 fi
 cd "$out"
@@ -36,9 +37,9 @@ printf '%s\n' "$prepare" "$count" "$reduce" >job-ids
 
 echo "submitted: prepare $prepare, count ${count}_[0-7], reduce $reduce"
 if [[ $wait == no ]]; then exit 0; fi
-# Waits without a connection to the daemon, which may be restarted meanwhile.
-until state=$(sacct -X -n -P -o State -j "$reduce") && [[ $state != PENDING && $state != RUNNING && $state != COMPLETING ]]; do
-  # What can never start is no reason to wait.
+# Waits without a connection to the daemon, which may be restarted in the meantime.
+until state=$(sacct -X -n -P -o State -j "$reduce") && [[ -n $state && $state != PENDING && $state != RUNNING && $state != COMPLETING ]]; do
+  # Do not wait for a job that can never start.
   if [[ $state == PENDING && $(squeue -h -o %r -j "$reduce") == DependencyNeverSatisfied ]]; then break; fi
   sleep 0.2
 done
