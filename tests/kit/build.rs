@@ -1,12 +1,12 @@
-//! Builds the helper program, since cargo builds no programs of a dependency: jobs of tests run it
-//! as `helper`.
+//! Builds the helper program, which test jobs run as `helper`. Cargo does not build the binaries of
+//! a dependency.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 const SOURCE: &str = "src/bin/helper.rs";
 
-/// Its modules.
+/// The modules of the helper program.
 const FOLDER: &str = "src/helper";
 
 fn main() {
@@ -28,7 +28,7 @@ fn main() {
     ]);
     assert!(
         rustc.arg(&helper).status().is_ok_and(|status| status.success()),
-        "the helper program does not build"
+        "the helper program does not compile"
     );
     println!("cargo::rustc-env=HELPER={}", helper.display());
 }

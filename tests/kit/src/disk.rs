@@ -1,4 +1,4 @@
-//! Disks in trouble: files that may not grow, and a small disk that can be filled.
+//! Disks in trouble: files that cannot grow, and a small disk that can be filled up.
 
 use crate::proc;
 use std::ffi::CString;
@@ -8,32 +8,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether so many bytes are free there, and programs can be executed.
+/// Whether this many bytes are free and programs can be executed there.
 pub fn has_room(at: &Path, bytes: u64) -> bool {
     let Ok(place) = CString::new(at.as_os_str().as_bytes()) else { return false };
-    // SAFETY: numbers, for which zeros are a value.
+    // SAFETY: statvfs is plain numbers, for which zero is valid.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the text ends with a zero byte, and both live until the call returns.
+    // SAFETY: The path is null-terminated, and both live until the call returns.
     let done = unsafe { libc::statvfs(place.as_ptr(), &raw mut found) };
     done == 0
         && found.f_flag & libc::ST_NOEXEC == 0
         && found.f_bavail.saturating_mul(found.f_frsize) >= bytes
 }
 
-/// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each
-/// write to a file fails. `None`: as large as they like. What the process started before is not
-/// touched.
+/// Limits the size of all files written by the process (RLIMIT_FSIZE); `None` for unlimited. With 0
+/// every write to a file fails. Does not affect processes that it started earlier.
 #[track_caller]
 pub fn limit_files(pid: i32, bytes: Option<u64>) {
     proc::limit(pid, libc::RLIMIT_FSIZE, bytes);
 }
 
-/// A directory that is read-only for whoever opens a file in it from now on.
+/// A directory in which files can only be opened for reading.
 #[derive(Debug)]
 pub struct ReadOnly(PathBuf);
 
 impl ReadOnly {
-    /// `None`, and a line that says so, where nobody may mount.
+    /// Prints a line and returns `None` if mounting is not permitted.
     pub fn make(at: &Path) -> Option<ReadOnly> {
         let mount = |options: &[&str]| Command::new("mount").args(options).arg(at).output();
         let bound = Command::new("mount").arg("--bind").arg(at).arg(at).output();
@@ -56,22 +55,22 @@ impl Drop for ReadOnly {
 
 fn detach(at: &Path) {
     if let Ok(place) = CString::new(at.as_os_str().as_bytes()) {
-        // SAFETY: the text ends with a zero byte and lives until the call returns.
+        // SAFETY: The path is null-terminated and lives until the call returns.
         unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
     }
 }
 
-/// A disk of its own, in memory.
+/// A file system of its own, in memory.
 #[derive(Debug)]
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Over an empty directory. `None`, and a line that says why, where nobody may mount.
+    /// Mounts over an empty directory. Prints the reason and returns `None` if mounting is not
+    /// permitted.
     pub fn mount(at: &Path, bytes: u64) -> Option<SmallDisk> {
         let place = CString::new(at.as_os_str().as_bytes()).ok()?;
         let options = CString::new(format!("size={bytes},mode=700")).ok()?;
-        // SAFETY: all pointers are to texts that end with a zero byte and live until the call
-        // returns.
+        // SAFETY: All pointers are to null-terminated strings that live until the call returns.
         let done = unsafe {
             let kind = c"tmpfs".as_ptr();
             libc::mount(kind, place.as_ptr(), kind, 0, options.as_ptr().cast())
@@ -83,7 +82,7 @@ impl SmallDisk {
         Some(SmallDisk(at.to_owned()))
     }
 
-    /// Leaves no room, until the file that is returned is removed.
+    /// Fills the disk. Removing the returned file frees the space.
     #[track_caller]
     pub fn fill(&self) -> PathBuf {
         let file = self.0.join("fill");

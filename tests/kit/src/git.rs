@@ -1,9 +1,9 @@
-//! git work trees that jobs are submitted from.
+//! Git work trees from which jobs are submitted.
 
 use crate::Slotd;
 use serde_json::Value;
 
-/// git, asked by the test as its user would.
+/// Runs git as the user would.
 pub fn git(slotd: &Slotd, dir: &str, words: &str) -> String {
     let line = format!(
         "cd {dir} && unset GIT_DIR GIT_TRACE && HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 git -c user.name=a -c user.email=a@b -c init.defaultBranch=main {words}"
@@ -11,7 +11,7 @@ pub fn git(slotd: &Slotd, dir: &str, words: &str) -> String {
     slotd.sh(&line).ok().stdout
 }
 
-/// A repository `name` with one commit, in which `tracked` is.
+/// Creates a repository with one commit that contains the file `tracked`.
 pub fn repository(slotd: &Slotd, name: &str) {
     slotd
         .sh(&format!("mkdir -p {name}/deep && printf 'one\\n' >{name}/tracked && printf '*.o\\n' >{name}/.gitignore"))
@@ -26,8 +26,8 @@ pub fn source(slotd: &Slotd, job: impl ToString) -> Value {
     serde_json::from_str(&told).unwrap_or_else(|why| panic!("{why}: {told}"))
 }
 
-/// Puts a `git` before the true one, each call of which is a line of `calls`, and then this shell
-/// text is run. The place of the true one.
+/// Puts a `git` in front of the real one. It appends each call as a line to `calls`, runs the shell
+/// code `does` and then the real git. Returns the path of the real one.
 pub fn git_that(slotd: &Slotd, does: &str) -> String {
     let real = slotd.sh("command -v git").ok().stdout.trim().to_owned();
     let calls = slotd.path("calls");

@@ -1,14 +1,14 @@
-//! What the benchmarks of whole commands share: a daemon with a root of its own, and times.
+//! Shared by the benchmarks of whole commands: a private daemon, and timing.
 
 use crate::proc;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The owner's file.
+/// The configuration file.
 const CONFIG: &str = "slotd.toml";
 
-/// A daemon whose root lies in a directory of its own; dropping it ends it.
+/// A daemon with its own root directory. It is killed on drop.
 pub struct Lab {
     pub dir: tempfile::TempDir,
     cpus: u32,
@@ -16,12 +16,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A daemon with so many CPUs and a root of its own.
+    /// Starts a daemon with this many CPUs.
     pub fn start(cpus: u32) -> Lab {
         Lab::with(cpus, "")
     }
 
-    /// One whose owner says this in `slotd.toml`.
+    /// Starts a daemon with this `slotd.toml`.
     pub fn with(cpus: u32, config: &str) -> Lab {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join(CONFIG), config).expect("a file in it");
@@ -29,10 +29,10 @@ impl Lab {
         Lab { dir, cpus, daemon }
     }
 
-    /// Does something with the runtime root while no daemon has it.
+    /// Stops the daemon, changes the root directory, and starts it again.
     pub fn while_stopped(&mut self, change: impl FnOnce(&Path)) {
-        self.daemon.kill().expect("it is ours");
-        self.daemon.wait().expect("it is ours");
+        self.daemon.kill().expect("the daemon is our child");
+        self.daemon.wait().expect("the daemon is our child");
         change(&self.path("root"));
         self.daemon = serve(self.dir.path(), self.cpus);
     }
@@ -45,24 +45,25 @@ impl Lab {
         self.dir.path().join(name)
     }
 
-    /// Waits until the watchers of earlier jobs, which wait a moment for the next launch, are gone.
+    /// Waits until the watchers of earlier jobs have exited. They stay for a moment in case of
+    /// another launch.
     pub fn settle(&self) {
         let waits = || {
             proc::of_directory(self.dir.path())
                 .into_iter()
                 .any(|pid| proc::name(pid) == "slotd-idle")
         };
-        crate::until(|| (!waits()).then_some(())).expect("no watcher waits for ever");
+        crate::until(|| (!waits()).then_some(())).expect("idle watchers exit");
     }
 
-    /// A command, in this lab.
+    /// A command that talks to this daemon.
     pub fn command(&self, command: &str) -> Command {
         let mut program = Command::new(crate::program());
         program.arg(command).env("SLOTD_ROOT", self.path("root")).current_dir(self.dir.path());
         program
     }
 
-    /// What a command prints.
+    /// Runs a command and returns its output.
     pub fn run(&self, command: &str, args: &[&str]) -> String {
         let out = self.command(command).args(args).output().expect("the program");
         assert!(
@@ -81,14 +82,14 @@ impl Drop for Lab {
     }
 }
 
-/// A daemon of the root in this directory, once it answers.
+/// Starts a daemon for the root in this directory, and waits until it answers.
 fn serve(dir: &Path, cpus: u32) -> Child {
     let daemon = Command::new(crate::program())
         .arg("daemon")
         .env("SLOTD_ROOT", dir.join("root"))
         .env("SLOTD_CPUS", cpus.to_string())
         .env("SLOTD_CONFIG", dir.join(CONFIG))
-        // A long history stays.
+        // Keep a long history.
         .env("SLOTD_KEEP_JOBS", "unlimited")
         .stderr(Stdio::null())
         .spawn()
@@ -98,8 +99,8 @@ fn serve(dir: &Path, cpus: u32) -> Child {
     daemon
 }
 
-/// How long HyperQueue takes for so many runs of a program on two CPUs; `None` where the Python
-/// that `SLOTD_BENCH_PYTHON` names does not have it.
+/// Returns how long HyperQueue takes to run a program this often on two CPUs; `None` if it is not
+/// installed for the Python in `SLOTD_BENCH_PYTHON`.
 pub fn hyperqueue(dir: &Path, count: u32, program: &Path) -> Option<Duration> {
     let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_it = Command::new(&python).args(["-c", "import hyperqueue"]).output();
@@ -116,7 +117,7 @@ pub fn hyperqueue(dir: &Path, count: u32, program: &Path) -> Option<Duration> {
     Some(Duration::from_secs_f64(secs.parse().expect("a number")))
 }
 
-/// Minimum and median in milliseconds.
+/// Returns the minimum and the median in milliseconds.
 pub fn summary(mut times: Vec<Duration>) -> (f64, f64) {
     times.sort();
     let ms = |d: Duration| d.as_secs_f64() * 1000.0;

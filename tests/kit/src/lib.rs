@@ -1,13 +1,13 @@
-//! A daemon of its own for each test, and the commands that talk to it.
+//! A private daemon for each test, and the commands that talk to it.
 //!
-//! Everything lies in one temporary directory: the runtime root, a working directory, links with
-//! the commands' names, and the daemon's log. The environment is empty but for what stands here, so
-//! that nothing of the user's own slotd, shell or locale has a say. When a test ends, whatever
-//! still runs on behalf of its directory is killed; when it fails, the daemon's log and its jobs
-//! are shown first.
+//! Everything lives in one temporary directory: the runtime root, a working directory, links with
+//! the names of the commands, and the daemon's log. The environment contains only the variables set
+//! here, so that the user's own slotd, shell and locale have no effect. When a test ends, all
+//! remaining processes of its directory are killed. When it fails, the daemon's log and its jobs
+//! are printed first.
 //!
-//! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer
-//! than anything takes on a busy machine, and a test that gets there has failed.
+//! Tests wait for conditions with a deadline, never for a fixed time. `PATIENCE` is longer than
+//! anything takes on a busy machine, so a test that reaches it has failed.
 
 pub mod disk;
 pub mod git;
@@ -34,17 +34,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Longer than anything here takes, on a machine that has much else to do, too.
+/// Longer than any operation takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where Linux has a file system in memory for everybody.
+/// A world-writable in-memory file system on Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// More than all tests have there at one time, in bytes.
-const ROOM: u64 = 1 << 30;
+/// An upper bound on the space used there by all tests at one time, in bytes.
+const SCRATCH_BYTES: u64 = 1 << 30;
 
-/// How long a condition rests between two looks at it.
-const LOOK: Duration = Duration::from_millis(10);
+/// The time between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const COMMANDS: [&str; 22] = [
     "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo",
@@ -52,12 +52,12 @@ const COMMANDS: [&str; 22] = [
     "strigger", "sreport", "scrontab", "sgather",
 ];
 
-/// Waits until `look` gives something. `None` at the deadline.
+/// Polls `look` until it returns a value. Returns `None` at the deadline.
 pub fn until<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
     until_within(PATIENCE, look)
 }
 
-/// The same with another deadline.
+/// Like [`until`], with another deadline.
 pub fn until_within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + patience;
     loop {
@@ -67,51 +67,53 @@ pub fn until_within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) 
         if Instant::now() >= deadline {
             return None;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// `TZ` of all that a test starts: in this zone the run of the tests began after 13:00 and before
-/// 14:00. No midnight comes in a run, from which `sacct` looks by default, and no named hour.
+/// `TZ` for everything that a test starts. In this zone the tests began between 13:00 and 14:00, so
+/// that no run crosses midnight, where `sacct` starts by default, or a named hour.
 pub fn zone() -> &'static str {
     static ZONE: OnceLock<String> = OnceLock::new();
     ZONE.get_or_init(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
         let hour = (since.as_secs() / 3600 % 24) as i64;
-        // What is added to the local time for UTC.
+        // POSIX offsets are added to local time to get UTC.
         format!("RUN{:+}", hour - 13)
     })
 }
 
-/// A directory that is removed when the test ends. It is in memory where there is room: files that
-/// live for a second cost a disk much, and show nothing more on it. TMPDIR names another place.
+/// Creates a directory that is removed when the test ends. It is in memory if there is enough
+/// space: short-lived files are expensive on a disk and test nothing more there. TMPDIR overrides
+/// this.
 pub fn tempdir() -> tempfile::TempDir {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("slotd-");
-    let in_memory = std::env::var_os("TMPDIR").is_none() && disk::has_room(Path::new(MEMORY), ROOM);
+    let in_memory =
+        std::env::var_os("TMPDIR").is_none() && disk::has_room(Path::new(MEMORY), SCRATCH_BYTES);
     let made = if in_memory { builder.tempdir_in(MEMORY) } else { builder.tempdir() };
     made.expect("a temporary directory")
 }
 
-/// What a command said and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug, Clone)]
 pub struct Out {
     pub stdout: String,
     pub stderr: String,
-    /// As a shell shows it: 128 and the signal, for a process that died by one.
+    /// As a shell reports it: 128 plus the signal if the process was killed by one.
     pub code: i32,
     line: String,
 }
 
 impl Out {
-    /// Asserts that the command ended with 0.
+    /// Asserts that the command exited with 0.
     #[track_caller]
     pub fn ok(self) -> Out {
         assert_eq!(self.code, 0, "`{}` failed: {}{}", self.line, self.stdout, self.stderr);
         self
     }
 
-    /// Asserts that the command failed with this code.
+    /// Asserts that the command exited with this code.
     #[track_caller]
     pub fn fails(self, code: i32) -> Out {
         assert_eq!(
@@ -122,7 +124,7 @@ impl Out {
         self
     }
 
-    /// Standard output, without the last line's end.
+    /// Returns standard output without the final newline.
     pub fn text(&self) -> &str {
         self.stdout.trim_end_matches('\n')
     }
@@ -132,7 +134,7 @@ impl Out {
     }
 }
 
-/// How the daemon of a test is set up.
+/// The configuration of a test's daemon.
 #[derive(Debug, Clone)]
 pub struct Setup {
     vars: Vec<(String, String)>,
@@ -147,7 +149,7 @@ impl Default for Setup {
             ("SLOTD_GPU_COUNT", "0"),
             ("SLOTD_KILL_WAIT", "1"),
             ("SLOTD_LOG", "info"),
-            // That of the host would really send.
+            // The host's sendmail would send real mail.
             ("SLOTD_SENDMAIL", "off"),
         ];
         Setup { vars: vars.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(), deep: false }
@@ -155,7 +157,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// A variable for the daemon.
+    /// Sets an environment variable of the daemon.
     pub fn set(mut self, name: &str, value: impl ToString) -> Setup {
         self.vars.retain(|(known, _)| known != name);
         self.vars.push((name.to_owned(), value.to_string()));
@@ -167,13 +169,13 @@ impl Setup {
         self
     }
 
-    /// A runtime root with a path longer than a socket address.
+    /// Makes the path of the runtime root longer than a socket address allows.
     pub fn deep(mut self) -> Setup {
         self.deep = true;
         self
     }
 
-    /// The directories, and no daemon yet.
+    /// Creates the directories without starting a daemon.
     #[track_caller]
     pub fn prepare(self) -> Slotd {
         let dir = tempdir();
@@ -192,7 +194,7 @@ impl Setup {
         slotd
     }
 
-    /// The daemon, ready for requests.
+    /// Starts the daemon and waits until it answers.
     #[track_caller]
     pub fn start(self) -> Slotd {
         let mut slotd = self.prepare();
@@ -201,7 +203,7 @@ impl Setup {
     }
 }
 
-/// A daemon with its directories. Dropping it ends all that it started.
+/// A daemon with its directories. Dropping it kills everything that it started.
 #[derive(Debug)]
 pub struct Slotd {
     pub base: PathBuf,
@@ -212,7 +214,7 @@ pub struct Slotd {
 }
 
 impl Slotd {
-    /// A daemon of 4 CPUs, 8 GB and no GPU, with a grace of one second.
+    /// Starts a daemon with 4 CPUs, 8 GB, no GPU and a kill wait of one second.
     #[track_caller]
     pub fn start() -> Slotd {
         Setup::default().start()
@@ -222,15 +224,15 @@ impl Slotd {
         Setup::default()
     }
 
-    /// Another value for the next daemon.
+    /// Changes a variable for the next daemon.
     pub fn reset_var(&mut self, name: &str, value: impl ToString) {
         self.vars.retain(|(known, _)| known != name);
         self.vars.push((name.to_owned(), value.to_string()));
     }
 
-    // The daemon.
+    // Daemon
 
-    /// A daemon process that is not waited for.
+    /// Returns the command that starts a daemon, for tests that wait for it themselves.
     pub fn daemon_command(&self) -> Command {
         let mut daemon = self.command("slotd");
         daemon.arg("daemon").envs(self.vars.iter().cloned()).current_dir("/");
@@ -243,10 +245,10 @@ impl Slotd {
         self.start_daemon_by(self.daemon_command());
     }
 
-    /// The same by this command, a changed [`Self::daemon_command`].
+    /// Like [`Self::start_daemon`], with a modified [`Self::daemon_command`].
     #[track_caller]
     pub fn start_daemon_by(&mut self, mut daemon: Command) {
-        assert!(self.daemon.is_none(), "there is a daemon already");
+        assert!(self.daemon.is_none(), "a daemon is running already");
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
         daemon.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
         self.daemon = Some(daemon.spawn().unwrap());
@@ -262,7 +264,7 @@ impl Slotd {
         self.daemon.as_ref().expect("a daemon runs").id() as i32
     }
 
-    /// False where it has ended; then another one may be started.
+    /// Returns false if the daemon has exited. Another one may then be started.
     pub fn daemon_is_running(&mut self) -> bool {
         let ended = self.daemon.as_mut().is_none_or(|daemon| daemon.try_wait().unwrap().is_some());
         if ended {
@@ -271,7 +273,7 @@ impl Slotd {
         !ended
     }
 
-    /// SIGKILL to the daemon alone.
+    /// Sends SIGKILL to the daemon only.
     #[track_caller]
     pub fn kill9(&mut self) {
         let mut daemon = self.daemon.take().expect("a daemon runs");
@@ -279,23 +281,23 @@ impl Slotd {
         daemon.wait().unwrap();
     }
 
-    /// SIGTERM to the daemon, and waits for its end.
+    /// Sends SIGTERM to the daemon and waits for it to exit.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         let mut daemon = self.daemon.take().expect("a daemon runs");
         proc::signal(daemon.id() as i32, proc::TERM);
-        until(|| daemon.try_wait().unwrap()).expect("the daemon should stop when it is told to")
+        until(|| daemon.try_wait().unwrap()).expect("the daemon stops on SIGTERM")
     }
 
-    /// `kill -9`, and a new daemon.
+    /// Kills the daemon and starts a new one.
     #[track_caller]
     pub fn crash(&mut self) {
         self.kill9();
         self.start_daemon();
     }
 
-    /// The machine loses its power: everything of this directory is gone at one moment, and writes
-    /// nothing more.
+    /// Simulates a power failure: all processes of this directory are frozen, then killed, so that
+    /// none writes anything more.
     #[track_caller]
     pub fn power_off(&mut self) {
         let mut stopped = Vec::new();
@@ -308,23 +310,22 @@ impl Slotd {
             stopped.extend(&fresh);
             fresh.is_empty().then_some(())
         });
-        assert!(all.is_some(), "new processes turn up: {stopped:?}");
+        assert!(all.is_some(), "new processes keep appearing: {stopped:?}");
         stopped.iter().for_each(|pid| proc::signal(*pid, proc::KILL));
         drop(self.daemon.take().map(|mut daemon| daemon.wait()));
         let gone = until(|| proc::of_directory(&self.base).is_empty().then_some(()));
         assert!(gone.is_some(), "processes outlive SIGKILL: {:?}", proc::of_directory(&self.base));
     }
 
-    /// The machine starts again, and the daemon with it: as another boot, at this time (seconds
-    /// since 1970).
+    /// Simulates a boot with a new boot ID at this time (seconds since 1970), and starts the
+    /// daemon.
     #[track_caller]
     pub fn boot(&mut self, id: u32, at: i64) {
         self.reset_var("SLOTD_TEST_BOOT", format!("{id:x}@{at}"));
         self.start_daemon();
     }
 
-    /// The wall clock of the daemon and of its watchers is so many seconds ahead of the real one
-    /// from now on.
+    /// Sets the wall clock of the daemon and its watchers this many seconds ahead of the real one.
     pub fn set_clock(&self, ahead: i64) {
         let path = self.base.join("clock");
         fs::write(path.with_extension("new"), ahead.to_string()).unwrap();
@@ -339,9 +340,9 @@ impl Slotd {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    // Commands.
+    // Commands
 
-    /// A command with the test's environment, in its working directory.
+    /// Returns a command with the test's environment and working directory.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.base.join("bin").join(name));
         command
@@ -357,7 +358,7 @@ impl Slotd {
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to completion.
     #[track_caller]
     pub fn cmd<S: AsRef<std::ffi::OsStr>>(&self, name: &str, args: &[S]) -> Out {
         let mut command = self.command(name);
@@ -365,27 +366,27 @@ impl Slotd {
         self.run(command)
     }
 
-    /// Runs a prepared command to its end, with what is fed to it by `stdin`.
+    /// Runs a prepared command to completion.
     #[track_caller]
     pub fn run(&self, command: Command) -> Out {
         self.spawn(command).end()
     }
 
-    /// The same with a text on standard input.
+    /// Like [`Self::run`], with text on standard input.
     #[track_caller]
     pub fn feed(&self, mut command: Command, text: impl Into<Vec<u8>>) -> Out {
         command.stdin(Stdio::piped());
         let mut running = self.spawn(command);
         let mut stdin = running.child.stdin.take().unwrap();
         let text = text.into();
-        // A command that does not read must not stop the test.
+        // A command that does not read must not block the test.
         let writer = thread::spawn(move || drop(stdin.write_all(&text)));
         let out = running.end();
         drop(writer);
         out
     }
 
-    /// Starts a command and goes on.
+    /// Starts a command in the background.
     #[track_caller]
     pub fn spawn(&self, mut command: Command) -> Running {
         let line = format!("{command:?}").replace(&format!("{}/", self.base.display()), "");
@@ -396,14 +397,14 @@ impl Slotd {
         Running { child, stdout, stderr, line, log: self.log_path() }
     }
 
-    /// Splits a command line at blanks and runs it.
+    /// Splits a command line at spaces and runs it.
     #[track_caller]
     pub fn line(&self, line: &str) -> Out {
         let words: Vec<&str> = line.split_whitespace().collect();
         self.cmd(words[0], &words[1..])
     }
 
-    /// Asserts all that a command line gives: its exit code, standard output and standard error.
+    /// Asserts the exit code, standard output and standard error of a command line.
     #[track_caller]
     pub fn expect(&self, line: &str, code: i32, stdout: &str, stderr: &str) {
         let out = self.line(line);
@@ -414,8 +415,8 @@ impl Slotd {
         );
     }
 
-    /// A text with what differs between two runs or two machines named instead: this test's
-    /// directory, the host, the user, and every date with a time.
+    /// Replaces what differs between two runs or two machines by placeholders: the test's
+    /// directory, the host, the user, and every timestamp.
     pub fn stable(&self, text: &str) -> String {
         let user =
             self.sh("printf '%s(%s) %s(%s)' $(id -un) $(id -u) $(id -gn) $(id -g)").ok().stdout;
@@ -433,7 +434,7 @@ impl Slotd {
         words.collect()
     }
 
-    /// `sh -c` with the commands in the path.
+    /// Runs `sh -c` with the commands in the path.
     #[track_caller]
     pub fn sh(&self, script: &str) -> Out {
         let mut command = self.shell();
@@ -441,7 +442,7 @@ impl Slotd {
         self.run(command)
     }
 
-    /// A shell with the test's environment.
+    /// Returns a shell with the test's environment.
     pub fn shell(&self) -> Command {
         let model = self.command("slotd");
         let mut shell = Command::new("/bin/sh");
@@ -452,7 +453,7 @@ impl Slotd {
         shell
     }
 
-    /// Submits with sbatch and these arguments; the job's number.
+    /// Submits a job with sbatch and returns its ID.
     #[track_caller]
     pub fn submit<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> u32 {
         let mut command = self.command("sbatch");
@@ -461,13 +462,13 @@ impl Slotd {
         out.text().parse().unwrap_or_else(|_| panic!("no job number in {out:?}"))
     }
 
-    /// Submits `--wrap`.
+    /// Submits a job with `--wrap`.
     #[track_caller]
     pub fn wrap(&self, args: &[&str], script: &str) -> u32 {
         self.submit(&[args, &["--wrap", script]].concat())
     }
 
-    /// A job that runs until it is cancelled, or until the test ends.
+    /// Submits a job that runs until it is cancelled or the test ends.
     #[track_caller]
     pub fn endless(&self, args: &[&str]) -> u32 {
         let id = self.wrap(args, "exec sleep 1000");
@@ -475,9 +476,9 @@ impl Slotd {
         id
     }
 
-    /// A job whose script has begun, and goes on with `then` once the gate is open. A job may be
-    /// RUNNING before its first instruction, and a daemon that is killed in between has launched
-    /// nothing yet.
+    /// Submits a job that runs `then` once the gate is open, and waits until its script has begun.
+    /// A RUNNING job may not have executed its first instruction yet, and if the daemon is killed
+    /// at that moment, nothing was launched.
     #[track_caller]
     pub fn begun(&self, args: &[&str], gate: &str, then: &str) -> u32 {
         let id =
@@ -486,7 +487,7 @@ impl Slotd {
         id
     }
 
-    /// Submits `--wrap`, waits until it is COMPLETED, and reads its standard output.
+    /// Submits a job with `--wrap`, waits until it is COMPLETED, and returns its standard output.
     #[track_caller]
     pub fn ran(&self, args: &[&str], script: &str) -> String {
         let id = self.wrap(args, script);
@@ -494,14 +495,14 @@ impl Slotd {
         self.output(id)
     }
 
-    /// A job that is held, and what squeue shows of it in this format.
+    /// Submits a held job, and returns what squeue prints for it in this format.
     #[track_caller]
     pub fn shown(&self, args: &[&str], format: &str) -> String {
         let id = self.wrap(&[args, &["--hold"]].concat(), "true");
         self.cmd("squeue", &["-h", "-j", &id.to_string(), "-o", format]).ok().text().to_owned()
     }
 
-    /// One value of `scontrol show job`.
+    /// Returns a value from `scontrol show job`.
     #[track_caller]
     pub fn show(&self, id: u32, key: &str) -> String {
         let all = self.cmd("scontrol", &["show", "job", "-o", &id.to_string()]).ok();
@@ -510,7 +511,7 @@ impl Slotd {
         found.unwrap_or_else(|| panic!("no {key} in {}", all.text())).to_owned()
     }
 
-    /// What slotd says about the job, if anything.
+    /// Returns slotd's comment on the job, if any.
     #[track_caller]
     pub fn system_comment(&self, id: u32) -> String {
         let shown = self.cmd("scontrol", &["show", "job", &id.to_string()]).ok().stdout;
@@ -518,8 +519,7 @@ impl Slotd {
         found.unwrap_or_default().replace("\\040", " ")
     }
 
-    /// Sets a job's time limit in seconds, which no command line can say: whole minutes are what it
-    /// knows.
+    /// Sets a job's time limit in seconds. On the command line, limits are whole minutes.
     #[track_caller]
     pub fn limit(&self, id: u32, secs: u64) {
         let update = json!({ "Control": { "jobs": [{ "job": id }], "action": { "Update": [{ "TimeLimit": secs }] } } });
@@ -533,7 +533,7 @@ impl Slotd {
         self.submit(&[args, &["job.sh"]].concat())
     }
 
-    // Files in the working directory.
+    // Files in the working directory
 
     pub fn work(&self) -> PathBuf {
         self.base.join("work")
@@ -564,7 +564,7 @@ impl Slotd {
         fs::read_to_string(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// Standard output of a batch job that named no file.
+    /// Returns the standard output of a batch job that set no output file.
     #[track_caller]
     pub fn output(&self, id: u32) -> String {
         self.read(&format!("slurm-{id}.out"))
@@ -574,7 +574,7 @@ impl Slotd {
         self.path(name).exists()
     }
 
-    /// Waits until a file contains a text; the whole of it.
+    /// Waits until a file contains a text, and returns the whole file.
     #[track_caller]
     pub fn wait_text(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
@@ -583,7 +583,7 @@ impl Slotd {
         })
     }
 
-    /// Shell text that waits until `open` is called with the same name.
+    /// Returns shell code that waits until `open` is called with this name.
     pub fn gate(&self, name: &str) -> String {
         format!("until [ -e '{}' ]; do sleep 0.03; done", self.path(name).display())
     }
@@ -593,17 +593,17 @@ impl Slotd {
         self.write(name, "");
     }
 
-    // Jobs.
+    // Jobs
 
-    /// Asks the daemon one question.
+    /// Sends a request to the daemon and returns its answer.
     ///
     /// # Errors
-    /// It is not there, or it refuses.
+    /// Fails if the daemon is down or refuses.
     pub fn ask(&self, request: &Value) -> Result<Value, String> {
         wire::ask(&self.root, request)
     }
 
-    /// All records of a job: itself, or the tasks of the array.
+    /// Returns all records of a job: itself, or the tasks of an array.
     #[track_caller]
     pub fn records(&self, id: u32) -> Vec<Record> {
         let request = json!({ "Accounting": { "jobs": [{ "job": id }] } });
@@ -613,7 +613,7 @@ impl Slotd {
         list.iter().map(Record::of).collect()
     }
 
-    /// Every record there is.
+    /// Returns all records of all jobs.
     #[track_caller]
     pub fn all_records(&self) -> Vec<Record> {
         let answer = self
@@ -622,14 +622,14 @@ impl Slotd {
         answer["Jobs"]["jobs"].as_array().unwrap().iter().map(Record::of).collect()
     }
 
-    /// The record with this number.
+    /// Returns the record with this job ID.
     #[track_caller]
     pub fn job(&self, id: u32) -> Record {
         let found = self.records(id).into_iter().find(|record| record.id() == id);
-        found.unwrap_or_else(|| panic!("there is no job {id}"))
+        found.unwrap_or_else(|| panic!("job {id} does not exist"))
     }
 
-    /// The job as the queue has it: with the reason why it waits.
+    /// Returns the job as queued, with the reason why it is pending.
     #[track_caller]
     pub fn queued(&self, id: u32) -> Record {
         let answer = self.ask(&json!({ "Jobs": { "jobs": [{ "job": id }] } })).unwrap();
@@ -649,7 +649,7 @@ impl Slotd {
         let found = until(|| {
             let job = self.job(id);
             last = job.state();
-            // A state that is never left again is not going to become another one.
+            // A final state never changes again.
             let over = job.is_over() && last != state;
             assert!(!over, "job {id} is {last} ({}), not {state}\n{}", job.reason(), self.dump());
             (last == state).then_some(job)
@@ -657,13 +657,13 @@ impl Slotd {
         found.unwrap_or_else(|| panic!("job {id} is {last}, not {state}\n{}", self.dump()))
     }
 
-    /// Waits for the end, whatever it is.
+    /// Waits until the job has ended in any state.
     #[track_caller]
     pub fn wait_end(&self, id: u32) -> Record {
         self.wait(&format!("the end of job {id}"), || Some(self.job(id)).filter(Record::is_over))
     }
 
-    /// Waits for the end of all tasks of an array; their records in order of the task.
+    /// Waits until all tasks of an array have ended. Returns their records ordered by task.
     #[track_caller]
     pub fn wait_array(&self, id: u32, tasks: usize) -> Vec<Record> {
         self.wait(&format!("the end of {tasks} tasks of array {id}"), || {
@@ -673,7 +673,7 @@ impl Slotd {
         })
     }
 
-    /// Waits until a pending job tells this reason.
+    /// Waits until a job is pending for this reason.
     #[track_caller]
     pub fn wait_reason(&self, id: u32, reason: &str) {
         let mut last = String::new();
@@ -685,8 +685,8 @@ impl Slotd {
         assert!(found.is_some(), "job {id} is {last}, not pending for {reason}\n{}", self.dump());
     }
 
-    /// Waits until GPUs are known. The daemon serves without them where `nvidia-smi` takes more than
-    /// two seconds, as it may on a busy machine.
+    /// Waits until the GPUs have been detected. The daemon starts without them if `nvidia-smi`
+    /// takes more than two seconds, as it may on a busy machine.
     #[track_caller]
     pub fn wait_gpus(&self) {
         self.wait("the GPUs", || {
@@ -697,7 +697,7 @@ impl Slotd {
     /// Waits for a condition.
     #[track_caller]
     pub fn wait<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
-        until(look).unwrap_or_else(|| panic!("waited in vain for {what}\n{}", self.dump()))
+        until(look).unwrap_or_else(|| panic!("timed out waiting for {what}\n{}", self.dump()))
     }
 
     #[track_caller]
@@ -705,13 +705,13 @@ impl Slotd {
         self.cmd("scancel", &[id.to_string()]).ok();
     }
 
-    /// One field of `sacct` for one job.
+    /// Returns fields of `sacct` for a job.
     #[track_caller]
     pub fn sacct(&self, id: u32, fields: &str) -> String {
         self.cmd("sacct", &["-nXP", "-j", &id.to_string(), "-o", fields]).ok().text().to_owned()
     }
 
-    /// Fields of `sacct` for a job and its steps, a line each.
+    /// Returns fields of `sacct` for a job and its steps, one line each.
     #[track_caller]
     pub fn steps(&self, id: u32, fields: &str) -> String {
         self.cmd("sacct", &["-nP", "-j", &id.to_string(), "-o", fields]).ok().text().to_owned()
@@ -721,13 +721,14 @@ impl Slotd {
         self.root.join("lib/jobs").join(id.to_string())
     }
 
-    /// Processes that run on behalf of this test, the daemon aside.
+    /// Returns the processes of this test except for the daemon.
     pub fn processes(&self) -> Vec<i32> {
         let daemon = self.daemon.as_ref().map_or(0, |d| d.id() as i32);
         proc::of_directory(&self.base).into_iter().filter(|pid| *pid != daemon).collect()
     }
 
-    /// The watcher of a running job's batch step, as the daemon knows it by the job directory.
+    /// Returns the watcher of a running job's batch step: the parent of the process with the job's
+    /// environment.
     #[track_caller]
     pub fn watcher_of(&self, id: u32) -> i32 {
         let wanted = format!("SLURM_JOB_ID={id}");
@@ -741,7 +742,7 @@ impl Slotd {
         })
     }
 
-    /// What a failed test shows.
+    /// Returns the jobs and the daemon's log, to print when a test fails.
     pub fn dump(&self) -> String {
         let mut text = String::from("--- jobs\n");
         match self.ask(&json!({ "Accounting": {} })) {
@@ -767,8 +768,7 @@ impl Drop for Slotd {
             drop(daemon.kill());
             drop(daemon.wait());
         }
-        // What was just killed may have started something in its last moment: look until there is
-        // nothing.
+        // A process may start another one just before it is killed, so repeat until none is left.
         let gone = until(|| {
             let left = proc::of_directory(&self.base);
             for pid in &left {
@@ -782,7 +782,7 @@ impl Drop for Slotd {
     }
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub struct Running {
     pub child: Child,
@@ -792,7 +792,7 @@ pub struct Running {
     log: PathBuf,
 }
 
-/// What comes out of a pipe, as it comes.
+/// The output of a pipe, collected as it arrives.
 #[derive(Debug)]
 struct Stream {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -805,7 +805,7 @@ impl Stream {
         let keep = Arc::clone(&bytes);
         let reader = thread::spawn(move || {
             let mut chunk = [0; 65_536];
-            // What was read before an error is still what the command said.
+            // Output read before an error still counts.
             while let Ok(n @ 1..) = from.read(&mut chunk) {
                 keep.lock().unwrap().extend_from_slice(&chunk[..n]);
             }
@@ -838,19 +838,19 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until it has said something on standard error.
+    /// Waits until the command has printed this text on standard error.
     #[track_caller]
     pub fn wait_stderr(&mut self, text: &str) {
-        let said = until(|| self.stderr.so_far().contains(text).then_some(()));
+        let printed = until(|| self.stderr.so_far().contains(text).then_some(()));
         assert!(
-            said.is_some(),
-            "`{}` does not say {text:?} but {:?}",
+            printed.is_some(),
+            "`{}` did not print {text:?} but {:?}",
             self.line,
             self.stderr.so_far()
         );
     }
 
-    /// Waits until a line with this text stands on standard output: that line.
+    /// Waits until standard output has a line with this text, and returns the line.
     #[track_caller]
     pub fn wait_stdout(&mut self, text: &str) -> String {
         let line = |so_far: String| {
@@ -859,10 +859,10 @@ impl Running {
                 .find(|l| l.contains(text) && l.ends_with('\n'))
                 .map(|l| l.trim_end().to_owned())
         };
-        let said = until(|| line(self.stdout.so_far()));
-        said.unwrap_or_else(|| {
+        let printed = until(|| line(self.stdout.so_far()));
+        printed.unwrap_or_else(|| {
             panic!(
-                "`{}` does not say {text:?} but {:?}, {:?}",
+                "`{}` did not print {text:?} but {:?}, {:?}",
                 self.line,
                 self.stdout.so_far(),
                 self.stderr.so_far()
@@ -870,14 +870,14 @@ impl Running {
         })
     }
 
-    /// Waits for the end, and for the end of its output.
+    /// Waits until the command and its output have ended.
     #[track_caller]
     pub fn end(mut self) -> Out {
         let Some(status) = until(|| self.child.try_wait().unwrap()) else {
             proc::signal(self.pid(), proc::KILL);
-            let said = (self.stdout.so_far(), self.stderr.so_far());
+            let printed = (self.stdout.so_far(), self.stderr.so_far());
             let log = fs::read_to_string(&self.log).unwrap_or_default();
-            panic!("`{}` does not end; it said {said:?}\n{log}", self.line);
+            panic!("`{}` does not exit; it printed {printed:?}\n{log}", self.line);
         };
         Out {
             stdout: self.stdout.whole(),
@@ -889,7 +889,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// A client that a failed test leaves behind must not outlive it.
+    /// Kills a client left behind by a failed test.
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             drop(self.child.kill());
@@ -898,12 +898,12 @@ impl Drop for Running {
     }
 }
 
-/// A job record as the daemon tells it.
+/// A job record as the daemon sends it.
 #[derive(Debug, Clone)]
 pub struct Record(pub Value);
 
 impl Record {
-    /// Of a view: its job, with the facts of its run beside the others.
+    /// Takes the job from a view, and merges the fields of its run into it.
     pub fn of(view: &Value) -> Record {
         let mut job = view["job"].clone();
         let mut run = job["run"].take();
@@ -925,7 +925,7 @@ impl Record {
         self.0["reason"].as_str().unwrap().to_owned()
     }
 
-    /// `status:signal`.
+    /// Returns `status:signal`.
     pub fn exit(&self) -> String {
         format!("{}:{}", self.0["exit"]["status"], self.0["exit"]["signal"])
     }
@@ -935,12 +935,12 @@ impl Record {
         !live.contains(&self.state().as_str())
     }
 
-    /// The number of the array task.
+    /// Returns the array task ID.
     pub fn task(&self) -> Option<u64> {
         self.0["role"]["Task"]["task"].as_u64()
     }
 
-    /// Microseconds since 1970.
+    /// Returns microseconds since 1970.
     pub fn start(&self) -> i64 {
         self.0["start"].as_i64().unwrap_or_else(|| panic!("job {} has not started", self.id()))
     }
@@ -961,7 +961,7 @@ impl Record {
         self.0["partition"].as_str().unwrap()
     }
 
-    /// CPUs, megabytes and GPUs that it reserves.
+    /// Returns the CPUs, megabytes and GPUs that it requests.
     pub fn tres(&self) -> (u64, u64, u64) {
         let tres = &self.0["tres"];
         (
@@ -981,12 +981,12 @@ impl Record {
     }
 }
 
-/// How many of these spans, start to end, are open at one moment at most.
+/// Returns the largest number of these records that were running at the same time.
 pub fn most_at_once(records: &[Record]) -> usize {
     let starts = records.iter().map(|r| (r.start(), 1));
     let ends = records.iter().map(|r| (r.end(), -1));
     let mut edges: Vec<(i64, i32)> = starts.chain(ends).collect();
-    // Where one ends in the moment in which another starts, they do not overlap.
+    // If one ends when another starts, they do not overlap.
     edges.sort_unstable();
     let mut open = 0;
     edges
@@ -999,15 +999,15 @@ pub fn most_at_once(records: &[Record]) -> usize {
         .unwrap_or(0) as usize
 }
 
-/// The host's name, as jobs see it and nodes are called: without the domain.
+/// Returns the host name without the domain, as jobs and nodes use it.
 pub fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").expect("the host has a name");
     name.trim_end().split('.').next().unwrap_or_default().to_owned()
 }
 
-/// The program under test, which cargo builds beside the tests. `SLOTD_TEST_PROGRAM` names it where
-/// the tests run on another machine than the one that built them, as those that need a delegated
-/// cgroup do in a guest.
+/// Returns the program under test, which cargo builds next to the tests. `SLOTD_TEST_PROGRAM`
+/// overrides it if the tests run on another machine, as tests that need a delegated cgroup do in a
+/// guest.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -1015,15 +1015,15 @@ pub fn program() -> &'static Path {
         named.unwrap_or_else(|| {
             // target/debug/deps/scheduling-0123456789abcdef
             let test = std::env::current_exe().expect("this program has a path");
-            let built = test.ancestors().nth(2).expect("it lies in deps").join("slotd");
-            assert!(built.is_file(), "{} is not there: cargo build", built.display());
+            let built = test.ancestors().nth(2).expect("tests are built in deps").join("slotd");
+            assert!(built.is_file(), "{} does not exist: run cargo build", built.display());
             built
         })
     })
 }
 
-/// The helper program of jobs, which the build script of this crate has built. `SLOTD_TEST_HELPER`
-/// names it on another machine.
+/// Returns the helper program built by this crate's build script. `SLOTD_TEST_HELPER` overrides it
+/// on another machine.
 fn helper() -> PathBuf {
     std::env::var_os("SLOTD_TEST_HELPER")
         .map_or_else(|| PathBuf::from(env!("HELPER")), PathBuf::from)

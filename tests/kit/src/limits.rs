@@ -1,33 +1,36 @@
-//! Limits that a process is given while it runs.
+//! Limits on a running process.
 
 use crate::proc;
 use std::fs;
 use std::path::PathBuf;
 
-/// The process can open so many files more, or as many as it likes again.
+/// Limits how many more files the process can open; `None` lifts the limit.
 #[track_caller]
 pub fn descriptors(pid: i32, more: Option<u64>) {
     let open = || fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").flatten();
     let has =
         |number: u64| open().any(|entry| entry.file_name().to_str() == Some(&number.to_string()));
     let free = more.map(|more| {
-        (0..).filter(|number| !has(*number)).nth(more as usize).expect("numbers do not end")
+        (0..)
+            .filter(|number| !has(*number))
+            .nth(more as usize)
+            .expect("there is always a free number")
     });
     proc::limit(pid, libc::RLIMIT_NOFILE, free);
 }
 
-/// A process that can make no process, as long as this value lives.
+/// Prevents a process from creating processes until dropped.
 #[derive(Debug)]
 pub struct Barren {
     pid: i32,
-    /// Where the number of processes of a user does not count, since the user is root.
+    /// Used if the process is root, to which RLIMIT_NPROC does not apply.
     cgroup: Option<PathBuf>,
 }
 
 impl Barren {
-    /// `None`, and a line that says so, where that cannot be had.
+    /// Prints a line and returns `None` if that is not possible.
     pub fn make(pid: i32) -> Option<Barren> {
-        // SAFETY: it takes nothing.
+        // SAFETY: geteuid takes no arguments.
         if unsafe { libc::geteuid() } != 0 {
             proc::limit(pid, libc::RLIMIT_NPROC, Some(1));
             return Some(Barren { pid, cgroup: None });
@@ -52,7 +55,7 @@ impl Drop for Barren {
         match &self.cgroup {
             None => proc::limit(self.pid, libc::RLIMIT_NPROC, None),
             Some(cgroup) => {
-                // The process may have gone, and what it could not do it need not do.
+                // The process may have exited, which is fine.
                 let _ = fs::write("/sys/fs/cgroup/pids/cgroup.procs", self.pid.to_string());
                 let _ = fs::remove_dir(cgroup);
             }

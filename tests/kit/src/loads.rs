@@ -1,19 +1,19 @@
-//! Loads whose use of memory and CPU time is known, and what slotd tells of them.
+//! Loads with known memory and CPU usage, and slotd's measurements of them.
 
 use crate::Slotd;
 
-/// A job of known use.
+/// A job with known resource usage.
 pub struct Load {
     pub name: &'static str,
-    /// The script.
+    /// The batch script.
     pub command: &'static str,
-    /// The most memory at a time, MB; what the programs themselves need comes on top.
+    /// The peak memory in MB, without that of the programs themselves.
     pub rss_mb: Option<f64>,
-    /// CPU time is what it uses.
+    /// Whether it uses noticeable CPU time.
     pub is_busy: bool,
 }
 
-/// What each load tries to hide from who looks now and then.
+/// Loads that are hard to measure by sampling.
 pub const LOADS: [Load; 9] = [
     Load {
         name: "one process of 200 MB",
@@ -28,7 +28,7 @@ pub const LOADS: [Load; 9] = [
         is_busy: false,
     },
     Load {
-        name: "100 MB that five share",
+        name: "100 MB shared by five",
         command: "helper shared 5 100 600",
         rss_mb: Some(100.0),
         is_busy: false,
@@ -40,19 +40,19 @@ pub const LOADS: [Load; 9] = [
         is_busy: true,
     },
     Load {
-        name: "two that grow slowly",
+        name: "two growing slowly",
         command: "helper grow 60 2500",
         rss_mb: Some(120.0),
         is_busy: false,
     },
     Load {
-        name: "a file that is mapped",
+        name: "a mapped file",
         command: "helper map 120 400",
         rss_mb: Some(120.0),
         is_busy: false,
     },
     Load {
-        name: "a file that is read",
+        name: "a file read once",
         command: "helper read 300 400",
         rss_mb: Some(0.0),
         is_busy: false,
@@ -71,25 +71,24 @@ pub const LOADS: [Load; 9] = [
     },
 ];
 
-/// Starts the load.
+/// Submits the load as a job.
 pub fn start(slotd: &Slotd, load: &Load) -> u32 {
     slotd.wrap(&[], &format!("exec {}", load.command))
 }
 
-/// What sacct tells of a load that has ended, and the truth as far as only the load itself knows
-/// it.
+/// The measurements of `sacct` for a finished load, and its actual CPU time.
 #[derive(Clone, Copy)]
 pub struct Told {
     pub mb: f64,
-    /// CPU time.
+    /// CPU time in seconds, as measured.
     pub secs: f64,
-    /// What the kernel counted for its processes.
+    /// CPU time in seconds, as the kernel reported it to the processes.
     pub true_secs: f64,
 }
 
 impl Told {
-    /// Whether the CPU time is told within five percent, and the hundredth of a second in which the
-    /// kernel counts.
+    /// Whether the measured CPU time is within five percent of the actual one, plus two of the
+    /// kernel's 10 ms ticks.
     pub fn has_true_time(&self) -> bool {
         (self.secs - self.true_secs).abs() <= self.true_secs * 0.05 + 0.02
     }
@@ -105,19 +104,20 @@ pub fn told(slotd: &Slotd, job: u32) -> Told {
     let secs =
         cpu.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"));
     let output = slotd.output(job);
-    let said = output.lines().filter_map(|line| line.strip_prefix("cpu_us ")?.parse::<f64>().ok());
-    Told { mb: kb / 1024.0, secs, true_secs: said.sum::<f64>() / 1e6 }
+    let lines = output.lines().filter_map(|line| line.strip_prefix("cpu_us ")?.parse::<f64>().ok());
+    Told { mb: kb / 1024.0, secs, true_secs: lines.sum::<f64>() / 1e6 }
 }
 
-/// The heads of the columns of [`row`].
+/// Returns the column headings for [`row`].
 pub fn heads(title: &str) -> String {
     format!(
         "{title:26} {:>10} {:>10} {:>8}   {:>8} {:>8} {:>8}",
-        "MB", "told", "error", "CPU s", "told", "error"
+        "MB", "measured", "error", "CPU s", "measured", "error"
     )
 }
 
-/// What is told of a load, beside the truth. The error of little CPU time says nothing.
+/// Returns a row with measured and actual values. The error is omitted for loads with little CPU
+/// time.
 pub fn row(load: &Load, told: Told) -> String {
     let error = |truth: f64, told: f64| format!("{:+.1} %", (told - truth) / truth * 100.0);
     let rss = load.rss_mb.map_or("-".to_owned(), |mb| format!("{mb:.2}"));

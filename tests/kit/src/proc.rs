@@ -1,4 +1,4 @@
-//! Processes as /proc shows them.
+//! Processes as shown by /proc.
 
 use std::fs;
 use std::io;
@@ -21,10 +21,10 @@ pub fn signal(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Sets the soft limit of a resource for this process alone; `None`: as high as its hard limit.
+/// Sets the soft limit of a resource for this process only; `None` raises it to the hard limit.
 #[track_caller]
 pub fn limit(pid: i32, resource: libc::__rlimit_resource_t, soft: Option<u64>) {
-    // SAFETY: both pointers are to live values of the type that prlimit takes.
+    // SAFETY: Both pointers are to live values of the type that prlimit takes.
     let done = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         libc::prlimit(pid, resource, std::ptr::null(), &mut limit);
@@ -34,18 +34,18 @@ pub fn limit(pid: i32, resource: libc::__rlimit_resource_t, soft: Option<u64>) {
     assert_eq!(done, 0, "prlimit: {}", io::Error::last_os_error());
 }
 
-/// From now on this process has no more than so many open files.
+/// Limits the number of open files of this process.
 #[track_caller]
 pub fn limit_descriptors(pid: i32, most: u64) {
     limit(pid, libc::RLIMIT_NOFILE, Some(most));
 }
 
-/// It runs: zombies do not count.
+/// Whether the process is running. Zombies do not count.
 pub fn is_alive(pid: i32) -> bool {
     state(pid).is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// `R`, `S`, `T`, …
+/// Returns the state letter: `R`, `S`, `T`, …
 pub fn state(pid: i32) -> Option<char> {
     field(pid, 0)?.chars().next()
 }
@@ -54,7 +54,7 @@ pub fn parent(pid: i32) -> Option<i32> {
     field(pid, 1)?.parse().ok()
 }
 
-/// The fields of `/proc/pid/stat` after the name.
+/// Returns a field of `/proc/pid/stat`, counted after the name.
 fn field(pid: i32, at: usize) -> Option<String> {
     field_of(&format!("/proc/{pid}/stat"), at)
 }
@@ -65,28 +65,28 @@ fn field_of(path: &str, at: usize) -> Option<String> {
     rest.split(' ').nth(at).map(str::to_owned)
 }
 
-/// The time that its threads have had on a CPU, and what of it is the first thread's.
+/// Returns the CPU time of all its threads, and that of the first thread.
 pub fn cpu_times(pid: i32) -> Option<(Duration, Duration)> {
     let of = |path: &str| {
         let ticks = |at| field_of(path, at)?.parse::<u64>().ok();
-        // Linux counts it in hundredths of a second for whoever asks.
+        // Linux reports these in hundredths of a second.
         Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
     };
     Some((of(&format!("/proc/{pid}/stat"))?, of(&format!("/proc/{pid}/task/{pid}/stat"))?))
 }
 
-/// The name that `ps` shows, of 15 characters at most.
+/// Returns the name shown by `ps`, at most 15 characters.
 pub fn name(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// The processes that it has started and that are there.
+/// Returns its running children.
 pub fn children(pid: i32) -> Vec<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// A variable of the environment that it was started with.
+/// Returns a variable from the environment with which it was started.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let environment = String::from_utf8_lossy(&environment);
@@ -100,7 +100,8 @@ pub fn cmdline(pid: i32) -> String {
     String::from_utf8_lossy(&words).replace('\0', " ")
 }
 
-/// Living processes whose command line, environment or working directory lies in a directory.
+/// Returns the living processes whose command line, environment or working directory refers to a
+/// directory.
 pub fn of_directory(dir: &Path) -> Vec<i32> {
     let wanted = dir.as_os_str().as_bytes();
     let has = |bytes: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
@@ -118,20 +119,20 @@ pub fn of_directory(dir: &Path) -> Vec<i32> {
         .collect()
 }
 
-/// CPU time of a process so far, in clock ticks.
+/// Returns the CPU time used so far in clock ticks.
 pub fn cpu_ticks(pid: i32) -> u64 {
     let ticks = |at| field(pid, at).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
     ticks(11) + ticks(12)
 }
 
-/// What it has in memory, KiB.
+/// Returns the resident memory in KiB.
 pub fn resident_kib(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// How often it was woken up: voluntary context switches of all its threads.
+/// Returns the number of wake-ups: voluntary context switches of all its threads.
 pub fn wakeups(pid: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads

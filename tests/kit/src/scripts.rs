@@ -1,4 +1,5 @@
-//! What tests of scripts share: the program, its commands, waiting, and running what must succeed.
+//! Shared by tests of scripts: the program, its commands, waiting, and running commands that must
+//! succeed.
 
 use crate::PATIENCE;
 use std::io::Write;
@@ -6,16 +7,16 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The Slurm commands, as the program tells them itself.
+/// Returns the Slurm commands, as listed by the program itself.
 pub fn commands() -> Vec<String> {
     let names = Command::new(crate::program()).arg("commands").output().expect("slotd runs").stdout;
     String::from_utf8(names).expect("names are text").lines().map(str::to_owned).collect()
 }
 
-/// Asks again and again, since what is waited for is told by no event, until there is an answer.
+/// Polls `ask` until it returns a value, for conditions without an event to wait for.
 ///
 /// # Panics
-/// After [`PATIENCE`], with what `dump` says.
+/// Panics after [`PATIENCE`], with the output of `dump`.
 pub fn wait_for<T>(what: &str, dump: impl Fn() -> String, mut ask: impl FnMut() -> Option<T>) -> T {
     let give_up = Instant::now() + PATIENCE;
     loop {
@@ -27,10 +28,10 @@ pub fn wait_for<T>(what: &str, dump: impl Fn() -> String, mut ask: impl FnMut() 
     }
 }
 
-/// Standard output of a program that must succeed.
+/// Runs a program that must succeed, and returns its standard output.
 ///
 /// # Panics
-/// With everything it said, where it did not.
+/// Panics with all its output if it fails.
 pub fn must(command: &mut Command, log: impl Fn() -> String) -> String {
     let Output { status, stdout, stderr } =
         command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -43,14 +44,15 @@ pub fn must(command: &mut Command, log: impl Fn() -> String) -> String {
     stdout.into_owned()
 }
 
-/// Writes an executable file, by another process: what a test holds open for writing is inherited
-/// by whatever another test starts in that moment, and as long as it is open, nobody can execute it
-/// ("text file busy").
+/// Writes an executable file from another process. A descriptor open for writing in a test would be
+/// inherited by processes that other tests start at that moment, and until it is closed, executing
+/// the file fails ("text file busy").
 ///
 /// # Panics
-/// It cannot be written.
+/// Panics if the file cannot be written.
 pub fn executable(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("its directory");
+    std::fs::create_dir_all(path.parent().expect("it is in a directory"))
+        .expect("the directory is created");
     let mut install = Command::new("install");
     install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
     let mut child = install.spawn().expect("coreutils");

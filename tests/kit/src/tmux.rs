@@ -1,11 +1,11 @@
-//! A terminal in which a command runs: tmux's, where there is one.
+//! A terminal to run commands in, provided by tmux if installed.
 
 use crate::Slotd;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A terminal of 100 columns and 30 rows.
+/// A terminal with 100 columns and 30 rows.
 pub struct Tmux {
     socket: PathBuf,
 }
@@ -17,15 +17,15 @@ impl Drop for Tmux {
 }
 
 impl Tmux {
-    /// `None` where there is no tmux. The command is one of a shell.
+    /// Runs a shell command in a new terminal. Returns `None` if tmux is not installed.
     #[track_caller]
     pub fn start(slotd: &Slotd, command: &str) -> Option<Tmux> {
         let there = Command::new("tmux").arg("-V").output().is_ok_and(|out| out.status.success());
         if !there {
-            eprintln!("not tested: tmux is not there");
+            eprintln!("not tested: tmux is not installed");
             return None;
         }
-        // A server that was told to exit may still be there: the next one has a socket of its own.
+        // The previous server may still be shutting down, so each one gets its own socket.
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let tmux = Tmux {
             socket: slotd.base.join(format!("tmux{}", STARTED.fetch_add(1, Ordering::Relaxed))),
@@ -41,7 +41,7 @@ impl Tmux {
         Some(tmux)
     }
 
-    /// A command of tmux.
+    /// Runs a tmux command.
     pub fn run(&self, words: &[&str]) -> Output {
         Command::new("tmux")
             .arg("-u")
@@ -56,7 +56,7 @@ impl Tmux {
         String::from_utf8_lossy(&self.run(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
-    /// Waits until this text is on the screen: all that is on it.
+    /// Waits until this text is on the screen, and returns the whole screen.
     #[track_caller]
     pub fn shows(&self, text: &str) -> String {
         let mut last = String::new();
@@ -78,7 +78,7 @@ impl Tmux {
         self.run(&[&["send-keys"], keys].concat());
     }
 
-    /// The process in the terminal.
+    /// Returns the process in the terminal.
     pub fn pid(&self) -> i32 {
         let out = self.run(&["display-message", "-p", "#{pane_pid}"]);
         String::from_utf8_lossy(&out.stdout).trim().parse().expect("a pid")

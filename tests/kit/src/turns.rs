@@ -1,15 +1,15 @@
-//! What the benchmarks print: lines `name value unit`, and each beside another in one run.
+//! Output of the benchmarks: lines `name value unit`, and comparisons measured in one run.
 
 use crate::lab::{summary, timed};
 use std::process::Command;
 use std::time::Duration;
 
-/// One figure.
+/// Prints one figure.
 pub fn figure(name: &str, value: f64, unit: &str) {
     println!("{name:<44} {value:9.1} {unit}");
 }
 
-/// What is measured in turns.
+/// Measurements taken in turn.
 #[derive(Default)]
 pub struct Turns<'a> {
     names: Vec<String>,
@@ -26,7 +26,7 @@ impl<'a> Turns<'a> {
         self.runs.push(Box::new(run));
     }
 
-    /// The medians in milliseconds, and each beside the first.
+    /// Prints the medians in milliseconds, and their ratio to the first.
     pub fn measure(mut self, rounds: usize) {
         let mut times: Vec<Vec<Duration>> = self.runs.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
@@ -45,7 +45,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Prints how many a second, and that beside the first.
+/// Prints the rates per second, and their ratio to the first.
 pub fn rates(count: usize, named: Vec<(&str, Vec<Duration>)>) {
     let rate = |times: Vec<Duration>| count as f64 / (summary(times).1 / 1000.0);
     let rates: Vec<(&str, f64)> =
@@ -55,7 +55,7 @@ pub fn rates(count: usize, named: Vec<(&str, Vec<Duration>)>) {
     }
 }
 
-/// What a program costs that does nothing.
+/// Measures the cost of a program that does nothing.
 pub fn bare() -> Duration {
     timed(|| drop(Command::new("/bin/true").output().expect("/bin/true")))
 }

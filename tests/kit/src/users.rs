@@ -1,4 +1,4 @@
-//! A daemon of another user, which only root can start.
+//! A daemon that runs as another user. Only root can start one.
 
 use crate::{Out, Slotd, program};
 use std::os::unix::fs::chown;
@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A user without any rights.
+/// An unprivileged user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -14,8 +14,8 @@ pub struct User {
     pub gid: u32,
 }
 
-/// `nobody`, where this process may become that user and that user may run slotd. `None`, and a
-/// line that says why, else.
+/// Returns `nobody` if this process can switch to that user and that user can run slotd. Otherwise
+/// prints the reason and returns `None`.
 pub fn nobody() -> Option<User> {
     let found = Command::new("getent").args(["passwd", "nobody"]).output().ok()?;
     let line = String::from_utf8_lossy(&found.stdout).into_owned();
@@ -57,7 +57,7 @@ impl Slotd {
     }
 }
 
-/// The directory and all in it, without following links.
+/// Changes the owner of the directory and everything in it, without following links.
 pub fn give(path: &Path, user: &User) {
     chown(path, Some(user.uid), Some(user.gid)).unwrap();
     for entry in std::fs::read_dir(path).unwrap().flatten() {

@@ -1,24 +1,24 @@
-//! What a database has written: SQLite's log (`-wal`), read as its documentation of the file format
-//! tells.
+//! The writes of a database, from SQLite's write-ahead log (`-wal`), read as described in the
+//! documentation of its format.
 
 use std::fs;
 use std::ops::Sub;
 use std::path::Path;
 
-/// The log's own header, and that of each page in it.
+/// The sizes of the log's header and of the header of each page.
 const HEADER: usize = 32;
 const PAGE_HEADER: usize = 24;
 
-/// What was written since the log was last begun anew.
+/// The writes since the log was last restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Written {
-    /// Transactions: each is one write that is waited for.
+    /// The number of transactions. Each waits for one sync.
     pub commits: usize,
     pub pages: usize,
 }
 
 impl Written {
-    /// Of the database at `path`, which somebody has open.
+    /// Reads the log of the database at `path`, which must be open in some process.
     pub fn of(path: &Path) -> Written {
         let log = fs::read(path.with_extension("db-wal")).expect("a log");
         let number =
@@ -28,7 +28,7 @@ impl Written {
         let pages = (HEADER..)
             .step_by(PAGE_HEADER + page_size)
             .take_while(|at| log.get(at + 8..at + 16) == Some(salt));
-        // The last page of a transaction tells how many the database has then.
+        // The last page of a transaction contains the size of the database.
         pages.fold(Written { commits: 0, pages: 0 }, |sum, at| Written {
             commits: sum.commits + usize::from(number(at + 4) > 0),
             pages: sum.pages + 1,
@@ -36,7 +36,7 @@ impl Written {
     }
 }
 
-/// Whether a text stands in what was committed since the log was last begun anew.
+/// Whether a text occurs in a committed transaction since the log was last restarted.
 pub fn is_committed(path: &Path, text: &str) -> bool {
     let log = fs::read(path.with_extension("db-wal")).expect("a log");
     let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));

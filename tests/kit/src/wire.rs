@@ -1,4 +1,4 @@
-//! The daemon's protocol from scratch: frames of bytes, so that they can also be wrong.
+//! An independent implementation of the daemon's protocol, which can also send invalid frames.
 
 use serde_json::Value;
 use std::io::{self, Read, Write};
@@ -6,14 +6,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The version of the protocol that the daemon under test speaks.
+/// The protocol version of the daemon under test.
 pub const VERSION: u16 = 6;
 
-/// The length of a frame's header: mark, version, two zero bytes, and the lengths of JSON and
-/// bytes.
+/// The length of a frame header: magic, version, two zero bytes, and the lengths of the JSON and
+/// the raw bytes.
 const HEADER: usize = 16;
 
-/// Connects to the daemon of a root, however long its path is.
+/// Connects to the daemon of a root, whatever the length of its path.
 pub fn connect(root: &Path) -> io::Result<UnixStream> {
     let dir = std::fs::File::open(root.join("run"))?;
     let socket = UnixStream::connect(format!("/proc/self/fd/{}/slotd.sock", dir.as_raw_fd()))?;
@@ -21,7 +21,7 @@ pub fn connect(root: &Path) -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// A frame's header with any lengths.
+/// Builds a frame header with any lengths.
 pub fn header(json: u32, raw: u32) -> Vec<u8> {
     let mut out = b"SLTD".to_vec();
     out.extend(VERSION.to_le_bytes());
@@ -32,7 +32,7 @@ pub fn header(json: u32, raw: u32) -> Vec<u8> {
     out
 }
 
-/// A whole frame.
+/// Builds a frame.
 pub fn frame(json: &[u8], raw: &[u8]) -> Vec<u8> {
     let mut out = header(json.len() as u32, raw.len() as u32);
     out.extend(json);
@@ -40,7 +40,7 @@ pub fn frame(json: &[u8], raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The JSON of the next frame.
+/// Receives a frame and returns its JSON.
 pub fn receive(socket: &mut UnixStream) -> io::Result<Value> {
     let mut header = [0; HEADER];
     socket.read_exact(&mut header)?;
@@ -51,7 +51,7 @@ pub fn receive(socket: &mut UnixStream) -> io::Result<Value> {
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// One question, one answer.
+/// Sends a request and returns the answer.
 pub fn ask(root: &Path, request: &Value) -> Result<Value, String> {
     let talk = || -> io::Result<Value> {
         let mut socket = connect(root)?;
@@ -65,7 +65,7 @@ pub fn ask(root: &Path, request: &Value) -> Result<Value, String> {
     }
 }
 
-/// Reads until the daemon closes the connection; what it said before.
+/// Reads until the daemon closes the connection, and returns the bytes received.
 pub fn drain(mut socket: UnixStream) -> Vec<u8> {
     drop(socket.set_read_timeout(Some(super::PATIENCE)));
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Loads whose use of memory and CPU is known: what slotd measures is compared with it.
+//! Loads with known memory and CPU usage, to compare with slotd's measurements.
 
 use std::hint::black_box;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -34,31 +34,31 @@ fn millis(ms: i32) -> Duration {
     Duration::from_millis(ms as u64)
 }
 
-/// Memory that is really there: every page was written to.
+/// Allocates memory and touches every page.
 fn memory(mb: i32) -> Vec<u8> {
     black_box(vec![1u8; (mb as usize) << 20])
 }
 
-/// So much memory at once, without a page fault for each page of it.
+/// Allocates this much memory at once, without a page fault per page.
 pub fn fill(mb: i32) {
-    let say_when = || {
+    let print_time = || {
         println!(
             "{}",
             SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros()
         )
     };
-    say_when();
+    print_time();
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
-    // SAFETY: a new mapping of no file; its result is looked at.
+    // SAFETY: This creates a new anonymous mapping; the result is checked.
     let at = unsafe { mmap(0, (mb as usize) << 20, PROT_READ | PROT_WRITE, flags, -1, 0) };
-    assert_ne!(at as isize, -1, "there are so many addresses");
-    say_when();
+    assert_ne!(at as isize, -1, "the address space is large enough");
+    print_time();
 }
 
-/// Several children do the same at once; ends when all have ended.
+/// Runs the same load in several children at once, and waits for all of them.
 fn children(count: i32, load: impl Fn()) {
     for _ in 0..count {
-        // SAFETY: this process has one thread.
+        // SAFETY: This process has a single thread.
         if unsafe { fork() } == 0 {
             load();
             std::process::exit(0);
@@ -67,58 +67,58 @@ fn children(count: i32, load: impl Fn()) {
     wait_for_all();
 }
 
-/// Uses so much CPU time.
+/// Uses this much CPU time.
 pub fn burn(time: Duration) {
-    // SAFETY: it takes nothing. It tells microseconds of CPU time.
+    // SAFETY: clock takes no arguments. It returns CPU time in microseconds.
     while (unsafe { clock() } as u128) < time.as_micros() {
         std::hint::spin_loop();
     }
 }
 
-/// Processes that wait for each other: what they do next, all do at the same time.
-struct Meeting {
+/// A barrier: all processes continue at the same time.
+struct Barrier {
     count: i32,
-    come: (PipeReader, PipeWriter),
-    go: (PipeReader, PipeWriter),
+    arrived: (PipeReader, PipeWriter),
+    released: (PipeReader, PipeWriter),
 }
 
-impl Meeting {
-    fn of(count: i32) -> Meeting {
-        Meeting { count, come: pipe().expect("a pipe"), go: pipe().expect("a pipe") }
+impl Barrier {
+    fn of(count: i32) -> Barrier {
+        Barrier { count, arrived: pipe().expect("a pipe"), released: pipe().expect("a pipe") }
     }
 
-    /// In each of them.
+    /// Waits at the barrier. Called in each process.
     fn wait(&self) {
-        (&self.come.1).write_all(&[1]).expect("it holds the other end");
-        (&self.go.0).read_exact(&mut [0]).expect("it holds the other end");
+        (&self.arrived.1).write_all(&[1]).expect("this process holds the other end");
+        (&self.released.0).read_exact(&mut [0]).expect("this process holds the other end");
     }
 
-    /// In the process that has made them.
-    fn lead(&self) {
+    /// Waits for all processes and releases them. Called in their parent.
+    fn release(&self) {
         let mut all = vec![0; self.count as usize];
-        (&self.come.0).read_exact(&mut all).expect("all come");
-        (&self.go.1).write_all(&all).expect("it holds the other end");
+        (&self.arrived.0).read_exact(&mut all).expect("all processes arrive");
+        (&self.released.1).write_all(&all).expect("this process holds the other end");
     }
 }
 
-/// So many processes, each with so much memory of its own, which all have together for so long.
+/// Starts this many processes that hold this much memory each, all at the same time for this long.
 pub fn own(count: i32, mb: i32, ms: i32) {
-    let meeting = Meeting::of(count);
+    let barrier = Barrier::of(count);
     for _ in 0..count {
-        // SAFETY: this process has one thread.
+        // SAFETY: This process has a single thread.
         if unsafe { fork() } == 0 {
             let held = memory(mb);
-            meeting.wait();
+            barrier.wait();
             sleep(millis(ms));
             drop(held);
             std::process::exit(0);
         }
     }
-    meeting.lead();
+    barrier.release();
     wait_for_all();
 }
 
-/// Memory that so many processes share for so long.
+/// Memory shared by this many processes for this long.
 pub fn shared(count: i32, mb: i32, ms: i32) {
     let held = memory(mb);
     children(count, || {
@@ -127,7 +127,7 @@ pub fn shared(count: i32, mb: i32, ms: i32) {
     });
 }
 
-/// So much memory for a moment, and nothing before and after it.
+/// A short peak of memory, with none before and after.
 pub fn peak(mb: i32, ms: i32) {
     burn(millis(300));
     let held = memory(mb);
@@ -136,12 +136,12 @@ pub fn peak(mb: i32, ms: i32) {
     burn(millis(900));
 }
 
-/// Two processes that grow to so much in so long a time. Who is there first waits for the other, so
-/// that both have their most at the same time, for a moment.
+/// Two processes that grow to this size over this time. The first one to get there waits, so that
+/// both reach their peak at the same time, for a moment.
 pub fn grow(mb: i32, ms: i32) {
-    let meeting = Meeting::of(2);
+    let barrier = Barrier::of(2);
     for _ in 0..2 {
-        // SAFETY: this process has one thread.
+        // SAFETY: This process has a single thread.
         if unsafe { fork() } == 0 {
             let held: Vec<Vec<u8>> = (0..mb)
                 .map(|_| {
@@ -149,25 +149,25 @@ pub fn grow(mb: i32, ms: i32) {
                     memory(1)
                 })
                 .collect();
-            meeting.wait();
+            barrier.wait();
             sleep(millis(100));
             black_box(&held);
             std::process::exit(0);
         }
     }
-    meeting.lead();
+    barrier.release();
     wait_for_all();
 }
 
 fn wait_for_all() {
-    // SAFETY: nobody wants to know the status.
+    // SAFETY: A null pointer is allowed: the status is not needed.
     while unsafe { wait(std::ptr::null_mut()) } > 0 {}
 }
 
-/// Maps a file of so much, which it makes, and reads all of it.
+/// Creates a file of this size, maps it and reads all of it.
 pub fn map(mb: i32, ms: i32) {
     let file = tempfile(mb);
-    // SAFETY: a new mapping of an open file; its result is looked at.
+    // SAFETY: This maps an open file; the result is checked.
     let at = unsafe {
         mmap(
             0,
@@ -179,13 +179,13 @@ pub fn map(mb: i32, ms: i32) {
         )
     };
     assert_ne!(at as isize, -1, "the file is mapped");
-    // SAFETY: the mapping is so long, and lasts as long as the process.
+    // SAFETY: The mapping has this length and lives as long as the process.
     let bytes = unsafe { std::slice::from_raw_parts(at, (mb as usize) << 20) };
     black_box(bytes.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>());
     sleep(millis(ms));
 }
 
-/// Reads a file of so much, which it makes, without keeping anything of it.
+/// Creates a file of this size and reads it without keeping the data.
 pub fn read(mb: i32, ms: i32) {
     let mut file = tempfile(mb);
     std::io::Seek::rewind(&mut file).expect("the file is there");
@@ -193,7 +193,7 @@ pub fn read(mb: i32, ms: i32) {
     sleep(millis(ms));
 }
 
-/// A file without a name in the working directory.
+/// Creates an unnamed file in the working directory.
 fn tempfile(mb: i32) -> std::fs::File {
     let path = format!("load.{}", std::process::id());
     let mut file = std::fs::File::options()
@@ -203,25 +203,26 @@ fn tempfile(mb: i32) -> std::fs::File {
         .write(true)
         .open(&path)
         .expect("a file");
-    std::fs::remove_file(&path).expect("it was made");
+    std::fs::remove_file(&path).expect("the file was created");
     let block = vec![1u8; 1 << 20];
-    (0..mb).for_each(|_| std::io::Write::write_all(&mut file, &block).expect("room for it"));
+    (0..mb).for_each(|_| std::io::Write::write_all(&mut file, &block).expect("enough disk space"));
     file
 }
 
-/// Says how much CPU time this process has used, with those that it waited for, in microseconds.
-pub fn say_cpu_time() {
+/// Prints the CPU time of this process and of the children that it waited for, in microseconds.
+pub fn print_cpu_time() {
     let used = |who: i32| {
-        // utime and stime in seconds and microseconds come first of 18 numbers (getrusage(2)).
+        // The first 4 of 18 numbers are the seconds and microseconds of utime and stime
+        // (getrusage(2)).
         let mut numbers = [0i64; 18];
-        // SAFETY: there is room for all of it.
+        // SAFETY: The buffer holds a whole rusage.
         assert_eq!(unsafe { getrusage(who, numbers.as_mut_ptr()) }, 0);
         (numbers[0] + numbers[2]) * 1_000_000 + numbers[1] + numbers[3]
     };
     println!("cpu_us {}", used(RUSAGE_SELF) + used(RUSAGE_CHILDREN));
 }
 
-/// So many processes, one after the other, each with so much CPU time.
+/// Runs this many processes, one after the other, each with this much CPU time.
 pub fn short(count: i32, ms: i32) {
     let helper = std::env::current_exe().expect("this program");
     for _ in 0..count {

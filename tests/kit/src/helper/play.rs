@@ -1,21 +1,22 @@
-//! A job that tells what becomes of it:
+//! A job that logs its own start and end:
 //! `helper play log=FILE locks=DIR sub=N cpus=N gpus=N ms=N code=N …`.
 //!
-//! It appends one line to the log when it begins and one before it ends, takes a lock for each CPU
-//! and GPU that was reserved for it, and says so where there is none left: somebody else has it
-//! too. Its children have the locks as well, so that a lock is free only when all of the job is
-//! gone. Further words:
+//! It appends a line to the log when it begins and one before it ends. It takes a lock for each CPU
+//! and GPU allocated to it, and logs a clash if none is free, because another job uses the same
+//! one. Its children inherit the locks, so a lock is released only when all processes of the job
+//! have exited. Optional words:
 //!
-//! - `task=N`: the array task, where the environment does not tell;
-//! - `ignore`: SIGTERM does nothing;
-//! - `child`: a child stays behind, and does not end by itself;
-//! - `lines=N`: so many lines on standard output;
-//! - `step=MS,CODE`: a step of `srun` first, whose exit code is told, or that it was refused by a
-//!   full disk;
-//! - `role=step`: it is that step, and takes no locks.
+//! - `task=N`: the array task, if the environment does not contain it;
+//! - `ignore`: SIGTERM is ignored;
+//! - `child`: a child is left behind that does not exit by itself;
+//! - `lines=N`: this many lines on standard output;
+//! - `step=MS,CODE`: an `srun` step first. Its exit code is logged, or that a full disk prevented
+//!   it;
+//! - `role=step`: this is that step, which takes no locks.
 //!
-//! A line of the log: what, submission, array task or `-`, array or job, job, restarts, pid,
-//! milliseconds from the boot of the machine to the start of the process, and a word more.
+//! The columns of the log: event, submission, array task or `-`, array job ID or job ID, job ID,
+//! restarts, PID, start of the process in milliseconds since the boot of the machine, and one more
+//! word.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,44 +35,44 @@ const LOCK_EX_NB: i32 = 2 | 4;
 const F_SETFD: i32 = 2;
 const SIGTERM: i32 = 15;
 
-/// What srun says where a step cannot be stored or launched.
+/// Errors of srun if a step cannot be stored or launched.
 const FULL: [&str; 2] = ["the daemon's database is full", "no space on disk"];
 
-/// Milliseconds of a clock tick in /proc: USER_HZ is 100 everywhere.
+/// The milliseconds per clock tick in /proc. USER_HZ is 100 on all supported machines.
 const TICK_MS: u64 = 10;
 
-/// How often a lock is tried: another job of the same moment may hold it while it looks for one of
-/// its own.
+/// The number of attempts to take a lock. Another job of the same moment may hold a lock briefly
+/// while it looks for its own.
 const TRIES: u32 = 20;
 
 struct Player<'a> {
     words: BTreeMap<&'a str, &'a str>,
-    /// The columns of the log between what and the word more.
+    /// The log columns between the event and the last word.
     who: String,
 }
 
-/// Plays the job; the exit code.
+/// Plays the job and returns its exit code.
 pub fn play(words: &[String]) -> i32 {
     let words: BTreeMap<&str, &str> =
         words.iter().map(|word| word.split_once('=').unwrap_or((word.as_str(), ""))).collect();
     let player = Player { who: who(&words), words };
     if player.words.contains_key("ignore") {
-        // SAFETY: no handler runs.
+        // SAFETY: No handler is installed.
         unsafe { super::signal(SIGTERM, super::SIG_IGN) };
     }
     let is_step = player.words.get("role") == Some(&"step");
     let (begin, end) = if is_step { ("step-begin", "step-end") } else { ("begin", "end") };
-    player.tell(begin, "-");
+    player.log(begin, "-");
     player.take_locks();
     if player.words.contains_key("child") {
-        stay_behind();
+        leave_child();
     }
     player.run_step();
     for line in 0..player.number("lines") {
         println!("line {line}");
     }
     sleep(Duration::from_millis(player.number("ms")));
-    player.tell(end, player.words["code"]);
+    player.log(end, player.words["code"]);
     player.number("code") as i32
 }
 
@@ -101,8 +102,8 @@ impl Player<'_> {
             .map_or(0, |text| text.parse().unwrap_or_else(|e| panic!("{word}={text}: {e}")))
     }
 
-    /// One line with one write: the log is in order.
-    fn tell(&self, what: &str, more: &str) {
+    /// Appends a line with a single write, so that concurrent lines do not mix.
+    fn log(&self, what: &str, more: &str) {
         let mut log = File::options().append(true).open(self.words["log"]).expect("the log");
         log.write_all(format!("{what} {} {more}\n", self.who).as_bytes())
             .expect("a line of the log");
@@ -128,7 +129,7 @@ impl Player<'_> {
                 sleep(Duration::from_millis(1));
             }
             if held.len() < wanted {
-                self.tell("clash", &format!("cpus:{}-of-{cpus}", held.len()));
+                self.log("clash", &format!("cpus:{}-of-{cpus}", held.len()));
             }
         }
         let wanted = self.number("gpus") as usize;
@@ -137,20 +138,20 @@ impl Player<'_> {
             let ids: Vec<&str> = given.split(',').filter(|id| !id.is_empty()).collect();
             let held = ids.iter().filter(|id| self.lock(&format!("gpu.{id}"))).count();
             if ids.len() != wanted || held < wanted {
-                self.tell("clash", &format!("gpus:{held}-of-{wanted}:given:{given}"));
+                self.log("clash", &format!("gpus:{held}-of-{wanted}:given:{given}"));
             }
         }
     }
 
-    /// Holds a lock as long as this process or one that it starts is there.
+    /// Takes a lock that is held until this process and its children have exited.
     fn lock(&self, name: &str) -> bool {
         let path = std::path::Path::new(self.words["locks"]).join(name);
         let file = File::options().create(true).append(true).open(path).expect("a lock file");
-        // SAFETY: it takes two numbers.
+        // SAFETY: flock takes two numbers.
         if unsafe { flock(file.as_raw_fd(), LOCK_EX_NB) } != 0 {
             return false;
         }
-        // SAFETY: it takes three numbers.
+        // SAFETY: fcntl takes three numbers.
         unsafe { fcntl(file.into_raw_fd(), F_SETFD, 0) };
         true
     }
@@ -167,19 +168,19 @@ impl Player<'_> {
         let ended =
             srun.stderr(Stdio::piped()).spawn().and_then(Child::wait_with_output).expect("srun");
         drop(std::io::stderr().write_all(&ended.stderr));
-        let said = String::from_utf8_lossy(&ended.stderr);
+        let stderr = String::from_utf8_lossy(&ended.stderr);
         let code = match ended.status.code() {
             None => "signal".to_owned(),
-            Some(1) if FULL.iter().any(|text| said.contains(text)) => "full".to_owned(),
+            Some(1) if FULL.iter().any(|text| stderr.contains(text)) => "full".to_owned(),
             Some(code) => code.to_string(),
         };
-        self.tell("saw", &code);
+        self.log("saw", &code);
     }
 }
 
-/// A child in the job's session that is there until somebody ends it.
-fn stay_behind() {
-    // SAFETY: this process has one thread, and the child only sleeps.
+/// Leaves a child in the job's session that runs until it is killed.
+fn leave_child() {
+    // SAFETY: This process has a single thread, and the child only sleeps.
     if unsafe { super::fork() } == 0 {
         sleep(Duration::from_secs(100_000));
         std::process::exit(0);

@@ -1,5 +1,4 @@
-//! A rank of an MPI program, as far as it comes before the first message of MPI: it puts its own
-//! number, and says those of all.
+//! An MPI rank up to its first message: publishes its rank number, and prints those of all ranks.
 
 use std::env;
 use std::fs::File;
@@ -10,16 +9,16 @@ fn number(name: &str) -> i32 {
     env::var(name).expect(name).parse().expect("a number")
 }
 
-/// The line to whoever knows the others.
-struct Line {
+/// The connection to the PMI server.
+struct Connection {
     file: File,
     version: i32,
 }
 
-impl Line {
-    fn say(&mut self, text: &str, framed: bool) -> String {
+impl Connection {
+    fn exchange(&mut self, text: &str, framed: bool) -> String {
         let text = if framed { format!("{:6}{text}", text.len()) } else { format!("{text}\n") };
-        self.file.write_all(text.as_bytes()).expect("somebody listens");
+        self.file.write_all(text.as_bytes()).expect("the server is connected");
         let mut answer = Vec::new();
         let mut take = |many: usize| {
             let mut bytes = vec![0; many];
@@ -37,43 +36,43 @@ impl Line {
         String::from_utf8(answer).expect("an answer").trim_end().to_owned()
     }
 
-    /// The answer to a command in the words of the version.
+    /// Sends a command in the syntax of this version, and returns the answer.
     fn ask(&mut self, words: &[&str]) -> String {
         match self.version {
-            1 => self.say(&words.join(" "), false),
-            _ => self.say(&format!("{};", words.join(";")), true),
+            1 => self.exchange(&words.join(" "), false),
+            _ => self.exchange(&format!("{};", words.join(";")), true),
         }
     }
 }
 
 pub fn rank(version: i32) {
-    // SAFETY: it was made for this process, which uses it nowhere else.
+    // SAFETY: The descriptor was created for this process and is used nowhere else.
     let file = unsafe { File::from_raw_fd(number("PMI_FD")) };
     let (rank, size) = (number("PMI_RANK"), number("PMI_SIZE"));
     let job = env::var("PMI_JOBID").expect("PMI_JOBID");
-    let mut line = Line { file, version };
-    line.say(&format!("cmd=init pmi_version={version} pmi_subversion=0"), false);
+    let mut connection = Connection { file, version };
+    connection.exchange(&format!("cmd=init pmi_version={version} pmi_subversion=0"), false);
     let (put, fence, get) = match version {
         1 => ("put", "barrier_in", "get"),
         _ => {
-            line.ask(&["cmd=fullinit", &format!("pmirank={rank}")]);
+            connection.ask(&["cmd=fullinit", &format!("pmirank={rank}")]);
             ("kvs-put", "kvs-fence", "kvs-get")
         }
     };
     let space = format!("kvsname={job}");
-    line.ask(&[
+    connection.ask(&[
         &format!("cmd={put}"),
         &space,
         &format!("key=rank-{rank}"),
         &format!("value={rank}"),
     ]);
-    line.ask(&[&format!("cmd={fence}")]);
+    connection.ask(&[&format!("cmd={fence}")]);
     let seen = (0..size).map(|other| {
-        let answer = line.ask(&[&format!("cmd={get}"), &space, &format!("key=rank-{other}")]);
+        let answer = connection.ask(&[&format!("cmd={get}"), &space, &format!("key=rank-{other}")]);
         let value = answer.rsplit_once("value=").unwrap_or_else(|| panic!("{answer}")).1;
         value.trim_end_matches(';').to_owned()
     });
     let seen: Vec<String> = seen.collect();
     println!("{rank} of {size}: {}", seen.join(" "));
-    line.ask(&["cmd=finalize"]);
+    connection.ask(&["cmd=finalize"]);
 }
