@@ -1,10 +1,10 @@
-//! Users submit, cancel, hold, requeue and wait, and meanwhile everything dies that can die, the
-//! disk is full and the clock is set. In the end each job must be what it was promised to be.
+//! Users submit, cancel, hold, requeue and wait while processes are killed, the disk fills up and
+//! the clock is set. In the end, every guarantee must hold.
 //!
-//! `cargo test --test torture` plays it for 20 seconds, or for `SLOTD_TORTURE_SECONDS`;
-//! `SLOTD_TORTURE_SEED=N` makes the choices of seed N again, though not at the same moments. A disk
-//! of its own needs a mount: as root, or in a user namespace (`unshare -rm`). Where the machine
-//! lets nobody mount, the full disk is left out, and that is said.
+//! `cargo test --test torture` runs for 20 seconds, or for `SLOTD_TORTURE_SECONDS`.
+//! `SLOTD_TORTURE_SEED=N` repeats the choices of seed N, though with different timing. The small
+//! disk needs a mount: as root, or in a user namespace (`unshare -rm`). If mounting is not
+//! permitted, the disk is never filled, and the run prints a note.
 
 #[path = "torture/adversary.rs"]
 mod adversary;
@@ -29,18 +29,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 use world::World;
 
-/// How long it plays where nothing else is said, seconds.
+/// The default duration in seconds.
 const SECONDS: u64 = 20;
 
-/// Users at once.
+/// The number of concurrent users.
 const USERS: u64 = 6;
 
-/// Says that the program has mounts of its own.
+/// Set in the environment of the program inside its own mount namespace.
 const INSIDE: &str = "SLOTD_TORTURE_INSIDE";
 
 fn main() -> ExitCode {
     if std::env::var_os(INSIDE).is_none() {
-        mounts_of_its_own();
+        enter_mount_namespace();
     }
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
@@ -51,12 +51,12 @@ fn main() -> ExitCode {
     println!("torture: seed {seed}, {seconds} s");
     let world = World::prepare(seconds);
     if !world.has_disk {
-        println!("torture: nobody may mount here: the disk is never full");
+        println!("torture: mounting is not permitted: the disk is never filled");
     }
     let begun = Instant::now();
     play(&world, seed, Duration::from_secs(seconds));
     let verdict = settle::verdict(&world);
-    let kept = (!verdict.violations.is_empty()).then(|| settle::keep(&world, seed));
+    let kept = (!verdict.violations.is_empty()).then(|| settle::save(&world, seed));
     world.stop_all();
     world.unmount();
     for violation in &verdict.violations {
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
     if let Some(kept) = kept {
         println!(
-            "torture: seed {seed}; the root, the log and what the jobs told are kept in {}",
+            "torture: seed {seed}; the root directory and the logs are kept in {}",
             kept.display()
         );
     }
@@ -82,8 +82,8 @@ fn main() -> ExitCode {
     if verdict.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Starts this program again where it may mount, if there is such a place.
-fn mounts_of_its_own() {
+/// Runs this program again in its own mount namespace, if that is permitted.
+fn enter_mount_namespace() {
     for flags in ["-m", "-rm"] {
         let can = Command::new("unshare")
             .args([flags, "true"])
@@ -98,7 +98,7 @@ fn mounts_of_its_own() {
     }
 }
 
-/// The users and the adversary for so long, and then the users alone until the queue is empty.
+/// Runs users and faults for this time, then only the users until the queue is empty.
 fn play(world: &World, seed: u64, time: Duration) {
     world.start_daemon(&mut world.daemon.lock().unwrap());
     let is_done = AtomicBool::new(false);
@@ -118,7 +118,7 @@ fn play(world: &World, seed: u64, time: Duration) {
         thread::sleep(time);
         world.over.store(true, Ordering::Relaxed);
         for adversary in adversaries {
-            adversary.join().expect("the adversary goes on to the end");
+            adversary.join().expect("the adversary does not panic");
         }
         settle::settle(world, || users.iter().all(thread::ScopedJoinHandle::is_finished));
         is_done.store(true, Ordering::Relaxed);

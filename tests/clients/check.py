@@ -1,10 +1,10 @@
-"""What all parts share: one line for each thing that was looked at."""
+"""Shared by all parts: prints one line for each check."""
 
 import pathlib
 import subprocess
 import time
 
-# Longer than anything takes, and shorter than the limit of run.
+# Longer than any operation takes, and shorter than the limit in run.
 PATIENCE = 300
 
 
@@ -12,11 +12,11 @@ def check(what, found, wanted):
     if found == wanted:
         print(f"ok {what}", flush=True)
     else:
-        print(f"not ok {what}: {found!r}, not {wanted!r}", flush=True)
+        print(f"not ok {what}: {found!r}, expected {wanted!r}", flush=True)
 
 
 def becomes(what, ask, wanted, seconds=PATIENCE):
-    """As check, of something that takes its time."""
+    """Like check, but waits until the value is as expected."""
     end = time.monotonic() + seconds
     while (found := ask()) != wanted and time.monotonic() < end:
         time.sleep(0.1)
@@ -24,17 +24,17 @@ def becomes(what, ask, wanted, seconds=PATIENCE):
 
 
 def wait_for(what, condition, seconds=PATIENCE):
-    """Waits until the condition holds, and returns what it said; a condition that never does fails here."""
+    """Waits until the condition returns a true value, and returns it. Raises TimeoutError otherwise."""
     end = time.monotonic() + seconds
-    while not (said := condition()):
+    while not (result := condition()):
         if time.monotonic() > end:
             raise TimeoutError(what)
         time.sleep(0.1)
-    return said
+    return result
 
 
 def run(*words, **options):
-    """What a command that must succeed printed."""
+    """Runs a command that must succeed, and returns its output."""
     done = subprocess.run(words, capture_output=True, text=True, **options)
     if done.returncode:
         raise RuntimeError(f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
@@ -46,10 +46,10 @@ def lines(path):
 
 
 def all_jobs(fields, *words):
-    """A line of sacct for each job of this daemon, or those that the words choose. By itself sacct begins at midnight."""
+    """Returns a line of sacct for each job of this daemon, or those selected by words. By default sacct begins at midnight."""
     return run("sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", fields, *words).splitlines()
 
 
 def states(*words):
-    """The states of jobs, sorted: all of this daemon's, or those that the words choose."""
+    """Returns the sorted states of all jobs of this daemon, or those selected by words."""
     return sorted(all_jobs("State", *words))

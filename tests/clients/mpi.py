@@ -1,4 +1,4 @@
-"""What is asked of each MPI: its mpirun starts the ranks of a job, and the end of one that gives up is the job's."""
+"""Checks for each MPI: mpirun starts the ranks of a job, and a rank that aborts determines the exit code of the job."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ SOURCE = pathlib.Path(__file__).parent / "ranks.c"
 
 
 def ranks(count):
-    """What so many ranks print."""
+    """Returns the output of this many ranks."""
     return [f"rank {rank} of {count}, sum {count * (count - 1) // 2}" for rank in range(count)]
 
 
@@ -17,7 +17,7 @@ def compiled(compiler):
 
 
 def batch(what, directives, command, count):
-    """A batch script in which the command starts so many ranks, and runs once."""
+    """Submits a batch script in which the command starts this many ranks, and checks that it runs once."""
     pathlib.Path("mpi.sh").write_text(f"#!/bin/bash\n#SBATCH {directives} --output=mpi.out\necho begun >>{what}.begun\n{command}\n")
     run("sbatch", "-W", "mpi.sh")
     check(what, (sorted(lines("mpi.out")), lines(f"{what}.begun")), (ranks(count), ["begun"]))
@@ -27,9 +27,9 @@ def launched(mpirun):
     batch("tasks", "--ntasks=3", f"{mpirun} ./ranks", 3)
     batch("tasks-per-node", "--nodes=1 --ntasks-per-node=4", f"{mpirun} ./ranks", 4)
     batch("fewer", "--ntasks=4", f"{mpirun} -np 2 ./ranks", 2)
-    said = run("salloc", "--quiet", "-n2", *mpirun.split(), "./ranks")
-    check("salloc", sorted(said.splitlines()), ranks(2))
+    out = run("salloc", "--quiet", "-n2", *mpirun.split(), "./ranks")
+    check("salloc", sorted(out.splitlines()), ranks(2))
     pathlib.Path("abort.sh").write_text(f"#!/bin/bash\n#SBATCH --ntasks=2 --output=abort.out\nexec {mpirun} ./ranks 7\n")
     job = run("sbatch", "--parsable", "abort.sh").strip()
     run("sbatch", "-W", "-d", f"afterany:{job}", "-o", "/dev/null", "--wrap", "true")
-    check("a rank that gives up", run("sacct", "-X", "-n", "-P", "-o", "State,ExitCode", "-j", job).strip(), "FAILED|7:0")
+    check("a rank that aborts", run("sacct", "-X", "-n", "-P", "-o", "State,ExitCode", "-j", job).strip(), "FAILED|7:0")

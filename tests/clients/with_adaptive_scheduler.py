@@ -1,4 +1,4 @@
-"""adaptive-scheduler: learners as jobs that take their work from its manager until their goals are reached, and its queue."""
+"""adaptive-scheduler: jobs with learners that fetch work from its manager until their goals are reached, and its view of the queue."""
 
 import asyncio
 import functools
@@ -37,7 +37,7 @@ async def main():
     manager.load_learners()
     check("goals", [learner.npoints >= 20 for learner in learners], [True, True])
     jobs = all_jobs("JobName,AllocCPUS,Timelimit,ReqMem")
-    check("as asked", sorted(set(jobs)), ["learn-0|2|00:10:00|1G", "learn-1|2|00:10:00|1G"])
+    check("requested resources", sorted(set(jobs)), ["learn-0|2|00:10:00|1G", "learn-1|2|00:10:00|1G"])
     becomes("the end", adaptive_scheduler.scheduler.SLURM(cores=1).queue, {})
 
 

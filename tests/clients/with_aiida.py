@@ -1,11 +1,11 @@
-"""AiiDA: calculations as jobs of a computer that is this one, a failure, a time limit that it recognises, and what was asked for."""
+"""AiiDA: calculations as jobs on localhost, a failure, a time limit that it recognizes, and the requested resources."""
 
 import os
 import pathlib
 import subprocess
 import sys
 
-# It asks where its files are when it is imported.
+# It reads the location of its files on import.
 os.environ["AIIDA_PATH"] = str(pathlib.Path.cwd())
 subprocess.run(["verdi", "presto", "--non-interactive"], check=True, stdout=subprocess.DEVNULL)
 
@@ -42,13 +42,13 @@ found, node = add(3, 4)
 check("a calculation", (node.exit_status, found["sum"].value), (0, 7))
 job = node.get_job_id()
 row = run("sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,ReqMem,Timelimit,Account,State", "-j", job).strip()
-check("as asked", row, f"aiida-{node.pk}|4|300M|00:05:00|lab|COMPLETED")
+check("requested resources", row, f"aiida-{node.pk}|4|300M|00:05:00|lab|COMPLETED")
 detailed = node.get_detailed_job_info()
 check("its details", (detailed["retval"], f"{job}|" in detailed["stdout"]), (0, True))
 last = node.get_last_job_info()
-check("as it saw it", (last.job_id, last.num_machines) if last else None, (job, 1) if last else None)
+check("its view of the job", (last.job_id, last.num_machines) if last else None, (job, 1) if last else None)
 _, bad = add(1, 2, prepend_text="exit 3")
-check("one that fails", (bad.is_failed, bad.exit_status in (302, 310, 320)), (True, True))
+check("a failure", (bad.is_failed, bad.exit_status in (302, 310, 320)), (True, True))
 _, late = add(1, 2, seconds=1, prepend_text="sleep 1000")
-said = [log.message for log in orm.Log.collection.get_logs_for(late)]
-check("a time limit", "scheduler parser returned exit code<120>: The job ran out of walltime." in said, True)
+messages = [log.message for log in orm.Log.collection.get_logs_for(late)]
+check("a time limit", "scheduler parser returned exit code<120>: The job ran out of walltime." in messages, True)

@@ -1,4 +1,4 @@
-# batchtools: a registry whose jobs are an array and single jobs, results, one that fails, what waits and runs, and kill.
+# batchtools: a registry with an array and single jobs, their results, a failing job, lists of pending and running jobs, and killing jobs.
 suppressMessages(library(batchtools))
 
 check <- function(what, found, wanted) {
@@ -31,7 +31,7 @@ made("first")
 size <- list(walltime = 300, ncpus = 2, memory = 150)
 
 work <- function(x) {
-  if (x == 3) stop("as asked")
+  if (x == 3) stop("expected failure")
   c(x * x, as.integer(Sys.getenv("SLURM_CPUS_PER_TASK")))
 }
 batchMap(work, x = 1:4)
@@ -40,7 +40,7 @@ jobs$chunk <- 1
 submitJobs(jobs, resources = c(size, chunks.as.arrayjobs = TRUE))
 check("the end", waitForJobs(sleep = 0.5, timeout = 300, expire.after = 20), FALSE)
 check("results", reduceResultsList(findDone()), list(c(1L, 2L), c(4L, 2L), c(16L, 2L)))
-check("one that fails", findErrors()$job.id, 3L)
+check("a failure", findErrors()$job.id, 3L)
 numbers <- getJobTable()$batch.id
 asked <- system2("sacct", c("-X", "-n", "-P", "-o", "JobID,AllocCPUS,ReqMem,Timelimit,State", "-j", paste(numbers, collapse = ",")), stdout = TRUE)
 check("an array", sort(asked), paste0(numbers, "|2|300M|00:05:00|COMPLETED"))
@@ -49,7 +49,7 @@ made("second")
 more <- batchMap(function(x) Sys.sleep(1000), x = 1:2)
 submitJobs(more, resources = size)
 while (nrow(findRunning(more)) < 2) Sys.sleep(0.2)
-check("what runs", nrow(findOnSystem(more)), 2L)
+check("running jobs", nrow(findOnSystem(more)), 2L)
 numbers <- getJobTable()$batch.id
 invisible(killJobs(more))
 while (nrow(findOnSystem(more)) > 0) Sys.sleep(0.2)

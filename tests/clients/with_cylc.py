@@ -1,4 +1,4 @@
-"""Cylc: a workflow of two cycles as jobs, with polling, a task that fails and is tried again, and several tasks by srun."""
+"""Cylc: a workflow of two cycles as jobs, with polling, a task that fails and is retried, and several tasks with srun."""
 
 import pathlib
 import shutil
@@ -64,10 +64,10 @@ done = subprocess.run(
 )
 print(done.stdout, flush=True)
 check("the workflow", done.returncode, 0)
-check("each task once", sorted(lines(place / "prepare")), ["1", "2"])
+check("each task ran once", sorted(lines(place / "prepare")), ["1", "2"])
 check("ranks", sorted(lines(place / "ranks")), ["0 1", "0 2", "1 1", "1 2"])
-check("the second try", len(lines(place / "flaky")), 2)
-check("what comes after", sorted(path.name for path in place.glob("total.*")), ["total.1", "total.2"])
+check("the second attempt", len(lines(place / "flaky")), 2)
+check("dependent tasks", sorted(path.name for path in place.glob("total.*")), ["total.1", "total.2"])
 rows = all_jobs("JobName,AllocCPUS,ReqMem,Timelimit,State")
-check("as asked", sorted(row for row in rows if row.startswith("ranks")), [f"ranks.{n}.flow|2|200M|00:05:00|COMPLETED" for n in (1, 2)])
-check("the first try", sorted(row.split("|")[-1] for row in rows if row.startswith("flaky")), ["COMPLETED", "COMPLETED", "FAILED", "FAILED"])
+check("requested resources", sorted(row for row in rows if row.startswith("ranks")), [f"ranks.{n}.flow|2|200M|00:05:00|COMPLETED" for n in (1, 2)])
+check("states of all attempts", sorted(row.split("|")[-1] for row in rows if row.startswith("flaky")), ["COMPLETED", "COMPLETED", "FAILED", "FAILED"])

@@ -1,4 +1,4 @@
-"""dask-jobqueue: workers as jobs that are scaled up and down, and the runner that makes tasks of one job a cluster."""
+"""dask-jobqueue: workers as jobs, scaled up and down, and a runner that turns the tasks of one job into a cluster."""
 
 import os
 import pathlib
@@ -24,14 +24,14 @@ def main():
         answers = client.gather(client.map(name_and_square, range(40), pure=False))
         check("results", [square for _, _, square in answers], [x * x for x in range(40)])
         jobs = run("squeue", "-h", "-r", "--me", "-o", "%i").split()
-        check("in jobs of the size", {(job in jobs, cpus) for job, cpus, _ in answers}, {(True, "2")})
+        check("size of their jobs", {(job in jobs, cpus) for job, cpus, _ in answers}, {(True, "2")})
         asked = run("sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,Timelimit,Account,Comment", "-j", ",".join(jobs))
-        check("as asked", set(asked.splitlines()), {"worker|2|00:10:00|lab|of dask"})
+        check("requested resources", set(asked.splitlines()), {"worker|2|00:10:00|lab|of dask"})
         cluster.scale(jobs=1)
         becomes("scaled down", lambda: len(run("squeue", "-h", "--me", "-t", "R", "-o", "%i").split()), 1)
         logs = sorted(path.name for path in pathlib.Path("logs").iterdir())
         check("logs", logs, sorted(f"worker-{job}.{kind}" for job in jobs for kind in ("err", "out")))
-    becomes("closed", lambda: run("squeue", "-h", "--me"), "")
+    becomes("shut down", lambda: run("squeue", "-h", "--me"), "")
 
     pathlib.Path("runner.py").write_text(
         """

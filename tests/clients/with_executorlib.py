@@ -1,4 +1,4 @@
-"""executorlib: calls as jobs with dependencies among them, and in a job as steps side by side that last; a call that raises."""
+"""executorlib: calls as jobs with dependencies, calls as concurrent long-lived steps within a job, and a call that raises an exception."""
 
 import pathlib
 import sys
@@ -38,7 +38,7 @@ def double(found):
 
 
 def fail():
-    raise ValueError("as asked")
+    raise ValueError("expected failure")
 
 
 def main():
@@ -47,11 +47,11 @@ def main():
         first = executor.submit(add, 3, 4)
         last = executor.submit(double, first)
         other = executor.submit(add, 30, 40)
-        check("a call that another one waits for", (first.result(), last.result()), ((7, "1"), (14, "1")))
-        check("a call beside them", other.result(), (70, "1"))
-        check("one that raises", str(executor.submit(fail).exception()), "as asked")
+        check("a call that another one depends on", (first.result(), last.result()), ((7, "1"), (14, "1")))
+        check("an independent call", other.result(), (70, "1"))
+        check("a call that raises", str(executor.submit(fail).exception()), "expected failure")
     found = all_jobs("Timelimit,ReqMem")
-    check("as asked", set(found), {"00:10:00|1G"})
+    check("requested resources", set(found), {"00:10:00|1G"})
     pathlib.Path("inside.py").write_text(INSIDE)
     pathlib.Path("inside.sh").write_text(
         f"#!/bin/bash\n#SBATCH --nodes=1 --ntasks-per-node=4 --output=inside.out --error=inside.err\n{sys.executable} inside.py\n"

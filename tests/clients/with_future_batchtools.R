@@ -1,4 +1,4 @@
-# future.batchtools: futures as jobs, with variables of the session, an error that comes back, and values in their order.
+# future.batchtools: futures as jobs, with variables of the session, an error that is passed on, and values in order.
 suppressMessages(library(future.batchtools))
 
 check <- function(what, found, wanted) {
@@ -22,7 +22,7 @@ plan(batchtools_slurm, template = "batchtools.slurm.tmpl", resources = list(time
 factor <- 10
 futures <- lapply(1:3, function(x) future(c(x * factor, as.numeric(Sys.getenv("SLURM_CPUS_PER_TASK"))), label = paste0("part-", x)))
 check("values", value(futures), list(c(10, 2), c(20, 2), c(30, 2)))
-bad <- future(stop("as asked"), label = "bad")
-check("an error", tryCatch(value(bad), error = conditionMessage), "as asked")
+bad <- future(stop("expected failure"), label = "bad")
+check("an error", tryCatch(value(bad), error = conditionMessage), "expected failure")
 asked <- system2("sacct", c("-X", "-n", "-P", "-o", "JobName,AllocCPUS,ReqMem,Timelimit", "-S", "now-1hour"), stdout = TRUE)
-check("as asked", sort(asked), c("bad|2|300M|00:05:00", sprintf("part-%d|2|300M|00:05:00", 1:3)))
+check("requested resources", sort(asked), c("bad|2|300M|00:05:00", sprintf("part-%d|2|300M|00:05:00", 1:3)))

@@ -1,4 +1,4 @@
-"""hydra's submitit launcher: a sweep as an array, with a result and a directory for each combination, and one that fails."""
+"""hydra's submitit launcher: a sweep as an array, with a result and a directory for each combination, and a failing combination."""
 
 import pathlib
 import subprocess
@@ -14,7 +14,7 @@ import hydra
 @hydra.main(version_base=None, config_path=None, config_name=None)
 def main(cfg):
     if cfg.get("bad") == 1:
-        raise RuntimeError("as asked")
+        raise RuntimeError("expected failure")
     pathlib.Path("result").write_text(f"{cfg.x * cfg.y} {os.environ['SLURM_ARRAY_TASK_ID']} {os.environ['SLURM_CPUS_PER_TASK']}")
 
 main()
@@ -36,4 +36,4 @@ logs = sorted(path.name for path in pathlib.Path("sweep/.submitit").glob("*_0/*"
 check("its logs", [name.split("_", 2)[2] for name in logs], ["0_log.err", "0_log.out", "0_result.pkl", "submitted.pkl"])
 words = [sys.executable, "app.py", "--multirun", *launcher, "+x=1", "+y=1", "+bad=0,1"]
 bad = subprocess.run(words, capture_output=True, text=True)
-check("one that fails", (bad.returncode != 0, "as asked" in bad.stderr), (True, True))
+check("a failure", (bad.returncode != 0, "expected failure" in bad.stderr), (True, True))

@@ -1,4 +1,4 @@
-"""GNU parallel: as the filler of a batch script, as the starter of steps, and as what submits jobs."""
+"""GNU parallel: as a work queue in a batch script, to start steps, and to submit jobs."""
 
 import pathlib
 
@@ -24,7 +24,7 @@ job = run("sbatch", "-W", "--parsable", "steps.sh").strip()
 check("steps", [lines(f"step.{i}") for i in range(1, 7)], [[f"{i} 1"] for i in range(1, 7)])
 rows = run("sacct", "-n", "-P", "-o", "JobID,State", "-j", ",".join(f"{job}.{i}" for i in range(7))).split()
 check("their records", sorted(row.split("|")[1] for row in rows), ["COMPLETED"] * 5 + ["FAILED"])
-check("how many failed", lines("steps.code"), ["1"])
+check("number of failures", lines("steps.code"), ["1"])
 
 run("parallel", "-q", "-j3", "sbatch", "-W", "-J", "one-{}", "-o", "one.{}", "--wrap", "echo {}", ":::", "a", "b c", "d")
 check("jobs", [lines(f"one.{name}") for name in ("a", "b c", "d")], [["a"], ["b c"], ["d"]])

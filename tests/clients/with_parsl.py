@@ -1,4 +1,4 @@
-"""Parsl: Python and shell apps in blocks that are jobs, apps in a chain, one that fails, and the end of the blocks."""
+"""Parsl: Python and shell apps in blocks that run as jobs, a chain of apps, a failing app, and shutting down the blocks."""
 
 import os
 import sys
@@ -44,16 +44,16 @@ def config(label, **more):
 with parsl.load(config("blocks")):
     answers = [future.result() for future in [where(x) for x in range(20)]]
     check("python apps", [square for square, _, _ in answers], [x * x for x in range(20)])
-    check("in a job of the size", {cpus for _, _, cpus in answers}, {"2"})
+    check("size of its job", {cpus for _, _, cpus in answers}, {"2"})
     with open("a", "w") as file:
         file.write("one\n")
     first = joined(inputs=[parsl.File("a")], outputs=[parsl.File("b")])
     last = joined(inputs=[first.outputs[0], parsl.File("a")], outputs=[parsl.File("c")])
     last.result()
-    # Each was in one of the blocks.
+    # Each app ran in one of the blocks.
     found = [row.split(".block-")[0] for row in lines("c")]
     check("a chain of shell apps", found, ["one", "parsl.blocks", "one", "parsl.blocks"])
-    check("an app that fails", type(fails().exception()).__name__, "BashExitFailure")
+    check("a failing app", type(fails().exception()).__name__, "BashExitFailure")
 becomes("the end of the blocks", lambda: run("squeue", "-h", "--me"), "")
 asked = all_jobs("AllocCPUS,ReqMem,Timelimit,Account,Comment")
-check("as asked", set(asked), {"2|2G|00:10:00|lab|parsl"})
+check("requested resources", set(asked), {"2|2G|00:10:00|lab|parsl"})

@@ -1,4 +1,4 @@
-"""PSI/J: results, states, several ranks by srun, a failure, a time limit, cancellation, and jobs of others that are listed."""
+"""PSI/J: results, states, several ranks with srun, a failure, a time limit, cancellation, and listing other jobs."""
 
 import datetime
 import pathlib
@@ -7,7 +7,7 @@ from check import PATIENCE, check, lines, run, wait_for
 from psij import Job, JobAttributes, JobExecutor, JobSpec, JobState, ResourceSpecV1
 
 executor = JobExecutor.get_instance("slurm")
-# It asks for states each half second, not each half minute.
+# Poll states every half second instead of every half minute.
 executor.config.queue_polling_interval = 1
 executor.config.initial_queue_polling_delay = 1
 
@@ -44,4 +44,4 @@ check("a time limit", "limit" in (late.status.message or "").lower(), True)
 check("output", lines("out"), ["given", f"a word from {here}"])
 check("ranks", sorted(lines("ranks")), ["0 2", "1 2", "2 2"])
 found = run("sacct", "-n", "-P", "-X", "-o", "Account,AllocCPUS,Timelimit", "-j", ranks.native_id).strip()
-check("as asked", found, "lab|6|00:05:00")
+check("requested resources", found, "lab|6|00:05:00")

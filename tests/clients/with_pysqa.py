@@ -1,4 +1,4 @@
-"""pysqa: a template for each queue, a working directory, a job's status, a chain, what is refused, and deletion."""
+"""pysqa: a template for each queue, a working directory, a job's status, a dependency chain, a refused submission, and deletion."""
 
 import pathlib
 
@@ -51,10 +51,10 @@ table = adapter.get_queue_status()
 rows = sorted((row.jobid, row.jobname.strip(), row.status, row.working_directory) for row in table.itertuples())
 check("the queue", rows, [(first, "one", "running", str(here / "one")), (second, "two", "pending", str(here / "two"))])
 pathlib.Path("one/go").touch()
-# Who is not in the queue any more has no status.
+# A job that is not in the queue has no status.
 becomes("the end", lambda: [adapter.get_status_of_job(process_id=job) for job in (first, second)], [None, None])
 check("a chain", (lines("one/done"), lines("two/done")), (["2 one"], ["2 one"]))
-check("as asked", run("sacct", "-X", "-n", "-P", "-o", "AllocCPUS,ReqMem,Timelimit", "-j", str(first)).strip(), "2|1G|00:10:00")
+check("requested resources", run("sacct", "-X", "-n", "-P", "-o", "AllocCPUS,ReqMem,Timelimit", "-j", str(first)).strip(), "2|1G|00:10:00")
 endless = adapter.submit_job(
     queue="short", job_name="three", working_directory=str(here / "three"), cores=1, command="sleep 1000"
 )

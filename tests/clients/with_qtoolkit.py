@@ -1,4 +1,4 @@
-"""qtoolkit: scripts from resources, jobs by their number and in a list, cancellation, and what is refused."""
+"""qtoolkit: scripts from resources, single jobs and job lists, cancellation, and a refused submission."""
 
 import os
 import pathlib
@@ -27,12 +27,12 @@ check("output", sorted(lines("a/out.txt")), ["0 of 2", "1 of 2"])
 waits = manager.submit("sleep 1000", resources(scheduler_kwargs={"hint": "nomultithread", "propagate": "NONE"}), work_dir=pathlib.Path("a").resolve())
 wait_for("its start", lambda: manager.get_job(waits.job_id).state == QState.RUNNING)
 found = manager.get_job(waits.job_id)
-told = (found.name, found.state, found.info.nodes, found.info.cpus, found.info.threads_per_process, found.info.time_limit)
-check("a job by its number", told, ("from_qtoolkit", QState.RUNNING, 1, 4, 2, 300))
+found_values = (found.name, found.state, found.info.nodes, found.info.cpus, found.info.threads_per_process, found.info.time_limit)
+check("a job by ID", found_values, ("from_qtoolkit", QState.RUNNING, 1, 4, 2, 300))
 listed = [(job.job_id, job.name, job.username) for job in manager.get_jobs_list(user=os.environ["USER"])]
-check("a list of a user", listed, [(waits.job_id, "from_qtoolkit", os.environ["USER"])])
+check("the jobs of a user", listed, [(waits.job_id, "from_qtoolkit", os.environ["USER"])])
 gone = manager.cancel(waits.job_id)
 check("cancellation", (gone.status.value, gone.exit_code), ("SUCCESSFUL", 0))
 becomes("cancelled", lambda: manager.get_jobs_list(user=os.environ["USER"]), [])
 refused = manager.submit("true", resources(queue_name="nosuch"), work_dir=pathlib.Path("a").resolve())
-check("a partition that is not there", (refused.status.value, "nosuch" in refused.stderr), ("FAILED", True))
+check("an unknown partition", (refused.status.value, "nosuch" in refused.stderr), ("FAILED", True))

@@ -1,4 +1,4 @@
-"""ReFrame: checks as jobs with a dependency, several tasks by srun, sanity and performance, and a check that fails."""
+"""ReFrame: checks as jobs with a dependency, several tasks with srun, sanity and performance, and a failing check."""
 
 import json
 import pathlib
@@ -74,4 +74,4 @@ check("results", found, [("Others", "bad", "fail"), ("Others", "good", "pass"), 
 ranks = next(case for case in cases if case["name"] == "Ranks")
 check("performance", [value[0] for value in ranks["perfvalues"].values()], [42.5])
 asked = run("sacct", "-X", "-n", "-P", "-o", "AllocCPUS,Timelimit,Account,State", "-j", str(ranks["jobid"])).strip()
-check("as asked", asked, "6|00:05:00|lab|COMPLETED")
+check("requested resources", asked, "6|00:05:00|lab|COMPLETED")

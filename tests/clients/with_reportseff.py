@@ -21,4 +21,4 @@ array = run("sbatch", "-W", "--parsable", "-a", "1-2", "-d", f"afterany:{failed}
 check("jobs", report(plain, failed), [[plain, "COMPLETED"], [failed, "FAILED"]])
 check("array", sorted(report(array)), [[f"{array}_{i}", "COMPLETED"] for i in (1, 2)])
 mine = report("--user", os.environ["USER"], "--format", "+TotalCPU,NodeList,Timelimit")
-check("of a user", [row for row in mine if row[0] in (plain, failed)], [[plain, "COMPLETED"], [failed, "FAILED"]])
+check("the jobs of a user", [row for row in mine if row[0] in (plain, failed)], [[plain, "COMPLETED"], [failed, "FAILED"]])

@@ -1,4 +1,4 @@
-"""Snakemake: a workflow as jobs with its Slurm executor: wildcards, a rule that is tried again, one that fails beside the others, log files."""
+"""Snakemake: a workflow as jobs with its Slurm executor: wildcards, a rule that is retried, a rule that fails next to others, log files."""
 
 import pathlib
 import subprocess
@@ -47,9 +47,9 @@ print(done.stdout, flush=True)
 check("a workflow", (lines("total"), lines("begun")), ([f"{n} 2" for n in range(2)], ["once"]))
 rows = [row.split("|") for row in all_jobs("Comment,AllocCPUS,ReqMem,Timelimit,State")]
 parts = sorted(row for row in rows if row[0].startswith("rule_part"))
-check("as asked", parts, [[f"rule_part_wildcards_{n}", "2", "300M", "00:07:00", "COMPLETED"] for n in range(2)])
-check("a rule that is tried again", (pathlib.Path("tried").exists(), lines("flaky")[0].isdigit()), (True, True))
+check("requested resources", parts, [[f"rule_part_wildcards_{n}", "2", "300M", "00:07:00", "COMPLETED"] for n in range(2)])
+check("a retried rule", (pathlib.Path("tried").exists(), lines("flaky")[0].isdigit()), (True, True))
 found = sorted(path.parent.relative_to("logs").as_posix() for path in pathlib.Path("logs").rglob("*.log"))
 check("log files", sorted(set(found)), ["rule_bad", "rule_flaky", "rule_part/0", "rule_part/1", "rule_total"])
-check("a rule that fails", (done.returncode, "Error in rule bad" in done.stdout), (1, True))
+check("a failing rule", (done.returncode, "Error in rule bad" in done.stdout), (1, True))
 check("its job", [row[4] for row in rows if row[0] == "rule_bad"], ["FAILED"])

@@ -21,7 +21,7 @@ def ranks():
 
 
 class Endless:
-    """Runs until it is told to stop, and goes on as Resumed."""
+    """Runs until it is asked to stop, and continues as Resumed."""
 
     def __call__(self):
         while True:
@@ -57,7 +57,7 @@ check("result", plain.submit(add, 5, 7).result(), 12)
 
 bad = plain.submit(fail)
 check("exception", "what went wrong: ü" in str(bad.exception()), True)
-wait_for("the end of a job that fails", lambda: state(bad) == "FAILED")
+wait_for("the end of a failing job", lambda: state(bad) == "FAILED")
 
 array = plain.map_array(add, [1, 2, 3, 4, 5], [10] * 5)
 check("array", [job.result() for job in array], [11, 12, 13, 14, 15])
@@ -79,6 +79,6 @@ wait_for("a cancellation", lambda: state(stopped) == "CANCELLED")
 check("cancelling twice", stopped.cancel(), None)
 
 preempted = executor("checkpoint").submit(Endless())
-wait_for("a task at work", lambda: "Loading pickle" in (preempted.stdout() or ""))
+wait_for("a busy task", lambda: "Loading pickle" in (preempted.stdout() or ""))
 preempted._interrupt(timeout=False)
 check("checkpoint", preempted.result(), ("resumed", "1"))

@@ -1,4 +1,4 @@
-"""Toil: a workflow of functions as jobs, children that follow on each other, a job that needs a second try, and its sizes."""
+"""Toil: a workflow of functions as jobs, chained children, a job that succeeds on the second attempt, and resource requests."""
 
 import pathlib
 
@@ -17,7 +17,7 @@ def flaky(job, mark):
     path = pathlib.Path(mark)
     if not path.exists():
         path.touch()
-        raise RuntimeError("as asked")
+        raise RuntimeError("expected failure")
     return "second"
 
 
@@ -46,5 +46,5 @@ if __name__ == "__main__":
     check("a workflow", found, (14, {"2"}, "second"))
     becomes("the end", lambda: run("squeue", "-h", "--me"), "")
     rows = [row.split("|") for row in all_jobs("JobName,AllocCPUS,Timelimit,State")]
-    check("as asked", [row[1:] for row in rows if "square" in row[0]], [["2", "00:10:00", "COMPLETED"]] * 4)
-    check("the second try", [row[3] for row in rows if "flaky" in row[0]], ["FAILED", "COMPLETED"])
+    check("requested resources", [row[1:] for row in rows if "square" in row[0]], [["2", "00:10:00", "COMPLETED"]] * 4)
+    check("the second attempt", [row[3] for row in rows if "flaky" in row[0]], ["FAILED", "COMPLETED"])

@@ -1,4 +1,4 @@
-"""torchx: an application as a job, its status, its logs, its list, a role that fails and one that is cancelled."""
+"""torchx: an application as a job, its status, its logs, its listing, a failing role and a cancelled one."""
 
 
 import pathlib
@@ -24,11 +24,11 @@ with get_runner() as runner:
     plain = runner.run(app("plain", "echo $GREETING from $SLURM_CPUS_PER_TASK CPUs; echo trouble >&2"), "slurm", options)
     status = wait_for("the end", lambda: (found := runner.status(plain)) and found.is_terminal() and found)
     check("status", status.state, AppState.SUCCEEDED)
-    said = list(runner.log_lines(plain, "plain", 0, streams=Stream.STDOUT))
-    check("logs", "a word from 2 CPUs" in "".join(said), True)
+    log = list(runner.log_lines(plain, "plain", 0, streams=Stream.STDOUT))
+    check("logs", "a word from 2 CPUs" in "".join(log), True)
     bad = runner.run(app("bad", "exit 3"), "slurm", options)
     status = wait_for("a failure", lambda: (found := runner.status(bad)) and found.is_terminal() and found)
-    check("a role that fails", status.state, AppState.FAILED)
+    check("a failing role", status.state, AppState.FAILED)
     listed = {each.app_id: each.state for each in runner.list("slurm")}
     found = [listed.get(handle.split("/")[-1]) for handle in (plain, bad)]
     check("a list", found, [AppState.SUCCEEDED, AppState.FAILED])
@@ -37,4 +37,4 @@ with get_runner() as runner:
     runner.cancel(endless)
     wait_for("a cancellation", lambda: run("squeue", "-h", "--me") == "")
     found = run("sacct", "-X", "-n", "-P", "-o", "AllocCPUS,ReqMem,Timelimit,Comment,State", "-j", plain.split("/")[-1]).strip()
-    check("as asked", found, "2|300M|00:05:00|of torchx|COMPLETED")
+    check("requested resources", found, "2|300M|00:05:00|of torchx|COMPLETED")

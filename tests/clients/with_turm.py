@@ -1,4 +1,4 @@
-"""turm: its screen with jobs that run, wait and belong to an array, the output of one, and a cancellation by keys."""
+"""turm: its screen with running, pending and array jobs, the output of a job, and cancelling a job by key presses."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ LINES, COLUMNS = 40, 160
 
 
 class Terminal:
-    """turm in a terminal, whose screen can be read."""
+    """turm in a terminal with a readable screen."""
 
     def __init__(self):
         self.screen = pyte.Screen(COLUMNS, LINES)
@@ -27,7 +27,7 @@ class Terminal:
         os.close(side)
 
     def shows(self, *texts):
-        """Whether each of the texts is on the screen, after what has come until now."""
+        """Processes new output, and returns whether all texts are on the screen."""
         while select.select([self.keys], [], [], 0)[0]:
             self.stream.feed(os.read(self.keys, 65536))
         page = "\n".join(self.screen.display)
@@ -54,11 +54,11 @@ becomes("a start", lambda: job(first, "%T"), "RUNNING")
 terminal = Terminal()
 page = terminal.wait("talks", f"{array}_3", f"{array}_4", "many")
 row = next(line for line in page.splitlines() if "talks" in line)
-check("a job that runs", row.strip("│ ").split()[:3], ["R", first, "cpu"])
+check("a running job", row.strip("│ ").split()[:3], ["R", first, "cpu"])
 waiting = [line for line in page.splitlines() if f"{array}_" in line and "many" in line]
-check("tasks of an array that wait", ["PD" in line for line in waiting], [True, True])
+check("pending array tasks", ["PD" in line for line in waiting], [True, True])
 
-# The job that runs is the last one.
+# The running job comes last.
 terminal.press("G")
 page = terminal.wait("said by the job")
 check("its output file", f"talks.{first}" in page, True)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # boot: --delegate --timeout 1200 --mem 1500
-# The tests of cgroups, which need one that is delegated: tests/cgroup.rs and those of src/exec/cgroup.
+# The tests that need a delegated cgroup: tests/it/cgroup.rs and those of src/exec/cgroup.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"
 
 SLOTD_TEST_CGROUP=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
 export SLOTD_TEST_CGROUP SLOTD_TEST_PROGRAM=$PROGRAMS/slotd SLOTD_TEST_HELPER=$PROGRAMS/helper
-# Processes may not be where limited children are.
+# A cgroup with limited children may not contain processes.
 mkdir "$SLOTD_TEST_CGROUP/tests"
 echo $$ >"$SLOTD_TEST_CGROUP/tests/cgroup.procs"
 
-# Lines of a test program as the checks of a scenario.
+# Converts the lines of a test program to checks of a scenario.
 lines() { sed -E 's/^test (.*) \.\.\. ok$/ok - \1/; s/^test (.*) \.\.\. FAILED$/FAIL - \1/'; }
 "$PROGRAMS/unit-tests" exec::cgroup --test-threads 1 2>&1 | lines
 "$PROGRAMS/tests" cgroup:: --skip within_five_percent --test-threads 2 2>&1 | lines
-# Alone, for it measures; its table is shown.
+# This test measures, so it runs alone. Its table is shown.
 "$PROGRAMS/tests" within_five_percent --show-output 2>&1 | lines
 finish

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What the scenarios share. Each check prints one line, "ok - ..." or "FAIL - ..."; the scenario goes on either way.
+# Shared by the scenarios. Each check prints one line, "ok - ..." or "FAIL - ..."; the scenario
+# continues either way.
 set -u
 PATH=$HOME/.local/bin:$PROGRAMS:$PATH
 fails=0
@@ -11,24 +12,24 @@ no() {
 }
 
 # is WHAT FOUND WANTED
-is() { if [[ $2 == "$3" ]]; then ok "$1"; else no "$1: found \"$2\", wanted \"$3\""; fi; }
+is() { if [[ $2 == "$3" ]]; then ok "$1"; else no "$1: got \"$2\", expected \"$3\""; fi; }
 
 # has WHAT TEXT PART
 has() { if [[ $2 == *"$3"* ]]; then ok "$1"; else no "$1: \"$3\" is not in \"$2\""; fi; }
 
 # yes WHAT COMMAND...
 yes() {
-  local what=$1 said
+  local what=$1 out
   shift
-  if said=$("$@" 2>&1); then ok "$what"; else no "$what: $* failed: $said"; fi
+  if out=$("$@" 2>&1); then ok "$what"; else no "$what: $* failed: $out"; fi
 }
 
-# Waits until a command is true.
+# Waits until a command succeeds.
 until_true() {
   local end=$((SECONDS + 300))
   until "$@" >/dev/null 2>&1; do
     if ((SECONDS >= end)); then
-      no "waited in vain for: $*"
+      no "timed out waiting for: $*"
       return
     fi
     sleep 0.1
@@ -37,13 +38,14 @@ until_true() {
 
 state() { sacct -nXP -j "$1" -o State; }
 is_state() { [[ $(state "$1") == "$2"* ]]; }
-# Waits for a state, and tells the one that came.
+# Waits for a state, and checks the final one.
 state_is() {
   until_true is_state "$2" "$3"
   has "$1" "$(state "$2")" "$3"
 }
 
-# The installer as its users run it, with what was built for the tests. It gives out more than this small machine has.
+# Runs the installer as users do, with the program built for the tests. It configures more resources
+# than this small machine has.
 install_slotd() {
   mkdir -p ~/built/debug ~/.config/slotd
   if [[ ! -e ~/.config/slotd/slotd.env ]]; then
@@ -53,11 +55,11 @@ install_slotd() {
   CARGO_TARGET_DIR=~/built "$REPO/contrib/install.sh" --skip-build --profile dev "$@"
 }
 
-# As root: a script in a new login of the user.
+# As root: runs a script in a new login session of the user.
 as_dev() {
   systemd-run --quiet --wait --pipe --collect --uid=dev --gid=dev -p PAMName=login -p OOMPolicy=continue \
     --setenv=REPO="$REPO" --setenv=PROGRAMS="$PROGRAMS" bash -c ". $REPO/guest/lib.sh; cd; $1; finish"
 }
 
-# The last line of each scenario.
+# Must be the last line of each scenario.
 finish() { exit $((fails > 0)); }

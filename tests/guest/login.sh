@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # boot: --root --timeout 900
-# Without linger the user's manager ends with the last login and begins with the next: jobs are told, and the first command
-# finds a daemon.
+# Without lingering, the user's service manager stops at the last logout and starts at the next
+# login. Jobs are terminated properly, and the first command finds a daemon.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"
 
@@ -11,6 +11,6 @@ as_dev 'yes "install.sh" install_slotd
   until_true test -e begun' || fails=1
 systemctl stop user@1000.service
 as_dev 'is "the first command after a login finds a daemon" "$(squeue -h 2>&1)" ""
-  is "the job was told that all ends" "$(cat told)" told
-  is "and has ended" "$(state "$(cat job)")" NODE_FAIL' || fails=1
+  is "the job was terminated with a signal" "$(cat told)" told
+  is "and its state is" "$(state "$(cat job)")" NODE_FAIL' || fails=1
 finish

@@ -2,7 +2,8 @@
 # boot: --shutdown --timeout 600
 # boot: --timeout 600
 # boot: --timeout 600
-# What becomes of running, suspended, waiting and half-done work: first in an orderly shutdown, then in a loss of power.
+# Running, suspended, pending and partly finished work: first in an orderly shutdown,
+# then in a power failure.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$REPO/guest/lib.sh"
 cd || exit 1
@@ -11,7 +12,7 @@ field() { sacct -nXP -j "$1" -o "$2"; }
 case $1 in
   1)
     yes "install.sh" install_slotd --cgroup-base auto
-    # It needs a moment after SIGTERM, and says that it had it.
+    # It needs a moment after SIGTERM, and records that it had it.
     cat >endless.sh <<'END'
 #!/bin/bash
 trap 'sleep 1; echo "saved $SLURM_JOB_ID" >>saved; exit 0' TERM
@@ -30,15 +31,15 @@ END
     ;;
   2)
     until_true squeue
-    is "the running job and the suspended one were told, and had time" "$(sort saved | tr '\n' ' ')" \
+    is "the running and the suspended job could save their work" "$(sort saved | tr '\n' ' ')" \
       "saved $(cat plain) saved $(cat suspended) "
     is "the running job" "$(field "$(cat plain)" State,ExitCode)" "NODE_FAIL|0:1"
     is "the suspended job" "$(field "$(cat suspended)" State)" NODE_FAIL
     is "the finished part of the array" "$(field "$(cat half)_0" State)" COMPLETED
     is "the other part" "$(field "$(cat half)_1" State)" NODE_FAIL
-    state_is "what waited for room" "$(cat waiting)" COMPLETED
-    state_is "what waited for the running job" "$(cat after)" COMPLETED
-    state_is "what asked to be requeued" "$(cat requeued)" COMPLETED
+    state_is "the job that waited for CPUs" "$(cat waiting)" COMPLETED
+    state_is "the job that waited for the running one" "$(cat after)" COMPLETED
+    state_is "the job with --requeue" "$(cat requeued)" COMPLETED
     is "it ran twice" "$(tr '\n' ' ' <again)" " 1 "
     sbatch --parsable -o /dev/null endless.sh >lost
     until_true grep -qx "$(cat lost)" begun
@@ -46,11 +47,11 @@ END
     ;;
   3)
     until_true squeue
-    is "a job in a loss of power" "$(field "$(cat lost)" State)" NODE_FAIL
+    is "a running job after a power failure" "$(field "$(cat lost)" State)" NODE_FAIL
     elapsed=$(field "$(cat lost)" ElapsedRaw)
-    yes "its time ends with its last trace ($elapsed s)" test "$elapsed" -lt 20
-    is "no socket of a step is left" "$(find ~/.local/share/slotd/lib/jobs -type s)" ""
-    is "a job runs" "$(sbatch -W -o out --wrap 'echo here' >/dev/null && cat out)" here
+    yes "its elapsed time ends with its last trace ($elapsed s)" test "$elapsed" -lt 20
+    is "no sockets of steps are left" "$(find ~/.local/share/slotd/lib/jobs -type s)" ""
+    is "a new job runs" "$(sbatch -W -o out --wrap 'echo here' >/dev/null && cat out)" here
     ;;
 esac
 finish

@@ -1,4 +1,4 @@
-//! What goes wrong on a machine: processes die and stall, the disk is full, the clock is set.
+//! The faults: processes die and stall, the disk fills up, the clock is set.
 
 use crate::world::{World, now};
 use fastrand::Rng;
@@ -8,29 +8,29 @@ use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
-/// Between two faults of a kind, milliseconds.
+/// Pauses between two faults of a kind, in milliseconds.
 const PROCESS_PAUSE: Range<u64> = 30..500;
 const WORLD_PAUSE: Range<u64> = 200..2500;
 
-/// How long something stalls, and how long a disk is full, milliseconds.
+/// Durations of a stall and of a full disk, in milliseconds.
 const STALL: Range<u64> = 20..800;
 const FULL: Range<u64> = 50..1500;
 
-/// The most that the wall clock is set forth or back, seconds.
+/// The largest step of the wall clock in either direction, in seconds.
 const CLOCK_STEP: i64 = 7200;
 
-/// A word of the command of every step in a job.
+/// A word in the command line of every step in a job.
 const STEP: &str = "role=step";
 
-/// How often the harness looks after the daemon.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the harness checks the daemon.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-fn rest(rng: &mut Rng, ms: Range<u64>) {
+fn pause(rng: &mut Rng, ms: Range<u64>) {
     thread::sleep(Duration::from_millis(rng.u64(ms)));
 }
 
-/// Starts the daemon again when it has ended by itself, as a service manager does. It may do that
-/// only where it can write nothing.
+/// Restarts the daemon if it exits by itself, as a service manager does. It may only exit by itself
+/// if it cannot write to the disk.
 pub fn keep_daemon(world: &World, is_done: impl Fn() -> bool) {
     while !is_done() {
         {
@@ -38,15 +38,15 @@ pub fn keep_daemon(world: &World, is_done: impl Fn() -> bool) {
             let ended =
                 daemon.as_mut().and_then(|child| child.try_wait().expect("a child of ours"));
             if let Some(status) = ended {
-                world.counts.add("daemons that ended by themselves");
+                world.counts.add("exits of the daemon by itself");
                 if world.full.lock().unwrap().is_none_or(|full| now() > full + 1000) {
-                    world.report(format!("the daemon ended with {status} and nobody told it to"));
+                    world.report(format!("the daemon exited with {status} by itself"));
                 }
-                thread::sleep(LOOK * 5);
+                thread::sleep(POLL_INTERVAL * 5);
                 world.start_daemon(&mut daemon);
             }
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -54,7 +54,7 @@ pub fn keep_daemon(world: &World, is_done: impl Fn() -> bool) {
 pub fn kill_and_stop(world: &World, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.is_over() {
-        rest(&mut rng, PROCESS_PAUSE);
+        pause(&mut rng, PROCESS_PAUSE);
         match rng.u32(..100) {
             0..28 => kill_daemon(world, &mut rng),
             28..38 => kill_launcher(world, &mut rng),
@@ -71,7 +71,7 @@ pub fn kill_and_stop(world: &World, seed: u64) {
     }
 }
 
-/// `kill -9`, and a new daemon at once or later.
+/// Kills the daemon with SIGKILL, and starts a new one at once or later.
 fn kill_daemon(world: &World, rng: &mut Rng) {
     let mut daemon = world.daemon.lock().unwrap();
     let Some(mut child) = daemon.take() else { return };
@@ -79,7 +79,7 @@ fn kill_daemon(world: &World, rng: &mut Rng) {
     child.wait().expect("a child of ours");
     world.counts.add("kills of the daemon");
     if rng.bool() {
-        world.hinder(|| rest(rng, STALL));
+        world.hinder(|| pause(rng, STALL));
     }
     world.start_daemon(&mut daemon);
 }
@@ -92,13 +92,13 @@ fn kill_launcher(world: &World, rng: &mut Rng) {
     }
 }
 
-/// Processes of this run with this name.
+/// Returns the processes of this run with this name.
 fn named(world: &World, name: &str) -> Vec<i32> {
     let all = proc::of_directory(&world.slotd.base);
     all.into_iter().filter(|pid| proc::name(*pid) == name).collect()
 }
 
-/// The job of a watcher that has opened the directory of its job.
+/// Returns the job of a watcher, from its open job directory.
 fn job_of(pid: i32) -> Option<u32> {
     fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().find_map(|entry| {
         let target = fs::read_link(entry.path()).ok()?;
@@ -107,17 +107,17 @@ fn job_of(pid: i32) -> Option<u32> {
     })
 }
 
-/// A watcher that does not know its job yet costs nothing; of any other it is written down whose it
-/// was.
+/// Kills a watcher and records its job. A watcher without a job yet can be killed without
+/// consequences.
 fn kill_watcher(world: &World, rng: &mut Rng) {
     let mut watchers = named(world, "slotd-step");
     if rng.bool() && watchers.iter().any(|pid| watches_step(*pid)) {
-        // They are few beside those of jobs.
+        // They are rare compared with the watchers of jobs.
         watchers.retain(|pid| watches_step(*pid));
     }
     let Some(pid) = rng.choice(watchers) else { return };
     proc::signal(pid, proc::STOP);
-    // What it does in this moment, it has done when it is stopped.
+    // Wait until it has stopped, so that its current system call is complete.
     slotd_kit::until_within(Duration::from_millis(200), || {
         (proc::state(pid) == Some('T')).then_some(())
     });
@@ -130,17 +130,17 @@ fn kill_watcher(world: &World, rng: &mut Rng) {
             world.watchers_killed.lock().unwrap().insert(job);
             world.counts.add("kills of watchers");
         }
-        None => world.counts.add("kills of watchers that had not begun"),
+        None => world.counts.add("kills of watchers without a job"),
     }
     proc::signal(pid, proc::KILL);
 }
 
-/// Whether what it watches is a step that the script of a job has started.
+/// Whether the process watches a step started by a job's script.
 fn watches_step(watcher: i32) -> bool {
     proc::children(watcher).into_iter().any(|task| proc::cmdline(task).contains(STEP))
 }
 
-/// `kill -9` to an srun that the script of a job has started.
+/// Kills an srun that was started by a job's script.
 fn kill_client_of_step(world: &World, rng: &mut Rng) {
     let clients: Vec<i32> =
         named(world, "srun").into_iter().filter(|pid| proc::cmdline(*pid).contains(STEP)).collect();
@@ -173,16 +173,16 @@ fn stop_watcher(world: &World, rng: &mut Rng) {
 fn stall(world: &World, pid: i32, rng: &mut Rng) {
     world.hinder(|| {
         proc::signal(pid, proc::STOP);
-        rest(rng, STALL);
+        pause(rng, STALL);
         proc::signal(pid, proc::CONT);
     });
 }
 
-/// Sets the clock, and fills the disk.
+/// Sets the clock and fills the disk.
 pub fn change_world(world: &World, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.is_over() {
-        rest(&mut rng, WORLD_PAUSE);
+        pause(&mut rng, WORLD_PAUSE);
         match rng.u32(..10) {
             0..3 => {
                 world.set_clock(rng.i64(-CLOCK_STEP..CLOCK_STEP));
@@ -201,13 +201,13 @@ fn fill(world: &World, inodes: bool, rng: &mut Rng) {
     world.hinder(|| {
         if world.fill(inodes) {
             world.counts.add(if inodes {
-                "phases without an inode"
+                "phases without free inodes"
             } else {
                 "phases of a full disk"
             });
-            rest(rng, FULL);
+            pause(rng, FULL);
         }
-        world.empty();
+        world.restore_size();
     });
     *world.full.lock().unwrap() = Some(now());
 }

@@ -1,20 +1,20 @@
-//! Users: each does one thing after another, and writes down what was promised.
+//! Users: each runs one command after another, and records the promises that slotd makes.
 
 use crate::model::{After, Answer, How, Plan, Submission, Touch, What};
-use crate::world::{CPUS, GPUS, Said, World, now};
+use crate::world::{CPUS, GPUS, Output, World, now};
 use fastrand::Rng;
 use slotd_kit::proc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// More jobs than these are not put into the queue at once.
+/// The number of queued jobs at which users stop submitting.
 const MOST_QUEUED: usize = 40;
 
-/// How long a command may wait for its turn in the queue, once nobody disturbs any more.
-const TURN: Duration = Duration::from_secs(300);
+/// The longest time a command may wait in the queue once there are no more faults.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The longest pause between two commands of one user, milliseconds.
+/// The longest pause between two commands of a user, in milliseconds.
 const PAUSE_MS: u64 = 150;
 
 pub struct User<'a> {
@@ -27,7 +27,7 @@ impl<'a> User<'a> {
         User { world, rng: Rng::with_seed(seed) }
     }
 
-    /// Goes on until it is over.
+    /// Runs commands until the end of the run.
     pub fn live(mut self) {
         while !self.world.is_over() {
             self.act();
@@ -91,7 +91,7 @@ impl<'a> User<'a> {
         plan
     }
 
-    /// An earlier submission to wait for.
+    /// Chooses an earlier submission to depend on.
     fn before(&mut self) -> Option<(After, u32)> {
         let jobs = self.world.jobs();
         let known: Vec<u32> =
@@ -100,9 +100,9 @@ impl<'a> User<'a> {
         (!known.is_empty()).then(|| (kind, known[self.rng.usize(..known.len())]))
     }
 
-    // Submissions.
+    // Submissions
 
-    /// Writes down that a job is going to be asked for.
+    /// Records a submission before it is made.
     fn enter(&self, how: How, plan: Plan, tasks: Option<u32>) -> Submission {
         let mut jobs = self.world.jobs();
         let number = jobs.len() as u32 + 1;
@@ -124,7 +124,7 @@ impl<'a> User<'a> {
         self.world.jobs()[number as usize - 1].answer = answer;
     }
 
-    /// The words of the player in the job.
+    /// Returns the command line of the player in the job.
     fn play(&self, job: &Submission, locks: bool) -> Vec<String> {
         let plan = &job.plan;
         let ms = if plan.limit.is_some() { 60_000 } else { plan.ms };
@@ -148,7 +148,7 @@ impl<'a> User<'a> {
         words
     }
 
-    /// The options that all commands have.
+    /// Returns the options common to all commands.
     fn options(job: &Submission) -> Vec<String> {
         let plan = &job.plan;
         let comment = format!("--comment={}", job.name());
@@ -192,30 +192,30 @@ impl<'a> User<'a> {
         let quoted: Vec<String> =
             self.play(&job, true).iter().map(|word| format!("'{word}'")).collect();
         args.extend(["--wrap".to_owned(), format!("exec {}", quoted.join(" "))]);
-        let said = self.world.run("sbatch", &args);
-        let number = said.stdout.trim().parse().ok();
-        self.note(&job, &said, number);
+        let out = self.world.run("sbatch", &args);
+        let number = out.stdout.trim().parse().ok();
+        self.note(&job, &out, number);
     }
 
-    /// Writes down what a submission came to.
-    fn note(&self, job: &Submission, said: &Said, number: Option<u32>) {
-        match (number, said.code) {
+    /// Records the result of a submission.
+    fn note(&self, job: &Submission, out: &Output, number: Option<u32>) {
+        match (number, out.code) {
             (Some(id), _) => self.answer(job.number, Answer::Number(id)),
-            (None, Some(1)) if !said.killed => {
+            (None, Some(1)) if !out.killed => {
                 self.world.counts.add("submissions refused");
                 self.answer(job.number, Answer::Refused);
             }
-            (None, Some(_)) if said.killed => {
-                self.touched(job.number, What::KillClient, None, said, true)
+            (None, Some(_)) if out.killed => {
+                self.touched(job.number, What::KillClient, None, out, true)
             }
             (None, None) => {}
             (None, Some(code)) => {
-                self.world.report(format!("submission {} ended with {code}: {said:?}", job.number))
+                self.world.report(format!("submission {} ended with {code}: {out:?}", job.number))
             }
         }
     }
 
-    /// A command of srun, and its own exit code.
+    /// Runs a command with srun, and records its exit code.
     fn run(&mut self) {
         let plan = self.plan(How::Run);
         let job = self.enter(How::Run, plan, None);
@@ -232,8 +232,8 @@ impl<'a> User<'a> {
             How::AllocBare => args.push("--no-shell".to_owned()),
             _ => args.extend(self.play(&job, false)),
         }
-        let said = self.foreground("salloc", &job, args);
-        let granted = said
+        let out = self.foreground("salloc", &job, args);
+        let granted = out
             .stderr
             .lines()
             .find_map(|line| line.split("Granted job allocation ").nth(1)?.parse().ok());
@@ -242,13 +242,13 @@ impl<'a> User<'a> {
             if how == How::AllocBare {
                 self.use_bare(&job, id);
             }
-        } else if how == How::AllocBare && said.killed {
+        } else if how == How::AllocBare && out.killed {
             self.end_forgotten(&job);
         }
     }
 
-    /// Ends an allocation whose client was killed before it told the number: it would hold its CPUs
-    /// as long as nobody disturbs it, and two such ones can hold them all.
+    /// Cancels an allocation whose client was killed before it printed the job ID. Otherwise it
+    /// would hold its CPUs until a fault ends it, and two of these can hold all CPUs.
     fn end_forgotten(&mut self, job: &Submission) {
         let listed = self.world.run("squeue", &["-h", "-o", "%A %k"].map(str::to_owned));
         let own = format!(" t{}", job.number);
@@ -257,43 +257,42 @@ impl<'a> User<'a> {
         }
     }
 
-    /// A step in an allocation without a command, and its end.
+    /// Runs a step in an allocation without a command, then releases the allocation.
     fn use_bare(&mut self, job: &Submission, id: u32) {
         let mut args = vec![format!("--jobid={id}"), "-n1".to_owned()];
         args.extend(self.play(job, true));
         let mut command = self.world.slotd.command("srun");
         command.args(args);
-        let said = self.world.wait_for(command, || TURN);
-        self.ended(job, &said);
+        let out = self.world.wait_for(command, || QUEUE_TIMEOUT);
+        self.ended(job, &out);
         self.cancel(job, None, id.to_string());
     }
 
     /// Runs a command that waits for its job.
-    fn foreground(&mut self, name: &str, job: &Submission, args: Vec<String>) -> Said {
+    fn foreground(&mut self, name: &str, job: &Submission, args: Vec<String>) -> Output {
         let mut command = self.world.slotd.command(name);
         command.args(args);
-        let said = self.world.wait_for(command, || TURN);
-        if job.how != How::AllocBare || said.code != Some(0) {
-            self.ended(job, &said);
+        let out = self.world.wait_for(command, || QUEUE_TIMEOUT);
+        if job.how != How::AllocBare || out.code != Some(0) {
+            self.ended(job, &out);
         }
-        said
+        out
     }
 
-    /// Writes down how the command ended that runs something in the foreground.
-    fn ended(&self, job: &Submission, said: &Said) {
-        match said.code {
-            Some(_) if said.killed => self.touched(job.number, What::KillClient, None, said, true),
+    /// Records the exit code of a foreground command.
+    fn ended(&self, job: &Submission, out: &Output) {
+        match out.code {
+            Some(_) if out.killed => self.touched(job.number, What::KillClient, None, out, true),
             Some(code) => {
-                self.world.jobs()[job.number as usize - 1].client =
-                    Some((code, said.stderr.clone()))
+                self.world.jobs()[job.number as usize - 1].client = Some((code, out.stderr.clone()))
             }
             None => {}
         }
     }
 
-    // What is done to jobs.
+    // Actions on jobs
 
-    /// A job of the last ones, and how it is called: an array or one of its tasks.
+    /// Chooses a recent job, and returns its target for commands: the job ID, or an array task.
     fn choose(&mut self) -> Option<(Submission, Option<u32>, String)> {
         let jobs = self.world.jobs();
         let known: Vec<&Submission> =
@@ -305,8 +304,8 @@ impl<'a> User<'a> {
         Some((job, task, text))
     }
 
-    fn touched(&self, number: u32, what: What, task: Option<u32>, said: &Said, acked: bool) {
-        let touch = Touch { what, task, sent: said.sent, acked: acked.then_some(said.ended) };
+    fn touched(&self, number: u32, what: What, task: Option<u32>, out: &Output, acked: bool) {
+        let touch = Touch { what, task, sent: out.sent, acked: acked.then_some(out.ended) };
         self.world.jobs()[number as usize - 1].touches.push(touch);
     }
 
@@ -326,7 +325,7 @@ impl<'a> User<'a> {
     }
 
     fn update(&mut self, job: &Submission, task: Option<u32>, target: String) {
-        // A priority of its own also releases a job that is held.
+        // Setting a priority also releases a held job.
         let (what, change) = if job.plan.limit.is_none() && self.rng.bool() {
             (What::Update, "TimeLimit=10")
         } else {
@@ -345,26 +344,26 @@ impl<'a> User<'a> {
         self.send(What::Cancel, job, task, "scancel", vec![target]);
     }
 
-    /// Runs a command that does something to a job. From now on it may have been done.
+    /// Runs a command on a job. From now on it may have taken effect.
     fn send(&self, what: What, job: &Submission, task: Option<u32>, name: &str, args: Vec<String>) {
         let at = {
             let touches = &mut self.world.jobs()[job.number as usize - 1].touches;
             touches.push(Touch { what, task, sent: now(), acked: None });
             touches.len() - 1
         };
-        let said = self.world.run(name, &args);
-        if said.code == Some(0) {
-            self.world.jobs()[job.number as usize - 1].touches[at].acked = Some(said.ended);
-        } else if !said.killed && said.code.is_some_and(|code| code != 1) {
-            self.world.report(format!("{name} {args:?} ended with {said:?}"));
+        let out = self.world.run(name, &args);
+        if out.code == Some(0) {
+            self.world.jobs()[job.number as usize - 1].touches[at].acked = Some(out.ended);
+        } else if !out.killed && out.code.is_some_and(|code| code != 1) {
+            self.world.report(format!("{name} {args:?} ended with {out:?}"));
         }
     }
 
     fn top(&mut self) {
         let Some((_, _, target)) = self.choose() else { return };
-        let said = self.world.run("scontrol", &["top".to_owned(), target]);
-        if !said.killed && said.code.is_some_and(|code| code > 1) {
-            self.world.report(format!("scontrol top ended with {said:?}"));
+        let out = self.world.run("scontrol", &["top".to_owned(), target]);
+        if !out.killed && out.code.is_some_and(|code| code > 1) {
+            self.world.report(format!("scontrol top ended with {out:?}"));
         }
     }
 
@@ -379,12 +378,12 @@ impl<'a> User<'a> {
             ("sprio", ""),
         ][self.rng.usize(..7)];
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let said = self.world.run(name, &args);
-        if name == "squeue" && said.code == Some(0) && args.len() > 1 {
-            self.world.backlog.store(said.stdout.lines().count(), Ordering::Relaxed);
+        let out = self.world.run(name, &args);
+        if name == "squeue" && out.code == Some(0) && args.len() > 1 {
+            self.world.backlog.store(out.stdout.lines().count(), Ordering::Relaxed);
         }
-        if !said.killed && said.code.is_some_and(|code| code > 1 && code != 128 + proc::KILL) {
-            self.world.report(format!("{name} {line} ended with {said:?}"));
+        if !out.killed && out.code.is_some_and(|code| code > 1 && code != 128 + proc::KILL) {
+            self.world.report(format!("{name} {line} ended with {out:?}"));
         }
     }
 }

@@ -1,20 +1,20 @@
-//! What the jobs told, and what sacct tells of them.
+//! The log of the jobs and the output of `sacct`.
 
 use std::collections::BTreeMap;
 
-/// A line of the jobs' log, but for the process.
+/// A line of the jobs' log, without the PID.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Its place in the log: the order in which things happened.
+    /// The line number in the log, which gives the order of events.
     pub at: usize,
     pub what: String,
     pub number: u32,
     pub task: Option<u32>,
-    /// The number that sbatch printed.
+    /// The job ID that sbatch printed.
     pub array: Option<u32>,
     pub job: Option<u32>,
     pub restart: u32,
-    /// When the process was started, milliseconds of boot time.
+    /// The start of the process, in milliseconds of boot time.
     pub start: u64,
     pub more: String,
 }
@@ -39,7 +39,7 @@ impl Event {
     }
 }
 
-/// All events in order, and the lines that are none.
+/// Returns all events in order, and the malformed lines.
 pub fn events(log: &str) -> (Vec<Event>, Vec<String>) {
     let (mut events, mut odd) = (Vec::new(), Vec::new());
     for (at, line) in log.lines().enumerate() {
@@ -51,27 +51,27 @@ pub fn events(log: &str) -> (Vec<Event>, Vec<String>) {
     (events, odd)
 }
 
-/// A job as sacct shows it.
+/// A job as printed by `sacct`.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The number that sbatch printed.
+    /// The job ID that sbatch printed.
     pub id: u32,
-    /// The job's own number.
+    /// The job's own ID, which differs for array tasks.
     pub raw: u32,
     pub task: Option<u32>,
     pub name: String,
     pub state: String,
     pub exit: String,
     pub restarts: u32,
-    /// It has started.
+    /// Whether it has started.
     pub started: bool,
 }
 
 /// The columns of [`rows`].
 pub const COLUMNS: &str = "JobIDRaw,ArrayJobID,ArrayTaskID,Comment,State,ExitCode,Restarts,Start";
 
-/// The rows of `sacct -X -n -P -o` [`COLUMNS`], and the lines that are none. Tasks of an array that
-/// never started may stand in one row.
+/// Parses the rows of `sacct -X -n -P -o` [`COLUMNS`]. Returns them and the malformed lines. Array
+/// tasks that never started may share a row.
 pub fn rows(text: &str) -> (Vec<Row>, Vec<String>) {
     let (mut rows, mut odd) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -103,7 +103,7 @@ fn row(line: &str) -> Option<(Row, Vec<u32>)> {
     Some((row, expand(tasks)?))
 }
 
-/// `0-2,5%1` as numbers.
+/// Parses `0-2,5%1` into numbers.
 fn expand(tasks: &str) -> Option<Vec<u32>> {
     let list = tasks.split('%').next()?;
     let mut all = Vec::new();
@@ -114,7 +114,7 @@ fn expand(tasks: &str) -> Option<Vec<u32>> {
     Some(all)
 }
 
-/// Values by a key, in their order.
+/// Groups values by a key, in their order.
 pub fn by<K: Ord, V>(
     values: impl IntoIterator<Item = V>,
     key: impl Fn(&V) -> K,

@@ -1,15 +1,15 @@
-//! What must be true of every job, whatever happened: written from what slotd promises, and not
-//! from its code.
+//! Properties that must hold for every job, whatever happened. They are derived from slotd's
+//! promises, not from its code.
 //!
-//! * A number that was printed is in sacct, with every task of the array; a job that was refused is
+//! * Every job ID that was printed is in `sacct`, with all tasks of the array; refused jobs are
 //!   not.
-//! * A run of a job begins once at most. One that nobody meddled with begins once, ends as its
-//!   script does, and once more only where `--requeue` says so.
-//! * No CPU and no GPU has two jobs.
-//! * Of two jobs of one name that are to be alone with it, one has ended before the other begins.
-//! * Nothing begins after its cancel was acknowledged, while it is held, before its begin time or
-//!   its dependency.
-//! * A command in the foreground ends as what it ran.
+//! * Each run of a job begins at most once. An undisturbed job begins once, ends as its script
+//!   does, and runs again only if `--requeue` was given.
+//! * No CPU or GPU is used by two jobs.
+//! * Two singleton jobs with the same name never overlap.
+//! * No job begins after its cancellation was acknowledged, while it is held, before its begin
+//!   time, or before its dependency is satisfied.
+//! * A foreground command exits with the code of the job that it ran.
 
 use crate::events::{Event, Row};
 use crate::model::{After, Answer, Clock, How, Submission, Touch, What};
@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// How long a start may be on its way when something is acknowledged that keeps the job from
-/// starting, milliseconds: besides the time for which something was hindered.
+/// The longest time that a start may already be in progress when a command that should prevent it
+/// is acknowledged, in milliseconds. The time of faults is added.
 const ON_ITS_WAY: u64 = 2000;
 
-/// What happened, for the judgement of one job.
+/// The observations, for judging one job.
 pub struct Facts<'a> {
     pub jobs: &'a [Submission],
     pub events: &'a std::collections::BTreeMap<u32, Vec<Event>>,
@@ -30,13 +30,13 @@ pub struct Facts<'a> {
     pub hindered: &'a [(u64, u64)],
     pub watchers_killed: &'a BTreeSet<u32>,
     pub steps_killed: &'a BTreeSet<u32>,
-    /// The folder of the output files.
+    /// The directory of the output files.
     pub outputs: PathBuf,
-    /// Now, in seconds since 1970, is the boot of the machine and so many seconds.
+    /// The boot time of the machine in seconds since 1970.
     pub boot_at: i64,
 }
 
-/// One job or array task with all that is known of it.
+/// A job or array task with all observations about it.
 struct Case<'a> {
     facts: &'a Facts<'a>,
     job: &'a Submission,
@@ -46,7 +46,7 @@ struct Case<'a> {
     found: Vec<String>,
 }
 
-/// Judges a submission: how many jobs were looked at, and what is wrong.
+/// Judges a submission. Returns the number of jobs checked and the violations.
 pub fn judge(facts: &Facts<'_>, job: &Submission) -> (usize, Vec<String>) {
     let name = job.name();
     let all_events = facts.events.get(&job.number).map_or(&[][..], Vec::as_slice);
@@ -60,13 +60,13 @@ pub fn judge(facts: &Facts<'_>, job: &Submission) -> (usize, Vec<String>) {
         .chain(all_events.iter().filter_map(|e| e.array))
         .collect();
     if ids.len() > 1 {
-        found.push(format!("{name}: one submission is the jobs {ids:?}"));
+        found.push(format!("{name}: one submission became several jobs: {ids:?}"));
     }
     if let Some(id) = job.id().filter(|id| !ids.contains(id)) {
-        found.push(format!("{name}: the number {id} was printed, and sacct does not know it"));
+        found.push(format!("{name}: job ID {id} was printed, but sacct does not list it"));
     }
     if job.answer == Answer::Refused && !ids.is_empty() {
-        found.push(format!("{name}: it was refused, and is job {ids:?}"));
+        found.push(format!("{name}: it was refused, but exists as job {ids:?}"));
     }
     let count = tasks.len();
     for task in tasks {
@@ -105,7 +105,7 @@ impl<'a> Case<'a> {
         self.touches().any(|touch| touch.what == what)
     }
 
-    /// Nobody cancelled or requeued it, or killed what watches it.
+    /// Whether the job was undisturbed: nobody cancelled or requeued it, or killed its watcher.
     fn is_free(&self) -> bool {
         let meddled =
             [What::Cancel, What::Requeue, What::KillClient].into_iter().any(|what| self.was(what));
@@ -117,11 +117,11 @@ impl<'a> Case<'a> {
         self.found.extend(
             clashes
                 .into_iter()
-                .map(|event| format!("somebody else has what it was given: {event:?}")),
+                .map(|event| format!("another job uses the same resources: {event:?}")),
         );
     }
 
-    /// Each run begins once.
+    /// Each run begins at most once.
     fn runs(&mut self) {
         for begin in ["begin", "step-begin"] {
             let mut seen = BTreeSet::new();
@@ -138,33 +138,33 @@ impl<'a> Case<'a> {
         let printed = self.job.id().is_some();
         match self.rows.len() {
             0 if printed => {
-                self.found.push("sacct does not know it, and its number was printed".to_owned())
+                self.found.push("its job ID was printed, but sacct does not list it".to_owned())
             }
             0 if !self.events.is_empty() => {
-                self.found.push("sacct does not know it, and it ran".to_owned())
+                self.found.push("it ran, but sacct does not list it".to_owned())
             }
             0 | 1 => {}
-            _ => self.found.push(format!("sacct knows it as {:?}", self.rows)),
+            _ => self.found.push(format!("sacct lists it several times: {:?}", self.rows)),
         }
     }
 
-    /// The command that waited for it says what it ended with.
+    /// Checks the exit code of the command that waited for the job.
     fn client(&mut self) {
-        let Some((code, said)) = self.job.client.as_ref().filter(|_| self.is_free()) else {
+        let Some((code, stderr)) = self.job.client.as_ref().filter(|_| self.is_free()) else {
             return;
         };
         let ran = self.of("begin").len();
-        // Its own end, or a refusal.
+        // Either the exit code of the job, or a refusal.
         let is_right = (*code == self.job.plan.code && ran == 1) || (*code == 1 && ran == 0);
         if !is_right {
             let wanted = self.job.plan.code;
             self.found.push(format!(
-                "its command ended with {code} and not {wanted}, {ran} runs; it said {said:?}"
+                "its command exited with {code}, not {wanted}, after {ran} runs; stderr: {stderr:?}"
             ));
         }
     }
 
-    /// The end of the time in which a start may be on its way since `from`.
+    /// Returns the latest time at which a start in progress at `from` may show up.
     fn slack(&self, from: u64) -> u64 {
         let hindered = self.facts.hindered.iter().filter(|(_, to)| *to >= from);
         let lost: u64 = hindered
@@ -174,7 +174,7 @@ impl<'a> Case<'a> {
         from + ON_ITS_WAY + lost
     }
 
-    /// Nothing begins that is cancelled, held, or not due.
+    /// No job begins while it is cancelled, held or not due.
     fn waits(&mut self) {
         let begins = self.of("begin");
         let touches: Vec<&Touch> = self.touches().collect();
@@ -193,15 +193,15 @@ impl<'a> Case<'a> {
         let holds =
             touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
         for from in held.into_iter().chain(holds) {
-            // A hold is for a job that waits. One that had begun was not held by it, and begins
-            // again when it is requeued.
+            // Only pending jobs are held. A hold does not affect a job that is running, and it
+            // begins again when it is requeued.
             let again = touches
                 .iter()
                 .any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > from));
             if from > 0 && again && begins.iter().any(|begin| begin.start < from) {
                 continue;
             }
-            // A release that was sent before the hold was acknowledged may have come after it.
+            // A release sent before the hold was acknowledged may have arrived after it.
             let released = touches.iter().filter(|touch| touch.what == What::Release);
             let until = released
                 .filter(|t| t.acked.is_none_or(|at| at >= from))
@@ -221,15 +221,17 @@ impl<'a> Case<'a> {
                 let ahead = self.facts.clock.most_ahead(self.job.sent, begin.start);
                 let clock = self.facts.boot_at + (begin.start / 1000) as i64 + ahead;
                 if clock + 1 < at {
-                    self.found
-                        .push(format!("it began {} s before its time: {begin:?}", at - clock));
+                    self.found.push(format!(
+                        "it began {} s before its begin time: {begin:?}",
+                        at - clock
+                    ));
                 }
             }
         }
         self.depends();
     }
 
-    /// What it waits for has ended as it must, before it began.
+    /// The dependency was satisfied before the job began.
     fn depends(&mut self) {
         let Some((kind, number)) = self.job.plan.after else { return };
         let Some((first, start)) = self.of("begin").first().map(|event| (event.at, event.start))
@@ -237,27 +239,27 @@ impl<'a> Case<'a> {
             return;
         };
         let before = &self.facts.jobs[number as usize - 1];
-        let told = self.facts.events.get(&number).map_or(&[][..], Vec::as_slice);
+        let theirs = self.facts.events.get(&number).map_or(&[][..], Vec::as_slice);
         let rows = self.facts.rows.get(&before.name()).map_or(&[][..], Vec::as_slice);
         let again = u32::from(before.plan.requeue && before.plan.fails());
         let tasks: Vec<Option<u32>> = match (kind, before.tasks, self.task) {
             (_, None, _) => vec![None],
-            // Its counterpart alone, which may not be there.
+            // Only its counterpart, which may not exist.
             (After::Corr, Some(count), Some(task)) if task < count => vec![Some(task)],
             (After::Corr, Some(_), Some(_)) => {
-                return self.found.push("it began and has no counterpart".to_owned());
+                return self.found.push("it began without a counterpart".to_owned());
             }
             (_, Some(count), _) => (0..count).map(Some).collect(),
         };
         let quiet = |what: What| matches!(what, What::Hold | What::Release | What::Update);
         let is_free = |task: Option<u32>| {
-            let mut raw = told.iter().filter(|e| e.task == task).filter_map(|e| e.job);
+            let mut raw = theirs.iter().filter(|e| e.task == task).filter_map(|e| e.job);
             let killed = |job: u32| self.facts.watchers_killed.contains(&job);
             before.touches(task).all(|touch| quiet(touch.what))
                 && !raw.any(killed)
                 && !rows.iter().any(|row| row.task == task && killed(row.raw))
         };
-        // Without an end of their own they tell no order.
+        // Jobs without an `end` event give no order.
         if before.plan.limit.is_some() || matches!(before.how, How::AllocBare | How::AllocCommand) {
             return;
         }
@@ -268,13 +270,14 @@ impl<'a> Case<'a> {
             After::NotOk => free.len() < tasks.len() || before.plan.fails(),
         };
         let has_ended = |task: &Option<u32>| {
-            told.iter()
+            theirs
+                .iter()
                 .any(|e| e.task == *task && e.what == "end" && e.restart == again && e.at < first)
         };
-        // Both may be started in one moment, and tell of it in either order.
+        // Both may start at the same moment, and log it in either order.
         let latest = self.slack(start);
         let has_begun =
-            |task: &Option<u32>| told.iter().any(|e| e.task == *task && e.start <= latest);
+            |task: &Option<u32>| theirs.iter().any(|e| e.task == *task && e.start <= latest);
         let is_met = match kind {
             After::Start => free.iter().all(has_begun),
             After::Any | After::Ok | After::NotOk | After::Corr => free.iter().all(has_ended),
@@ -287,7 +290,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// It ended as it must.
+    /// The job ended as expected.
     fn end(&mut self) {
         let Some(row) = self.rows.first().copied() else { return };
         let plan = &self.job.plan;
@@ -295,7 +298,13 @@ impl<'a> Case<'a> {
         let is_own = row.state == own && exit.as_ref().is_none_or(|exit| *exit == row.exit);
         let is_free = self.is_free();
         let allowed = match row.state.as_str() {
-            "CANCELLED" => self.was(What::Cancel) || self.was(What::KillClient),
+            // A daemon that dies before the refused srun has released its allocation leaves the
+            // next one an allocation without a client.
+            "CANCELLED" => {
+                self.was(What::Cancel)
+                    || self.was(What::KillClient)
+                    || (self.job.how == How::Run && self.was_refused())
+            }
             "FAILED" | "NODE_FAIL" if !is_own => {
                 self.watcher_killed()
                     || (self.job.how == How::Run && (!is_free || self.was_refused()))
@@ -304,23 +313,23 @@ impl<'a> Case<'a> {
         };
         if !allowed {
             let touches: Vec<&Touch> = self.touches().collect();
-            self.found
-                .push(format!("it is {} {}, of {own} {exit:?}; {touches:?}", row.state, row.exit));
+            self.found.push(format!(
+                "it is {} {}, expected {own} {exit:?}; {touches:?}",
+                row.state, row.exit
+            ));
         }
         if row.state == "CANCELLED"
             && !row.started
             && !self.events.is_empty()
             && !self.was(What::Requeue)
         {
-            self.found.push("it was cancelled before it started, and ran".to_owned());
+            self.found.push("it was cancelled before it started, but ran".to_owned());
         }
         if is_own && plan.limit.is_none() {
             let ends = self.of("end");
             if !ends.iter().any(|end| end.restart == row.restarts) {
-                self.found.push(format!(
-                    "its run {} has no end of its own: {:?}",
-                    row.restarts, self.events
-                ));
+                self.found
+                    .push(format!("its run {} has no end event: {:?}", row.restarts, self.events));
             }
         }
         if is_free {
@@ -328,8 +337,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Its step ended as it must, if nobody killed what watches it and no full disk kept it from
-    /// being stored.
+    /// The step ended as expected, unless its watcher was killed or a full disk kept it from being
+    /// stored.
     fn step(&mut self) {
         let Some((_, code)) = self.job.plan.step else { return };
         if self.is_in(self.facts.steps_killed) {
@@ -353,7 +362,7 @@ impl<'a> Case<'a> {
         self.is_in(self.facts.watchers_killed)
     }
 
-    /// Whether one of its numbers is among these.
+    /// Whether one of its job IDs is in the set.
     fn is_in(&self, jobs: &BTreeSet<u32>) -> bool {
         let raw = self
             .rows
@@ -363,12 +372,12 @@ impl<'a> Case<'a> {
         raw.into_iter().any(|job| jobs.contains(&job))
     }
 
-    /// Its command was told that it cannot be run, and it did not run.
+    /// Whether its command was refused and the job did not run.
     fn was_refused(&self) -> bool {
         self.job.client.as_ref().is_some_and(|(code, _)| *code == 1) && self.of("begin").is_empty()
     }
 
-    /// A job that nobody meddled with ran exactly as often as it was promised.
+    /// An undisturbed job ran exactly as often as promised.
     fn free_runs(&mut self, row: &Row) {
         let plan = &self.job.plan;
         if self.was_refused() {
@@ -378,7 +387,7 @@ impl<'a> Case<'a> {
         let wanted: Vec<u32> = (0..=again).collect();
         let begun: Vec<u32> = self.of("begin").iter().map(|event| event.restart).collect();
         if begun != wanted || row.restarts != again {
-            self.found.push(format!("its runs are {begun:?} and not {wanted:?}; sacct: {row:?}"));
+            self.found.push(format!("its runs are {begun:?}, expected {wanted:?}; sacct: {row:?}"));
         }
         self.step();
         if plan.lines > 0 && self.job.tasks.is_none() && self.job.how == How::Batch && again == 0 {
@@ -387,16 +396,17 @@ impl<'a> Case<'a> {
             let lines: String = (0..plan.lines).map(|line| format!("line {line}\n")).collect();
             let notices = text.matches(" CANCELLED AT ").count();
             if notices > 1 {
-                self.found.push(format!("its output says {notices} times that it is ended"));
+                self.found.push(format!("its output has {notices} cancellation notices"));
             }
-            // What srun says of a step stands there too, and what slotd says of a time limit.
+            // The output may also contain messages of srun about steps, and of slotd about time
+            // limits.
             let own: String = text
                 .split_inclusive('\n')
                 .filter(|line| !line.starts_with("srun: ") && !line.starts_with("slurmstepd: "))
                 .collect();
             if own != lines {
                 self.found.push(format!(
-                    "its output has {} lines of {}",
+                    "its output has {} of {} lines",
                     own.lines().count(),
                     plan.lines
                 ));
@@ -405,9 +415,9 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Jobs that are to be alone with their name and were not.
+/// Returns pairs of singleton jobs that ran at the same time.
 pub fn singletons(facts: &Facts<'_>) -> Vec<String> {
-    // The runs of which both ends are known, in the order in which they began.
+    // The runs with a known begin and end, in the order in which they began.
     let mut runs: Vec<(usize, usize, u32)> = Vec::new();
     for job in facts.jobs.iter().filter(|job| job.plan.singleton) {
         let events = facts.events.get(&job.number).map_or(&[][..], Vec::as_slice);
@@ -425,7 +435,7 @@ pub fn singletons(facts: &Facts<'_>) -> Vec<String> {
             .take_while(|(begin, ..)| begin < end)
             .filter(|(.., other)| other != number);
         found.extend(others.map(|(.., other)| {
-            format!("t{other} began beside t{number}, and both are to be alone")
+            format!("singleton t{other} began while singleton t{number} was running")
         }));
     }
     found

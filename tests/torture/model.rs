@@ -1,12 +1,12 @@
-//! What was asked for and what was acknowledged: all that the judgement knows of slotd.
+//! The requests and acknowledgements. The judge knows nothing else about slotd.
 
-/// The settings of the wall clock: from when (milliseconds of boot time), seconds ahead of the real
-/// one.
+/// The settings of the wall clock: the time of each change in milliseconds of boot time, and the
+/// seconds ahead of the real clock.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(pub Vec<(u64, i64)>);
 
 impl Clock {
-    /// The most that it was ahead between two moments.
+    /// Returns the largest lead of the clock between two moments.
     pub fn most_ahead(&self, from: u64, to: u64) -> i64 {
         let ends = self.0.iter().skip(1).map(|(at, _)| *at).chain([u64::MAX]);
         let spans = self.0.iter().zip(ends);
@@ -18,7 +18,7 @@ impl Clock {
     }
 }
 
-/// By which command.
+/// The submitting command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     Batch,
@@ -36,14 +36,14 @@ pub enum After {
     Any,
     Ok,
     NotOk,
-    /// The task of the same number has ended well.
+    /// The task with the same index has succeeded.
     Corr,
 }
 
 impl After {
     pub const ALL: [After; 5] = [After::Start, After::Any, After::Ok, After::NotOk, After::Corr];
 
-    /// The word of `--dependency`.
+    /// Returns the keyword of `--dependency`.
     pub fn word(self) -> &'static str {
         match self {
             After::Start => "after",
@@ -55,40 +55,40 @@ impl After {
     }
 }
 
-/// What a job is to do.
+/// The planned behavior of a job.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     pub cpus: u32,
     pub gpus: u32,
-    /// How long it runs, milliseconds.
+    /// The run time in milliseconds.
     pub ms: u64,
-    /// What its script ends with.
+    /// The exit code of its script.
     pub code: i32,
-    /// It runs longer than this limit (seconds), by far.
+    /// A time limit in seconds that the job exceeds by far.
     pub limit: Option<u32>,
     pub requeue: bool,
     pub ignores_term: bool,
     pub leaves_child: bool,
     pub lines: u32,
-    /// Not before this time, seconds since 1970.
+    /// The earliest start, in seconds since 1970.
     pub begin: Option<i64>,
     pub held: bool,
-    /// After another submission.
+    /// A dependency on another submission.
     pub after: Option<(After, u32)>,
-    /// Alone among those that say so.
+    /// A singleton.
     pub singleton: bool,
-    /// A step of srun in the script: milliseconds and exit code.
+    /// A step of srun in the script: run time in milliseconds and exit code.
     pub step: Option<(u64, i32)>,
 }
 
 impl Plan {
-    /// It fails by itself.
+    /// Whether it fails by itself.
     pub fn fails(&self) -> bool {
         self.limit.is_some() || self.code != 0
     }
 
-    /// State and exit code of a job that nobody meddled with. The exit code of one that was killed
-    /// is not the script's.
+    /// Returns the state and exit code of an undisturbed job. If the job is killed, its exit code
+    /// is not that of the script.
     pub fn end(&self) -> (&'static str, Option<String>) {
         match (self.limit, self.code) {
             (Some(_), _) => ("TIMEOUT", None),
@@ -98,7 +98,7 @@ impl Plan {
     }
 }
 
-/// What was done to a job.
+/// An action on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     Cancel,
@@ -108,28 +108,28 @@ pub enum What {
     Suspend,
     Resume,
     Update,
-    /// The command that stands for it was killed.
+    /// The client of the job was killed.
     KillClient,
 }
 
 #[derive(Debug, Clone)]
 pub struct Touch {
     pub what: What,
-    /// One task of the array.
+    /// `Some` for a single task of an array.
     pub task: Option<u32>,
     pub sent: u64,
-    /// When its command had ended with 0.
+    /// When its command exited with 0.
     pub acked: Option<u64>,
 }
 
-/// What came of the command that submitted.
+/// The result of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// None yet, or it was killed before it said something.
+    /// None yet, or the command was killed before it printed anything.
     Open,
-    /// It printed this number.
+    /// The job ID that it printed.
     Number(u32),
-    /// It said no.
+    /// The submission was refused.
     Refused,
 }
 
@@ -138,18 +138,18 @@ pub struct Submission {
     pub number: u32,
     pub how: How,
     pub plan: Plan,
-    /// Tasks of an array, from 0. `None`: no array.
+    /// The number of array tasks; `None` if it is not an array.
     pub tasks: Option<u32>,
     pub answer: Answer,
-    /// How the command ended that ran it in the foreground, and what it said. `None`: it was
-    /// killed, or did not end.
+    /// The exit code and standard error of the foreground command; `None` if it was killed or did
+    /// not exit.
     pub client: Option<(i32, String)>,
     pub sent: u64,
     pub touches: Vec<Touch>,
 }
 
 impl Submission {
-    /// The job's comment, by which everything about it is found.
+    /// Returns the job's comment, which identifies it everywhere.
     pub fn name(&self) -> String {
         format!("t{}", self.number)
     }
@@ -161,13 +161,13 @@ impl Submission {
         }
     }
 
-    /// What was done to this task, or to all.
+    /// Returns the actions on this task or on the whole array.
     pub fn touches(&self, task: Option<u32>) -> impl Iterator<Item = &Touch> {
         self.touches.iter().filter(move |touch| touch.task.is_none() || touch.task == task)
     }
 }
 
-/// The number of a submission by the job's comment.
+/// Returns the number of a submission from the job's comment.
 pub fn number_of(name: &str) -> Option<u32> {
     name.strip_prefix('t')?.parse().ok()
 }

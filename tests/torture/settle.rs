@@ -1,5 +1,5 @@
-//! The end: nobody disturbs any more. What waits for a user is released or cancelled, the rest ends
-//! by itself; then everything must be whole.
+//! The end of a run: no more faults. Jobs that wait for a user are released or cancelled, the rest
+//! end by themselves. Then the final state is checked.
 
 use crate::events::{self, COLUMNS, Row};
 use crate::judge::{Facts, judge, singletons};
@@ -12,20 +12,20 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the queue may take to become empty.
+/// The longest time until the queue is empty.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Between two looks at the queue.
-const LOOK: Duration = Duration::from_millis(300);
+/// The interval between two checks of the queue.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
-/// How long a begin time is waited for.
+/// The longest wait for a begin time.
 const BEGIN: Duration = Duration::from_secs(6);
 
-/// What was found in the end.
+/// The result of a run.
 pub struct Verdict {
     pub submissions: u64,
     pub jobs: u64,
-    /// Jobs with a violation, and violations that belong to no job.
+    /// Jobs with a violation, plus violations not tied to a job.
     pub failed: u64,
     pub violations: Vec<String>,
 }
@@ -34,8 +34,8 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Waits until nothing is in the queue and all users have ended. What would wait for ever is helped
-/// on.
+/// Waits until the queue is empty and all users have finished. Jobs that would wait forever are
+/// released or cancelled.
 pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
     let begun = Instant::now();
     loop {
@@ -56,18 +56,18 @@ pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
             return;
         }
         for line in lines {
-            help_on(world, line, begun.elapsed() > BEGIN);
+            unblock(world, line, begun.elapsed() > BEGIN);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-fn help_on(world: &World, line: &str, is_late: bool) {
+fn unblock(world: &World, line: &str, is_late: bool) {
     let [job, state, reason, name] = line.split('|').collect::<Vec<_>>()[..] else {
         return world.report(format!("squeue prints {line:?}"));
     };
     let Some(number) = number_of(name) else {
-        return world.report(format!("who has submitted {line}?"));
+        return world.report(format!("unknown job: {line}"));
     };
     let how = world.jobs()[number as usize - 1].how;
     let (what, command, verb) = match (state, reason) {
@@ -75,7 +75,7 @@ fn help_on(world: &World, line: &str, is_late: bool) {
         ("PENDING", "DependencyNeverSatisfied") => (What::Cancel, "scancel", None),
         ("PENDING", "BeginTime") if is_late => (What::Cancel, "scancel", None),
         ("SUSPENDED", _) => (What::Resume, "scontrol", Some("resume")),
-        // Its user may have died before it could end it.
+        // Its user may have been killed before it could end it.
         ("RUNNING", _) if how == How::AllocBare && is_late => (What::Cancel, "scancel", None),
         _ => return,
     };
@@ -89,23 +89,23 @@ fn help_on(world: &World, line: &str, is_late: bool) {
     world.run(command, &args);
 }
 
-/// Looks at everything.
+/// Checks everything.
 pub fn verdict(world: &World) -> Verdict {
     let mut found = Vec::new();
     let log = fs::read_to_string(&world.log).expect("the log");
     let (events, odd) = events::events(&log);
     found.extend(odd.into_iter().map(|line| format!("the log has the line {line:?}")));
-    let told = world
+    let listed = world
         .run("sacct", &[words("-X -n -P -S 1970-01-01 -o"), vec![COLUMNS.to_owned()]].concat());
-    if told.code != Some(0) {
-        found.push(format!("sacct: {told:?}"));
+    if listed.code != Some(0) {
+        found.push(format!("sacct: {listed:?}"));
     }
-    let (rows, odd) = events::rows(&told.stdout);
+    let (rows, odd) = events::rows(&listed.stdout);
     found.extend(odd.into_iter().map(|line| format!("sacct prints {line:?}")));
     let jobs = world.jobs().clone();
     let real = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
-        .expect("it is after 1970");
+        .expect("the clock is after 1970");
     let facts = Facts {
         jobs: &jobs,
         events: &events::by(events, |event| event.number),
@@ -124,7 +124,7 @@ pub fn verdict(world: &World) -> Verdict {
         if !wrong.is_empty() {
             bad += 1;
             found.extend(wrong);
-            found.push(format!("  all of {}: {job:?}", job.name()));
+            found.push(format!("  submission {}: {job:?}", job.name()));
             found.extend(
                 facts
                     .events
@@ -146,7 +146,7 @@ pub fn verdict(world: &World) -> Verdict {
     Verdict { submissions: jobs.len() as u64, jobs: checked, failed: bad, violations: found }
 }
 
-/// What is not as it was before the first job.
+/// Returns everything that is not as it was before the first job.
 fn leftovers(world: &World) -> Vec<String> {
     let mut found = Vec::new();
     let cpus = world.run("sinfo", &words("-h -o %C|%T"));
@@ -160,7 +160,7 @@ fn leftovers(world: &World) -> Vec<String> {
     if numbers != [0, GPUS] {
         found.push(format!("not all GPUs are free: {gpus:?}"));
     }
-    // A client, a daemon and its launcher end and begin; what stays is left over.
+    // Clients, daemons and launchers come and go, so only report processes that stay.
     let left = || {
         let mine = |pid: &i32| {
             proc::parent(*pid).is_some_and(|parent| parent == std::process::id() as i32)
@@ -176,11 +176,9 @@ fn leftovers(world: &World) -> Vec<String> {
         (left.is_empty() && launchers <= 1).then_some(())
     });
     let (pids, launchers) = left();
-    found.extend(
-        pids.iter().map(|pid| {
-            format!("process {pid} is left: {} {}", proc::name(*pid), proc::cmdline(*pid))
-        }),
-    );
+    found.extend(pids.iter().map(|pid| {
+        format!("process {pid} was left behind: {} {}", proc::name(*pid), proc::cmdline(*pid))
+    }));
     if launchers > 1 {
         found.push(format!("there are {launchers} launchers"));
     }
@@ -198,8 +196,8 @@ fn leftovers(world: &World) -> Vec<String> {
     found
 }
 
-/// Only what a job keeps may lie in its directory. Where a watcher was killed, its socket stays:
-/// the mark that the step was started, without which the next daemon might start it again.
+/// Reports files in job directories that should not be kept. If a watcher was killed, its socket
+/// stays: it marks the step as started, so that the next daemon does not start it again.
 fn files(world: &World, found: &mut Vec<String>) {
     const KEPT: [&str; 4] = ["script.sh", "job.json", "runner.sh", "exit_status"];
     let killed = &*world.watchers_killed.lock().unwrap() | &*world.steps_killed.lock().unwrap();
@@ -213,17 +211,17 @@ fn files(world: &World, found: &mut Vec<String>) {
             let name = file.file_name().to_string_lossy().into_owned();
             let is_record = KEPT.contains(&name.as_str()) || name.ends_with(".exit");
             if !(is_record || was_killed && name.ends_with(".sock")) {
-                found.push(format!("{} is left", file.path().display()));
+                found.push(format!("{} was left behind", file.path().display()));
             }
         }
     }
 }
 
-/// Copies everything to a folder that stays.
-pub fn keep(world: &World, seed: u64) -> PathBuf {
+/// Copies everything to a permanent directory.
+pub fn save(world: &World, seed: u64) -> PathBuf {
     let to = std::env::temp_dir().join(format!("slotd-torture-{seed}"));
     drop(fs::remove_dir_all(&to));
-    fs::create_dir_all(&to).expect("a folder to keep things in");
+    fs::create_dir_all(&to).expect("a new directory");
     for from in [
         world.slotd.root.clone(),
         world.log.clone(),
@@ -231,7 +229,7 @@ pub fn keep(world: &World, seed: u64) -> PathBuf {
         world.slotd.path("out"),
     ] {
         let done = Command::new("cp").arg("-a").arg(&from).arg(&to).status();
-        assert!(done.is_ok_and(|status| status.success()), "{} cannot be kept", from.display());
+        assert!(done.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
     }
     to
 }

@@ -1,5 +1,5 @@
-//! What all threads of the run share: the daemon's directory, its commands, the disk, the clocks
-//! and the counts.
+//! The state shared by all threads of a run: the daemon's directory, commands, disk, clocks and
+//! counters.
 
 use crate::model::{Clock, Submission};
 use slotd_kit::{Setup, Slotd};
@@ -14,32 +14,32 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// CPUs and GPUs that the daemon is told to have.
+/// The CPUs and GPUs in the daemon's configuration.
 pub const CPUS: u32 = 4;
 pub const GPUS: u32 = 2;
 
-/// How long a command may take that waits for nobody: as long as the commands look for a daemon,
-/// and some.
+/// The longest time that a non-waiting command may take: a little more than commands wait for a
+/// daemon.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// How often the harness looks whether a command has ended.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which the harness checks whether a command has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The small disk of the root: megabytes and inodes for each second of the run, and for the
-/// beginning.
+/// The size of the small disk for the root: initial megabytes and inodes, and inodes per second of
+/// the run.
 const DISK_MB: u64 = 32;
 const DISK_INODES: u64 = 4000;
 const INODES_PER_SECOND: u64 = 150;
 
-/// Milliseconds since the boot of the machine: what `/proc/PID/stat` counts in.
+/// Returns milliseconds since boot, the time base of `/proc/PID/stat`.
 pub fn now() -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` is a timespec of ours.
+    // SAFETY: `at` is a valid timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut at) };
     at.tv_sec as u64 * 1000 + at.tv_nsec as u64 / 1_000_000
 }
 
-/// What the adversary did, by kind.
+/// The number of faults, by kind.
 #[derive(Debug, Default)]
 pub struct Counts(Mutex<BTreeMap<&'static str, u64>>);
 
@@ -53,14 +53,14 @@ impl Counts {
     }
 }
 
-/// What a command said and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     pub stdout: String,
     pub stderr: String,
-    /// As a shell shows it. `None`: it did not end.
+    /// As a shell reports it; `None` if the command did not exit.
     pub code: Option<i32>,
-    /// We killed it.
+    /// Killed by a fault.
     pub killed: bool,
     pub sent: u64,
     pub ended: u64,
@@ -68,43 +68,43 @@ pub struct Said {
 
 pub struct World {
     pub slotd: Slotd,
-    /// What the jobs tell.
+    /// The log that the jobs write.
     pub log: PathBuf,
     pub locks: PathBuf,
-    /// The root lies on a disk of its own, which can be filled.
+    /// Whether the root is on its own disk, which can be filled.
     pub has_disk: bool,
     size: (u64, u64),
     pub counts: Counts,
     pub jobs: Mutex<Vec<Submission>>,
-    /// Commands that run, and whether we have killed them.
+    /// Running commands, and whether a fault killed them.
     clients: Mutex<BTreeMap<i32, bool>>,
     pub daemon: Mutex<Option<Child>>,
-    /// The settings of the wall clock: from when, seconds ahead.
+    /// The settings of the wall clock.
     pub clock: Mutex<Clock>,
-    /// When something of slotd was stopped, or kept from running or writing: from, to.
+    /// The periods in which a part of slotd was stopped, or could not run or write.
     pub hindered: Mutex<Vec<(u64, u64)>>,
-    /// Until when the disk was full, milliseconds of boot time.
+    /// When the disk was last full, in milliseconds of boot time.
     pub full: Mutex<Option<u64>>,
-    /// Jobs one of whose watchers was killed.
+    /// Jobs that lost a watcher.
     pub watchers_killed: Mutex<BTreeSet<u32>>,
-    /// Jobs one of whose steps lost its watcher or its client: the job itself goes on.
+    /// Jobs that lost the watcher or client of a step. The job itself continues.
     pub steps_killed: Mutex<BTreeSet<u32>>,
-    /// What must not have happened, found on the way.
+    /// Violations found during the run.
     pub found: Mutex<Vec<String>>,
-    /// No more faults, no more submissions.
+    /// Set when faults and submissions end.
     pub over: AtomicBool,
-    /// What squeue showed last.
+    /// The number of jobs that squeue last printed.
     pub backlog: AtomicUsize,
     serial: AtomicU64,
 }
 
 impl World {
-    /// The directories, a disk of its own where the machine lets us, and no daemon yet.
+    /// Creates the directories, and a separate disk if mounting is permitted. Starts no daemon.
     pub fn prepare(seconds: u64) -> World {
         let slotd = Setup::default().set("SLOTD_GPU_COUNT", GPUS).set("SLOTD_CPUS", CPUS).prepare();
         let (log, locks) = (slotd.path("events"), slotd.path("locks"));
         fs::write(&log, "").expect("the log");
-        for made in [locks.clone(), slotd.path("out"), slotd.base.join("said")] {
+        for made in [locks.clone(), slotd.path("out"), slotd.base.join("outputs")] {
             fs::create_dir(made).expect("a directory");
         }
         let size = ((DISK_MB << 20) + (seconds << 19), DISK_INODES + seconds * INODES_PER_SECOND);
@@ -145,7 +145,7 @@ impl World {
         self.found.lock().unwrap().push(what);
     }
 
-    /// Something of slotd cannot do its work until the end of `during`.
+    /// Runs `during`, and records that a part of slotd is stopped meanwhile.
     pub fn hinder<T>(&self, during: impl FnOnce() -> T) -> T {
         let from = now();
         let done = during();
@@ -153,21 +153,21 @@ impl World {
         done
     }
 
-    // Commands.
+    // Commands
 
-    /// Runs a command that waits for nobody.
-    pub fn run(&self, name: &str, args: &[String]) -> Said {
+    /// Runs a command that does not wait for a job.
+    pub fn run(&self, name: &str, args: &[String]) -> Output {
         let mut command = self.slotd.command(name);
         command.args(args);
         self.wait_for(command, || PATIENCE)
     }
 
-    /// Runs a command that may wait as long as it is told to.
-    pub fn wait_for(&self, mut command: Command, patience: impl Fn() -> Duration) -> Said {
+    /// Runs a command with a time limit.
+    pub fn wait_for(&self, mut command: Command, patience: impl Fn() -> Duration) -> Output {
         let path = self
             .slotd
             .base
-            .join("said")
+            .join("outputs")
             .join(self.serial.fetch_add(1, Ordering::Relaxed).to_string());
         let (stdout, stderr) = (path.with_extension("out"), path.with_extension("err"));
         command
@@ -183,7 +183,7 @@ impl World {
             }
             if begun.elapsed() > patience() {
                 self.report(format!(
-                    "{command:?} does not end; it said {:?}",
+                    "{command:?} does not exit; stderr: {:?}",
                     fs::read_to_string(&stderr)
                 ));
                 slotd_kit::proc::signal(pid, slotd_kit::proc::KILL);
@@ -191,7 +191,7 @@ impl World {
                 self.clients.lock().unwrap().remove(&pid);
                 break (None, false);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         };
         let ended = now();
         let read = |path: &Path| {
@@ -199,11 +199,11 @@ impl World {
             drop(fs::remove_file(path));
             String::from_utf8_lossy(&text).into_owned()
         };
-        Said { stdout: read(&stdout), stderr: read(&stderr), code, killed, sent, ended }
+        Output { stdout: read(&stdout), stderr: read(&stderr), code, killed, sent, ended }
     }
 
-    /// Its exit code, and whether it was killed, once it has ended. Nobody else gets its number
-    /// before that.
+    /// Returns the exit code, and whether a fault killed it, once the command has ended. Holding
+    /// the lock until then keeps its PID from being reused.
     fn reap(&self, child: &mut Child) -> Option<(Option<i32>, bool)> {
         let mut clients = self.clients.lock().unwrap();
         let status = child.try_wait().expect("a child of ours")?;
@@ -211,7 +211,7 @@ impl World {
         Some((Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))), killed))
     }
 
-    /// `kill -9` to one of the commands that run.
+    /// Kills one of the running commands.
     pub fn kill_client(&self, choose: impl FnOnce(usize) -> usize) -> bool {
         let mut clients = self.clients.lock().unwrap();
         let count = clients.len();
@@ -224,9 +224,9 @@ impl World {
         true
     }
 
-    // The daemon.
+    // Daemon
 
-    /// Starts a daemon and does not wait for it.
+    /// Starts a daemon without waiting for it.
     pub fn start_daemon(&self, daemon: &mut Option<Child>) {
         let log = File::options()
             .create(true)
@@ -242,7 +242,7 @@ impl World {
         *daemon = Some(command.spawn().expect("the daemon"));
     }
 
-    /// Ends the daemon, which leaves its launcher no work.
+    /// Kills the daemon and all other processes.
     pub fn stop_all(&self) {
         if let Some(mut daemon) = self.daemon.lock().unwrap().take() {
             daemon.kill().expect("a child of ours");
@@ -256,14 +256,14 @@ impl World {
         assert!(gone.is_some(), "processes outlive SIGKILL");
     }
 
-    // The disk.
+    // Disk
 
-    /// Leaves not a byte, or not an inode, on the disk of the root.
+    /// Leaves no free byte, or no free inode, on the root's disk.
     pub fn fill(&self, inodes: bool) -> bool {
-        // What is used may grow between the look and the mount: again.
+        // Usage may grow between the check and the mount, so retry.
         (0..10).any(|_| {
             let (bytes, files) = used(&self.slotd.root);
-            // 0 would be no limit.
+            // 0 would mean no limit.
             let limit = if inodes {
                 format!("nr_inodes={}", files.max(1))
             } else {
@@ -273,54 +273,55 @@ impl World {
         })
     }
 
-    /// Gives the disk its room again.
-    pub fn empty(&self) {
+    /// Restores the size of the disk.
+    pub fn restore_size(&self) {
         let options = format!("remount,size={},nr_inodes={}", self.size.0, self.size.1);
-        assert!(mount(&["-o", &options], &self.slotd.root), "the disk does not get its room back");
+        assert!(mount(&["-o", &options], &self.slotd.root), "the disk cannot be resized");
     }
 
-    /// Sets the wall clock of the daemon and of the watchers.
+    /// Sets the wall clock of the daemon and the watchers.
     pub fn set_clock(&self, ahead: i64) {
-        // The old and the new time hold while it is set.
+        // Record the new time first: while it is being set, both times may be in use.
         let mut clock = self.clock.lock().unwrap();
         clock.0.push((now(), ahead));
         self.slotd.set_clock(ahead);
     }
 
-    /// The daemon's wall clock, seconds since 1970.
+    /// Returns the daemon's wall clock in seconds since 1970.
     pub fn wall_clock(&self) -> i64 {
         let ahead = self.clock.lock().unwrap().0.last().map_or(0, |(_, ahead)| *ahead);
         let real = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
-            .expect("it is after 1970");
+            .expect("the clock is after 1970");
         real.as_secs() as i64 + ahead
     }
 
-    /// Takes the disk away. What must be kept lies elsewhere by then.
+    /// Unmounts the disk. Everything worth keeping has been copied by then.
     pub fn unmount(&self) {
         if self.has_disk {
             let done = Command::new("umount").arg("-l").arg(&self.slotd.root).status();
             assert!(
                 done.is_ok_and(|status| status.success()),
-                "the disk of the root cannot be taken away"
+                "the root's disk cannot be unmounted"
             );
         }
     }
 }
 
-/// `mount` with these options there.
+/// Runs `mount` with these options.
 fn mount(options: &[&str], at: &Path) -> bool {
     let done = Command::new("mount").args(options).arg(at).stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success())
 }
 
-/// Bytes and inodes that are used on the disk of a path.
+/// Returns the bytes and inodes in use on the file system of a path.
 fn used(path: &Path) -> (u64, u64) {
-    let path = CString::new(path.as_os_str().as_encoded_bytes()).expect("a path has no zero byte");
-    // SAFETY: zeros are a statvfs.
+    let path =
+        CString::new(path.as_os_str().as_encoded_bytes()).expect("paths contain no null byte");
+    // SAFETY: statvfs is plain numbers, for which zero is valid.
     let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a path that ends, and a statvfs of ours.
+    // SAFETY: The path is null-terminated, and `about` is a valid statvfs.
     let done = unsafe { libc::statvfs(path.as_ptr(), &mut about) };
-    assert_eq!(done, 0, "the disk of the root is there");
+    assert_eq!(done, 0, "the root's disk is mounted");
     ((about.f_blocks - about.f_bfree) * about.f_frsize, about.f_files - about.f_ffree)
 }
